@@ -1,0 +1,42 @@
+# Each target sets up what it needs; a second call installs nothing.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test check bench clean
+
+run: .venv/run        ## train the digits model, look at it, print the error and the report
+	$(BIN)/thetax train digits --out runs/digits --again
+	$(BIN)/thetax look runs/digits
+
+test: .venv/test check ## format, lint, types, import direction, tests and doctests
+	$(BIN)/pytest
+
+check: .venv/test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+bench: .venv/bench     ## measure against peers; NAME=mlp runs one subject
+	$(BIN)/python -m bench $(NAME)
+
+.venv/python:
+	$(PYTHON) -c 'import sys; sys.exit("thetax needs Python 3.11 to 3.13; call make PYTHON=python3.12") if not (3, 11) <= sys.version_info < (3, 14) else 0'
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/run: .venv/python pyproject.toml constraints.txt
+	$(INSTALL) --editable .
+	@touch $@
+
+.venv/test: .venv/python pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[test]'
+	@touch $@ .venv/run
+
+.venv/bench: .venv/python pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[bench]'
+	@touch $@ .venv/run
+
+clean:
+	rm -rf .venv runs build dist *.egg-info

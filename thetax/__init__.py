@@ -1,0 +1,28 @@
+"""Deep learning as one library: one model $f[\\theta](x)$ from training to certificate.
+
+The parts are loaded when first touched, so that `import thetax` costs little more than importing JAX:
+`thetax.data`, `thetax.layers`, `thetax.models`, `thetax.train`, `thetax.explain`, `thetax.plot`,
+`thetax.recipes`, `thetax.report`.
+
+>>> import thetax
+>>> thetax.layers.Linear.__name__
+'Linear'
+"""
+
+import importlib
+from importlib.metadata import version
+from types import ModuleType
+
+__version__ = version("thetax")
+
+_PARTS = ("core", "tree", "data", "layers", "models", "train", "explain", "plot", "recipes", "report")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _PARTS:
+        return importlib.import_module(f"thetax.{name}")
+    raise AttributeError(f"module 'thetax' has no part {name!r}; it has {', '.join(_PARTS)}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PARTS])

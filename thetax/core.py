@@ -1,0 +1,97 @@
+r"""The words every file speaks: model, objective, iteration.
+
+**Model.** A frozen `equinox.Module` whose array leaves are $\theta$ and nothing else. It maps one
+example to its output; the batch is `jax.vmap` at the call. A `key` means chance: a call without one is
+deterministic, so there is no training mode to forget.
+
+**Objective.** `objective(model, batch, *, key=None) -> scalar`, a mean over the examples of the batch.
+A metric is an objective nobody descends.
+
+**Iteration.** `init(model) -> state` and `step(state, batch, *, key) -> state, info`. Optimisers and
+samplers are both this. `state.model` is the answer so far; `info` is what a plot wants.
+
+Letters in shapes: `n` examples, `d` features, `k` classes, `m` outputs of a layer, `t` and `s` times,
+`c h w` an image, `v` nodes and `e` edges of a graph, `p` parameters, `*s` any shape.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
+
+Scalar: TypeAlias = Float[Array, ""]
+Model: TypeAlias = Callable[..., Any]
+Batch: TypeAlias = PyTree[Shaped[Array, "n ..."]]
+Objective: TypeAlias = Callable[..., Scalar]
+
+BATCH = "batch"  # the name of the mapped axis, for what must see the whole batch
+
+
+class Iteration(NamedTuple):
+    """An optimiser, a sampler or a dynamics: two pure functions."""
+
+    init: Callable[..., Any]  # init(model) -> state
+    step: Callable[..., tuple[Any, Any]]  # step(state, batch, *, key) -> state, info
+
+
+def run(
+    iteration: Iteration,
+    model: Model,
+    batches: Batch,
+    *,
+    key: PRNGKeyArray,
+    keep: Callable[[Any], Any] = lambda state: None,
+) -> tuple[Any, tuple[Any, Any]]:
+    """Scans the iteration over stacked batches: the last state and, per step, what was kept and the info.
+
+    Step i draws from `fold_in(key, i)`, so any step can be repeated alone.
+
+    >>> import jax.numpy as jnp
+    >>> class State(NamedTuple):
+    ...     model: jax.Array
+    >>> halve = Iteration(State, lambda state, batch, *, key: (State(state.model / 2), batch.sum()))
+    >>> state, (_, info) = run(halve, jnp.array(8.0), jnp.ones((3, 2)), key=jr.key(0))
+    >>> float(state.model), info.tolist()
+    (1.0, [2.0, 2.0, 2.0])
+    """
+
+    def body(state, item):
+        index, batch = item
+        state, info = iteration.step(state, batch, key=jr.fold_in(key, index))
+        return state, (keep(state), info)
+
+    steps = len(jax.tree.leaves(batches)[0])
+    return jax.lax.scan(body, iteration.init(model), (jax.numpy.arange(steps), batches))
+
+
+def draws(f: Model) -> bool:
+    """Whether calling `f` can involve chance, that is, whether it takes a `key`."""
+    return "key" in inspect.signature(f).parameters
+
+
+def apply(f: Model, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
+    r"""$f(x)$ for one example; the key goes only to what takes one.
+
+    >>> import jax.numpy as jnp
+    >>> float(apply(jnp.sin, 0.0, key=jr.key(0)))
+    0.0
+    """
+    return f(x, key=key) if draws(f) else f(x)
+
+
+def predict(model: Model, xs: Batch, *, key: PRNGKeyArray | None = None) -> Any:
+    r"""$(f(x_1), \dots, f(x_n))$, each example with a key of its own.
+
+    Batch normalisation finds its batch through the axis name.
+
+    >>> import jax.numpy as jnp
+    >>> predict(jnp.sum, jnp.ones((4, 3))).tolist()
+    [3.0, 3.0, 3.0, 3.0]
+    """
+    if key is None or not draws(model):
+        return jax.vmap(lambda x: model(x), axis_name=BATCH)(xs)
+    keys = jr.split(key, len(jax.tree.leaves(xs)[0]))
+    return jax.vmap(lambda x, key: model(x, key=key), axis_name=BATCH)(xs, keys)

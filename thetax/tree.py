@@ -1,0 +1,97 @@
+r"""A model as a vector: $\theta \in \mathbb{R}^p$ without copying it into one.
+
+Theory writes $\langle \theta, \theta' \rangle$ and $\theta + \alpha v$; these functions say the same of
+any pytree of arrays, leaf by leaf.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from .core import Scalar
+
+T = TypeVar("T")
+
+
+def dot(a: T, b: T) -> Scalar:
+    r"""$\langle a, b \rangle = \sum_i a_i b_i$ over all leaves.
+
+    >>> float(dot({"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)}, {"w": jnp.ones(2), "b": jnp.array(2.0)}))
+    9.0
+    """
+    return sum(jax.tree.leaves(jax.tree.map(jnp.vdot, a, b)), start=jnp.zeros(()))
+
+
+def norm(a: T) -> Scalar:
+    r"""$\|a\| = \sqrt{\langle a, a \rangle}$, with the gradient 0 at the origin.
+
+    >>> float(norm((jnp.array(3.0), jnp.array([4.0, 0.0]))))
+    5.0
+    """
+    square = dot(a, a)
+    positive = square > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
+
+
+def axpy(alpha: float | Scalar, x: T, y: T) -> T:
+    r"""$\alpha x + y$; the scalar takes the type of the leaf.
+
+    >>> axpy(2.0, (jnp.array(1.0),), (jnp.array(5.0),))[0].item()
+    7.0
+    """
+    return jax.tree.map(lambda x, y: jnp.asarray(alpha, x.dtype) * x + y, x, y)
+
+
+def zeros_like(a: T) -> T:
+    """The origin of the space in which `a` lives."""
+    return jax.tree.map(jnp.zeros_like, a)
+
+
+def normal_like(key: PRNGKeyArray, a: T) -> T:
+    r"""$\varepsilon \sim N(0, I)$, shaped as `a`.
+
+    >>> normal_like(jr.key(0), {"w": jnp.zeros((2, 3))})["w"].shape
+    (2, 3)
+    """
+    leaves, structure = jax.tree.flatten(a)
+    keys = jr.split(key, len(leaves))
+    return jax.tree.unflatten(structure, [jr.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves)])
+
+
+def where(condition: Bool[Array, ""], a: T, b: T) -> T:
+    """`a` if the condition holds, else `b`, leaf by leaf."""
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
+
+
+def ravel(a: T) -> tuple[Float[Array, " p"], Callable[[Float[Array, " p"]], T]]:
+    """The vector of all leaves, and the way back.
+
+    >>> vector, back = ravel((jnp.array([1.0, 2.0]), jnp.array(3.0)))
+    >>> vector.tolist(), back(2 * vector)[1].item()
+    ([1.0, 2.0, 3.0], 6.0)
+    """
+    return ravel_pytree(a)
+
+
+def size(a: T) -> int:
+    """$p$, the number of scalars in the tree.
+
+    >>> size({"W": jnp.zeros((3, 4)), "b": jnp.zeros(3)})
+    15
+    """
+    return sum(leaf.size for leaf in jax.tree.leaves(a))
+
+
+def names(a: T) -> list[str]:
+    """The dotted path of each leaf, in the order of `jax.tree.leaves`.
+
+    >>> names({"layers": (jnp.zeros(2), jnp.zeros(3))})
+    ['layers.0', 'layers.1']
+    """
+    paths, _ = jax.tree.flatten_with_path(a)
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
