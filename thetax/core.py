@@ -39,7 +39,7 @@ class Iteration(NamedTuple):
 
 def run(
     iteration: Iteration,
-    model: Model,
+    model: Any,
     batches: Batch,
     *,
     key: PRNGKeyArray,
@@ -65,6 +65,20 @@ def run(
 
     steps = len(jax.tree.leaves(batches)[0])
     return jax.lax.scan(body, iteration.init(model), (jax.numpy.arange(steps), batches))
+
+
+def expect_shape(name: str, x: Any, shape: tuple[int, ...]) -> None:
+    """Refuses an input of another shape before any compute is spent.
+
+    >>> expect_shape("Linear", jax.numpy.zeros((2, 3)), (3,))
+    Traceback (most recent call last):
+    ValueError: Linear: expected one example of shape (3,), got (2, 3); map over a batch with jax.vmap.
+    """
+    if x.shape == shape:
+        return
+    batched = x.ndim == len(shape) + 1 and x.shape[1:] == shape
+    cure = "map over a batch with jax.vmap" if batched else "check the sizes given to init, or reshape the input"
+    raise ValueError(f"{name}: expected one example of shape {shape}, got {x.shape}; {cure}.")
 
 
 def draws(f: Model) -> bool:

@@ -1,0 +1,166 @@
+"""Bytes with a name, unpacked within a bound.
+
+A file from outside can be damaged or hostile: it can end early, announce more than it holds, or unpack
+to more than the machine has. So nothing here unpacks more than `limit` bytes, and whatever a parser
+throws at a bad file leaves as one `ValueError` that names the file.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+LIMIT = 1 << 30  # the most bytes one file may unpack to, unless the caller says otherwise
+
+_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+
+
+class Blob(NamedTuple):
+    """The contents of a file, and the name to use when they are bad."""
+
+    name: str
+    data: bytes
+
+
+File: TypeAlias = str | Path | Blob
+
+
+@contextmanager
+def reading(name: str, kind: str) -> Iterator[None]:
+    """Turns whatever a parser throws at a bad file into a `ValueError` that names the file.
+
+    >>> with reading("a.gz", "a gzip file"):
+    ...     _ = gzip.decompress(b"no")
+    Traceback (most recent call last):
+    ValueError: a.gz: not readable as a gzip file: Not a gzipped file (b'no'). Fetch the file again...
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # a parser of a hostile file may throw anything; all of it means damage
+        if isinstance(error, ValueError) and str(error).startswith(f"{name}: "):
+            raise
+        reason = str(error) or type(error).__name__
+        advice = "Fetch the file again, or give one that is whole."
+        raise ValueError(f"{name}: not readable as {kind}: {reason}. {advice}") from error
+
+
+def bounded(stream: io.BufferedIOBase, *, name: str, limit: int) -> bytes:
+    """All of the stream, or a `ValueError` if it holds more than `limit` bytes."""
+    data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError(f"{name}: unpacks to more than the {limit:,} bytes expected; it was not unpacked.")
+    return data
+
+
+def contents(file: File, *, limit: int = LIMIT) -> Blob:
+    """The file's bytes, unpacked if they begin as gzip, bzip2 or xz do.
+
+    >>> contents(Blob("a.gz", gzip.compress(b"abc")))
+    Blob(name='a.gz', data=b'abc')
+    >>> contents(Blob("a.gz", gzip.compress(bytes(1000))), limit=999)
+    Traceback (most recent call last):
+    ValueError: a.gz: unpacks to more than the 999 bytes expected; it was not unpacked.
+    """
+    name = file.name if isinstance(file, Blob) else str(file)
+    with reading(name, "a file"), _opened(file) as stream:
+        return Blob(name, bounded(stream, name=name, limit=limit))
+
+
+def members(file: File, names: Collection[str], *, limit: int = LIMIT) -> dict[str, Blob]:
+    """The named members of a zip, a tar (packed or not) or a Debian archive; nothing is written to disk.
+
+    All of them together may unpack to `limit` bytes, and so may all that is passed over on the way.
+    """
+    name = file.name if isinstance(file, Blob) else str(file)
+    with reading(name, "an archive"), _raw(file) as raw:
+        head = raw.read(8)
+        raw.seek(0)
+        if head.startswith(b"PK"):
+            found = _from_zip(raw, names, name=name, limit=limit)
+        else:
+            with _opened(_from_deb(raw, name=name) if head == b"!<arch>\n" else file) as stream:
+                found = _from_tar(_Bounded(stream, name=name, limit=limit), names, name=name)
+    missing = [wanted for wanted in names if wanted not in found]
+    if missing:
+        raise ValueError(f"{name}: has no member {missing[0]!r}; it is not the archive expected.")
+    return found
+
+
+def _raw(file: File) -> io.BufferedIOBase:
+    return io.BytesIO(file.data) if isinstance(file, Blob) else open(file, "rb")
+
+
+@contextmanager
+def _opened(file: File) -> Iterator[io.BufferedIOBase]:
+    """The bytes of the file as a stream, unpacked on the way if they are packed."""
+    with _raw(file) as raw:
+        head = raw.read(6)
+        raw.seek(0)
+        packed = next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), None)
+        if packed is None:
+            yield raw
+        else:
+            with packed(raw) as out:
+                yield out
+
+
+class _Bounded(io.BufferedIOBase):
+    """A stream that refuses to give more than `limit` bytes in all."""
+
+    def __init__(self, stream: io.BufferedIOBase, *, name: str, limit: int):
+        self.stream, self.name, self.limit, self.left = stream, name, limit, limit
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.stream.read(self.left + 1 if size < 0 else min(size, self.left + 1))
+        self.left -= len(data)
+        if self.left < 0:
+            raise ValueError(f"{self.name}: unpacks to more than the {self.limit:,} bytes expected.")
+        return data
+
+
+def _from_zip(raw: io.BufferedIOBase, names: Collection[str], *, name: str, limit: int) -> dict[str, Blob]:
+    found: dict[str, Blob] = {}
+    with zipfile.ZipFile(raw) as archive:
+        for wanted in set(names) & set(archive.namelist()):
+            with archive.open(wanted) as member:
+                data = bounded(member, name=f"{name}: {wanted}", limit=limit)
+            limit -= len(data)
+            found[wanted] = Blob(f"{name}: {wanted}", data)
+    return found
+
+
+def _from_tar(stream: _Bounded, names: Collection[str], *, name: str) -> dict[str, Blob]:
+    found: dict[str, Blob] = {}
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for info in archive:
+            if info.name not in names or not info.isreg() or info.issparse():
+                continue
+            member = archive.extractfile(info)
+            data = member.read() if member else b""
+            if len(data) != info.size:
+                raise ValueError(f"{name}: ends inside {info.name!r}.")
+            found[info.name] = Blob(f"{name}: {info.name}", data)
+            if len(found) == len(set(names)):
+                break
+    return found
+
+
+def _from_deb(raw: io.BufferedIOBase, *, name: str) -> Blob:
+    """The member `data.tar.*` of a Debian package, an `ar` archive: 60-byte headers, sizes in decimal."""
+    raw.seek(8)
+    while len(header := raw.read(60)) == 60:
+        member, size = header[:16].decode("ascii").strip().rstrip("/"), int(header[48:58])
+        if member.endswith(".zst"):
+            raise ValueError(f"{name}: is packed with zstd, which this Python cannot unpack.")
+        if member.startswith("data.tar"):
+            return Blob(name, raw.read(size))
+        raw.seek(size + size % 2, io.SEEK_CUR)
+    raise ValueError(f"{name}: has no member data.tar; it is not a Debian package.")

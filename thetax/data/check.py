@@ -1,0 +1,88 @@
+"""Bad data is told so before anything is computed: what was expected, what came, what to do."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def check(xs: Any, ys: Any = None, *, classes: int | None = None) -> None:
+    """Raises `ValueError` unless `xs` (and `ys`) can be learnt from.
+
+    `xs` must be numbers, finite, at least one example; `ys` likewise and as many. With `classes` the
+    `ys` must be integers from 0 to `classes` - 1, one an example.
+
+    >>> check(np.array([[1.0, 2.0], [3.0, np.nan]]))
+    Traceback (most recent call last):
+    ValueError: xs: expected finite numbers, but row 1, column 1 is nan. Drop or fill such rows first.
+    >>> check(np.ones((3, 2)), np.array([0, 1, 5]), classes=3)
+    Traceback (most recent call last):
+    ValueError: ys: expected labels from 0 to 2, but ys[2] is 5. Pass classes=6, or renumber the labels.
+    """
+    xs = _numbers(xs, "xs")
+    if ys is None:
+        return
+    ys = _numbers(ys, "ys")
+    if len(xs) != len(ys):
+        raise ValueError(
+            f"xs and ys: expected one y for each x, but there are {len(xs)} xs and {len(ys)} ys. "
+            "Cut or load them so that row i of both is example i."
+        )
+    if classes is not None:
+        _labels(ys, classes)
+
+
+def _numbers(array: Any, name: str) -> Any:
+    """The argument as an array, once it is known to be finite numbers."""
+    if not isinstance(array, jax.Array):
+        try:
+            array = np.asarray(array)
+        except ValueError:
+            raise ValueError(f"{name}: expected rows of one length, but the rows differ. Pad or cut them.") from None
+    if not (jnp.issubdtype(array.dtype, np.number) or array.dtype == bool):
+        raise ValueError(
+            f"{name}: expected numbers, but the dtype is {array.dtype}. "
+            "Turn words into numbers first, for instance with np.unique(..., return_inverse=True)."
+        )
+    if array.ndim == 0 or array.size == 0:
+        raise ValueError(f"{name}: expected at least one example, but the shape is {array.shape}.")
+    if jnp.issubdtype(array.dtype, np.inexact):
+        _finite(array, name)
+    return array
+
+
+def _finite(array: Any, name: str) -> None:
+    finite = (jnp if isinstance(array, jax.Array) else np).isfinite(array)
+    if bool(finite.all()):
+        return
+    index = np.unravel_index(int(np.argmin(np.asarray(finite))), array.shape)
+    where = f"row {index[0]}"
+    if len(index) == 2:
+        where += f", column {index[1]}"
+    elif len(index) > 2:
+        where += f", place {tuple(int(i) for i in index[1:])}"
+    raise ValueError(
+        f"{name}: expected finite numbers, but {where} is {float(array[index])}. Drop or fill such rows first."
+    )
+
+
+def _labels(ys: Any, classes: int) -> None:
+    if ys.ndim != 1:
+        raise ValueError(
+            f"ys: expected one label an example, shape ({len(ys)},), but the shape is {ys.shape}. "
+            "Take the argmax of one-hot rows, or ravel a column."
+        )
+    if not jnp.issubdtype(ys.dtype, np.integer):
+        raise ValueError(
+            f"ys: expected integer labels from 0 to {classes - 1}, but the dtype is {ys.dtype}. "
+            "Use ys.astype(np.int32) if they are whole numbers; leave classes=None for a regression."
+        )
+    labels = np.asarray(ys)
+    bad = (labels < 0) | (labels >= classes)
+    if bad.any():
+        first = int(np.argmax(bad))
+        advice = f"Pass classes={int(labels.max()) + 1}, or renumber" if labels.min() >= 0 else "Renumber"
+        raise ValueError(
+            f"ys: expected labels from 0 to {classes - 1}, but ys[{first}] is {labels[first]}. {advice} the labels."
+        )

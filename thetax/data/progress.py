@@ -1,0 +1,56 @@
+"""What the user sees while data comes: a bar on a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_PAUSE = 5.0  # seconds between two lines where there is no terminal
+
+
+def say(text: str) -> None:
+    """One line of news on the error stream, so that it never mixes with what a program prints."""
+    print(f"thetax: {text}", file=sys.stderr, flush=True)
+
+
+def megabytes(size: int) -> str:
+    """A size as people say it.
+
+    >>> megabytes(11_496_804), megabytes(500)
+    ('11.5 MB', '0.5 kB')
+    """
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+
+
+@contextmanager
+def progress(label: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Gives `update(done)`, to be called with the bytes that are there; often is fine."""
+    with _bar(label, total) if sys.stderr.isatty() else _lines(label, total) as update:
+        yield update
+
+
+@contextmanager
+def _bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(label, total=total)
+        yield lambda done: bars.update(task, completed=done)
+
+
+@contextmanager
+def _lines(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    start = last = time.monotonic()
+    say(f"{label}" + (f", {megabytes(total)}" if total else ""))
+
+    def update(done: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _PAUSE:
+            last = now
+            part = f" ({100 * done // total} %)" if total else ""
+            say(f"{label}: {megabytes(done)}{part} after {now - start:.0f} s")
+
+    yield update

@@ -1,0 +1,188 @@
+"""From a name to arrays: the cache first, then each source until one gives the very data.
+
+A dataset is cached as one npz file, written under a temporary name and renamed, so that it is there
+whole or not at all; its fingerprint is checked whenever it is loaded.
+"""
+
+import difflib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from .dataset import Data, Dataset, fingerprint
+from .images import cifar_10, digits, fashion_mnist, mnist
+from .progress import say
+from .readers import Arrays, read_npz
+from .sources import Form, Source, in_folder
+from .tables import default, nyse, spambase
+
+_DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, spambase)
+
+
+class Unavailable(OSError):
+    """No source gave the dataset; the text names each with its reason, and says what to do."""
+
+
+def datasets() -> list[Dataset]:
+    """All datasets `load` knows.
+
+    >>> [dataset.name for dataset in datasets()][:3]
+    ['digits', 'mnist', 'fashion-mnist']
+    """
+    return list(_DATASETS)
+
+
+def load(name: str, *, folder: str | Path | None = None) -> Data:
+    """The dataset of that name, fetched if it is not in the cache.
+
+    `folder` is one where the dataset's files, or an archive of them, may lie already.
+
+    >>> xs, ys = load("digits").train
+    >>> xs.shape, xs.dtype, ys.dtype, float(xs.max())
+    ((1797, 8, 8), dtype('float32'), dtype('int32'), 1.0)
+    """
+    dataset = _find(name)
+    return dataset.data(dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder)))
+
+
+def fetch(name: str, *, folder: str | Path | None = None) -> Path | None:
+    """Sees that the dataset is in the cache, whole; gives the file (None for what needs no fetching)."""
+    dataset = _find(name)
+    if dataset.embedded:
+        return None
+    _arrays(dataset, _folder(folder))
+    return cached(dataset)
+
+
+def cached(dataset: Dataset) -> Path | None:
+    """The dataset's file in the cache, if there is one."""
+    path = cache_folder(dataset.name) / f"{dataset.name}.npz"
+    return path if path.is_file() else None
+
+
+def cache_folder(name: str) -> Path:
+    """`$XDG_CACHE_HOME/thetax/data/NAME`, in `~/.cache` if the variable is not set."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "thetax" / "data" / name
+
+
+def _find(name: str) -> Dataset:
+    known = {dataset.name: dataset for dataset in _DATASETS}
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(str(name).lower(), known, n=2, cutoff=0.4)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise ValueError(f"name={name!r} is no dataset; {hint}there are {', '.join(known)}.")
+
+
+def _folder(folder: str | Path | None) -> Path | None:
+    if folder is not None and not Path(folder).is_dir():
+        raise ValueError(f"folder={str(folder)!r} is not a folder; give one that holds the files, or none.")
+    return None if folder is None else Path(folder)
+
+
+def _arrays(dataset: Dataset, folder: Path | None) -> Arrays:
+    home = cache_folder(dataset.name)
+    if (arrays := _from_cache(dataset)) is not None:
+        return arrays
+    home.mkdir(parents=True, exist_ok=True)
+    with _alone(home):
+        if (arrays := _from_cache(dataset)) is not None:  # another process fetched it meanwhile
+            return arrays
+        arrays = _from_sources(dataset, folder, work=home / "download")
+        _save(home / f"{dataset.name}.npz", arrays)
+    shutil.rmtree(home / "download", ignore_errors=True)
+    return arrays
+
+
+def _from_cache(dataset: Dataset) -> Arrays | None:
+    path = cached(dataset)
+    if path is None:
+        return None
+    try:
+        return _checked(read_npz(path, limit=_limit(dataset)), dataset)
+    except ValueError as error:
+        say(f"the cache is damaged ({error}); fetching {dataset.name} again")
+        path.unlink(missing_ok=True)
+        return None
+
+
+def _limit(dataset: Dataset) -> int:
+    return 2 * dataset.size + (1 << 20)
+
+
+def _checked(arrays: Arrays, dataset: Dataset) -> Arrays:
+    if (got := fingerprint(arrays)) != dataset.fingerprint:
+        raise ValueError(
+            f"these are not the arrays of {dataset.name}: expected fingerprint {dataset.fingerprint}, got {got}"
+        )
+    return arrays
+
+
+def _from_sources(dataset: Dataset, folder: Path | None, *, work: Path) -> Arrays:
+    """Each source in turn; what a source left that turned out bad is thrown away."""
+    failures: list[str] = []
+    for source in _candidates(dataset, folder, failures):
+        work.mkdir(exist_ok=True)
+        try:
+            return _checked(source.form.read(source.files(work)), dataset)
+        except ValueError as error:
+            shutil.rmtree(work, ignore_errors=True)
+            failures.append(f"{source.label}: {error}")
+        except OSError as error:
+            failures.append(f"{source.label}: {error}")
+        say(f"{failures[-1]}")
+    raise Unavailable(_sorry(dataset, failures))
+
+
+def _candidates(dataset: Dataset, folder: Path | None, failures: list[str]) -> Iterator[Source]:
+    if folder is not None:
+        ours = Form((f"{dataset.name}.npz",), lambda files: read_npz(*files.values()), _limit(dataset))
+        here = in_folder(folder, dataset.sources, (ours, *dataset.forms))
+        if not here:
+            failures.append(f"folder {folder}: holds none of the sets of files named below")
+        yield from here
+    yield from dataset.sources
+
+
+def _sorry(dataset: Dataset, failures: list[str]) -> str:
+    sets = [", ".join(form.files) for form in dataset.forms]
+    reasons = "\n".join(f"  - {failure}" for failure in failures)
+    choices = "\n".join(f"  - {choice}" for choice in sets)
+    return (
+        f"{dataset.name} could not be had. Each source failed:\n{reasons}\n"
+        f"Put one of these sets of files (packed with gzip or not) into a folder:\n{choices}\n"
+        f"and call load({dataset.name!r}, folder=THAT_FOLDER)."
+    )
+
+
+def _save(path: Path, arrays: Arrays) -> None:
+    """Writes an npz file that is there whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Holds other processes off this dataset while it is fetched (where the system has such locks)."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with open(home / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

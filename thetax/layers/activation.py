@@ -1,0 +1,79 @@
+r"""The pointwise functions $\varphi$ the course names; `jax.nn`'s where it has them.
+
+| name | $\varphi(z)$ |
+|---|---|
+| `identity` | $z$ |
+| `heaviside` | $1\{z \ge 0\}$ |
+| `sign` | $+1, 0, -1$ for $z > 0$, $z = 0$, $z < 0$ (the perceptron's) |
+| `spin` | $+1$ for $z \ge 0$, else $-1$ (Hopfield's) |
+| `sigmoid` | $1 / (1 + e^{-z})$ |
+| `tanh` | $2\sigma(2z) - 1$ |
+| `relu`, `leaky_relu` | $\max(0, z)$; $\max(\alpha z, z)$ with $\alpha = 0.01$ |
+| `softplus` | $\log(1 + e^z)$ |
+| `gelu` | $z\,\Phi(z)$, with the exact normal distribution function |
+| `softmax` | $e^{z_i} / \sum_j e^{z_j}$, over the last axis |
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import nn
+from jax.nn import identity as identity
+from jax.nn import leaky_relu as leaky_relu
+from jax.nn import relu as relu
+from jax.nn import sigmoid as sigmoid
+from jax.nn import softmax as softmax
+from jax.nn import softplus as softplus
+from jax.numpy import tanh as tanh
+from jaxtyping import Array, Float
+
+Activation = Callable[[Float[Array, "*s"]], Float[Array, "*s"]]
+
+
+def heaviside(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    r"""The threshold unit's $1\{z \ge 0\}$ (§1.1); its gradient is 0 everywhere.
+
+    >>> heaviside(jnp.array([-1.0, 0.0, 2.0])).tolist()
+    [0.0, 1.0, 1.0]
+    """
+    return jnp.where(z >= 0, jnp.ones_like(z), jnp.zeros_like(z))
+
+
+def sign(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    r"""The three-valued sign (§1.2): a point on the boundary belongs to neither side.
+
+    >>> sign(jnp.array([-3.0, 0.0, 2.0])).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    return jnp.sign(z)
+
+
+def spin(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    r"""The two-valued sign with $\mathrm{spin}(0) = +1$ (§1.4): a neuron must choose.
+
+    >>> spin(jnp.array([-3.0, 0.0, 2.0])).tolist()
+    [-1.0, 1.0, 1.0]
+    """
+    return jnp.where(z >= 0, jnp.ones_like(z), -jnp.ones_like(z))
+
+
+def gelu(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    r"""$z\,\Phi(z)$ (Hendrycks & Gimpel 2016), exact rather than by the tanh approximation.
+
+    >>> round(float(gelu(jnp.array(1.0))), 4)
+    0.8413
+    """
+    return nn.gelu(z, approximate=False)
+
+
+def centred(activation: Activation) -> Activation:
+    r"""$z \mapsto \varphi(z) - \varphi(0)$, so that a residual layer with zero weights is the identity (§2.4).
+
+    >>> centred(sigmoid)(jnp.zeros(2)).tolist()
+    [0.0, 0.0]
+    """
+
+    def shifted(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        return activation(z) - activation(jnp.zeros_like(z))
+
+    return shifted

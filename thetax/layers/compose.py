@@ -1,0 +1,134 @@
+r"""How layers make a network (§2.2, §2.4): one after another, added to the input, or appended to it.
+
+`Chain`      $x \mapsto F_L(\dots F_1(x))$
+`Residual`   $x \mapsto Vx + F(x)$, with $V = I$ where the widths agree
+`Concat`     $x \mapsto [x, F(x)]$; a chain of these is a densely connected network
+`Ensemble`   $x \mapsto$ the pooled predictions of several networks of one shape
+
+Each passes a key on to those of its parts that draw.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..core import Model, apply
+from .activation import Activation
+from .initialise import Law, lecun
+from .linear import dense
+
+
+class Pointwise(eqx.Module):
+    r"""A function without parameters as a layer, $x \mapsto \varphi(x)$.
+
+    >>> Pointwise(jnp.tanh)(jnp.zeros(2)).tolist()
+    [0.0, 0.0]
+    """
+
+    activation: Activation = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "*s"]) -> Float[Array, "..."]:
+        return self.activation(x)
+
+
+class Chain(eqx.Module):
+    r"""$F_L \circ \dots \circ F_1$ (§2.2). Plain functions are taken as layers without parameters.
+
+    >>> from thetax.layers import Linear
+    >>> k1, k2 = jr.split(jr.key(0))
+    >>> net = Chain(Linear.init(3, 8, key=k1), jax.nn.relu, Linear.init(8, 2, key=k2))
+    >>> net(jnp.ones(3)).shape
+    (2,)
+    """
+
+    layers: tuple[Any, ...]
+
+    def __init__(self, *layers: Callable[..., Any]):
+        self.layers = tuple(f if isinstance(f, eqx.Module) else Pointwise(f) for f in layers)
+
+    def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
+        keys = [None] * len(self.layers) if key is None else jr.split(key, len(self.layers))
+        for layer, key in zip(self.layers, keys):
+            x = apply(layer, x, key=key)
+        return x
+
+
+class Residual(eqx.Module):
+    r"""$x \mapsto Vx + F(x)$ (§2.4; He et al. 2016); without a projection $V$, $x \mapsto x + F(x)$.
+
+    With `centred` activations inside, zero weights give the identity exactly.
+
+    >>> from thetax.layers import Linear, centred
+    >>> zero = Linear(jnp.zeros((2, 2)), jnp.zeros(2))
+    >>> Residual(Chain(zero, centred(jax.nn.sigmoid)))(jnp.array([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+
+    inner: Any
+    V: Float[Array, "m n"] | None = None
+
+    @classmethod
+    def init(cls, inner: Model, n: int, m: int, *, law: Law = lecun, key: PRNGKeyArray) -> "Residual":
+        """Adds a projection where the widths differ."""
+        return cls(inner, None if n == m else law(key, (m, n)))
+
+    def __call__(self, x: Float[Array, " n"], *, key: PRNGKeyArray | None = None) -> Float[Array, " m"]:
+        return (x if self.V is None else dense(self.V, x)) + apply(self.inner, x, key=key)
+
+
+class Concat(eqx.Module):
+    r"""$x \mapsto [x, F(x)]$: the next layer reads all that came before (§2.4; Huang et al. 2017).
+
+    >>> Concat(Pointwise(jnp.tanh))(jnp.zeros(3)).shape
+    (6,)
+    """
+
+    inner: Any
+
+    def __call__(self, x: Float[Array, " n"], *, key: PRNGKeyArray | None = None) -> Float[Array, " m"]:
+        return jnp.concatenate([x, apply(self.inner, x, key=key)])
+
+
+def mean(outputs: Float[Array, "members *s"]) -> Float[Array, "*s"]:
+    """The average of the members' outputs."""
+    return outputs.mean(axis=0)
+
+
+def mixture(logits: Float[Array, "members k"]) -> Float[Array, " k"]:
+    r"""The logits of the averaged class probabilities, $\log \frac1M \sum_j \mathrm{softmax}(z_j)$.
+
+    >>> jnp.exp(mixture(jnp.log(jnp.array([[0.8, 0.2], [0.4, 0.6]])))).round(3).tolist()
+    [0.6..., 0.4...]
+    """
+    log_p = jax.nn.log_softmax(logits, axis=-1)
+    return jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(logits))
+
+
+class Ensemble(eqx.Module):
+    r"""Several networks of one shape, stacked along a leading axis of every leaf, and their pooled prediction.
+
+    >>> from functools import partial
+    >>> from thetax.layers import Linear
+    >>> net = Ensemble.init(partial(Linear.init, 3, 2), 5, key=jr.key(0))
+    >>> net.members.W.shape, net(jnp.ones(3)).shape
+    ((5, 2, 3), (2,))
+    """
+
+    members: Any
+    pool: Callable[[Float[Array, "..."]], Float[Array, "..."]] = eqx.field(static=True, default=mean)
+
+    @classmethod
+    def init(cls, make: Callable[..., Model], size: int, *, pool: Callable = mean, key: PRNGKeyArray) -> "Ensemble":
+        """Draws `size` members by `make(key=...)`."""
+        return cls(jax.vmap(lambda key: make(key=key))(jr.split(key, size)), pool)
+
+    def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
+        if key is None:
+            return self.pool(jax.vmap(lambda member: apply(member, x))(self.members))
+        keys = jr.split(key, len(jax.tree.leaves(self.members)[0]))
+        return self.pool(jax.vmap(lambda member, key: apply(member, x, key=key))(self.members, keys))

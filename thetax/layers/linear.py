@@ -1,0 +1,78 @@
+r"""Affine maps (§2.2): the full one, and the one that scales each coordinate by itself."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..core import expect_shape
+from .initialise import Law, he
+
+
+def dense(W: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
+    r"""$Wx$, contracted so that a mapped batch stays the leading axis of one matrix product.
+
+    >>> dense(jnp.array([[1.0, 2.0]]), jnp.array([3.0, 4.0])).tolist()
+    [11.0]
+    """
+    return jnp.tensordot(x, W, axes=((0,), (1,)))
+
+
+class Linear(eqx.Module):
+    r"""The affine layer $f[W, b](x) = s_W W x + s_b b$, $W \in \mathbb{R}^{m \times n}$, $b \in \mathbb{R}^m$ (§2.2).
+
+    Departs: the notes print $b \in \mathbb{R}^n$. The scales are 1 but in the tangent parametrisation.
+
+    >>> layer = Linear.init(3, 4, key=jr.key(0))
+    >>> layer(jnp.ones(3)).shape
+    (4,)
+    >>> Linear(jnp.eye(2), jnp.ones(2))(jnp.array([1.0, 2.0])).tolist()
+    [2.0, 3.0]
+    """
+
+    W: Float[Array, "m n"]
+    b: Float[Array, " m"]
+    scale_W: float = eqx.field(static=True, default=1.0)
+    scale_b: float = eqx.field(static=True, default=1.0)
+
+    @classmethod
+    def init(cls, n: int, m: int, *, law: Law = he, key: PRNGKeyArray) -> "Linear":
+        """Draws $W_0$ and $b_0$ from the law."""
+        key_W, key_b = jr.split(key)
+        return cls(law(key_W, (m, n)), law.bias(key_b, m), law.scale_W((m, n)), law.scale_b)
+
+    def __check_init__(self):
+        if self.W.ndim != 2 or self.b.shape != self.W.shape[:1]:
+            raise ValueError(
+                f"Linear: W must be (m, n) and b (m,); got W {self.W.shape} and b {self.b.shape}. "
+                "The number of rows of W is the number of outputs."
+            )
+
+    def __call__(self, x: Float[Array, " n"]) -> Float[Array, " m"]:
+        expect_shape("Linear", x, self.W.shape[1:])
+        y, b = dense(self.W, x), self.b
+        if self.scale_W != 1:
+            y = self.scale_W * y
+        if self.scale_b != 1:
+            b = self.scale_b * b
+        return y + b
+
+
+class Affine(eqx.Module):
+    r"""$f[\gamma, \mu](x) = \gamma \odot x + \mu$ along the leading axis: a normalisation of fixed moments (§8.5).
+
+    >>> Affine(jnp.array([2.0, 3.0]), jnp.array([1.0, 0.0]))(jnp.ones(2)).tolist()
+    [3.0, 3.0]
+    """
+
+    gamma: Float[Array, " d"]
+    mu: Float[Array, " d"]
+
+    def __call__(self, x: Float[Array, "d *s"]) -> Float[Array, "d *s"]:
+        expect_shape("Affine", x, self.gamma.shape + x.shape[1:])
+        return along(self.gamma, x) * x + along(self.mu, x)
+
+
+def along(v: Float[Array, " d"], x: Float[Array, "d *s"]) -> Float[Array, "..."]:
+    """`v` shaped to act on the leading axis of `x`, channel by channel."""
+    return v.reshape(v.shape + (1,) * (x.ndim - 1))

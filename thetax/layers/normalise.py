@@ -1,0 +1,167 @@
+r"""Normalisation (§8.5, §8.6): $\bar f = (f - \mathbb{E} f)/\sqrt{\mathrm{Var} f}$, then $\mu + \gamma \bar f$.
+
+`LayerNorm` takes the moments over the features of one example, `BatchNorm` over the batch, and
+`WeightNorm` moves them into the weights. None keeps running averages: `fold(model, xs)` turns each
+`BatchNorm` into the affine map it is on the data, after which examples no longer depend on one another.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..core import BATCH, expect_shape
+from .initialise import Law, he
+from .linear import Affine, Linear, along, dense
+from .observe import tap
+
+
+class LayerNorm(eqx.Module):
+    r"""$\mu + \gamma \odot (x - \bar x)/\sqrt{s^2 + \varepsilon}$ over the $d$ features of one example (§8.5).
+
+    Ba, Kiros & Hinton 2016.
+
+    >>> LayerNorm.init(4)(jnp.array([1.0, 3.0, 1.0, 3.0])).round(3).tolist()
+    [-1.0, 1.0, -1.0, 1.0]
+    """
+
+    gamma: Float[Array, " d"]
+    mu: Float[Array, " d"]
+    epsilon: float = eqx.field(static=True, default=1e-5)
+
+    @classmethod
+    def init(cls, d: int, *, epsilon: float = 1e-5) -> "LayerNorm":
+        """Begins as the plain standardisation, $\\gamma = 1$ and $\\mu = 0$."""
+        return cls(jnp.ones(d), jnp.zeros(d), epsilon)
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        expect_shape("LayerNorm", x, self.gamma.shape)
+        scale = jax.lax.rsqrt(x.var() + self.epsilon)
+        return self.mu + self.gamma * (x - x.mean()) * scale
+
+
+class BatchNorm(eqx.Module):
+    r"""$\mu + \gamma \odot (x - \mathbb{E}_B x)/\sqrt{\mathrm{Var}_B x + \varepsilon}$ over the batch (§8.5).
+
+    The batch is the mapped axis named `"batch"`, which `thetax.core.predict` provides; features lie along
+    the leading axis of the example, and the moments are taken over the others too. Outside a batch it has
+    no meaning: `fold` first. Ioffe & Szegedy 2015.
+
+    >>> from thetax.core import predict
+    >>> xs = jnp.array([[1.0, 10.0], [3.0, 30.0]])
+    >>> predict(BatchNorm.init(2), xs).round(2).tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
+    """
+
+    gamma: Float[Array, " d"]
+    mu: Float[Array, " d"]
+    epsilon: float = eqx.field(static=True, default=1e-5)
+
+    @classmethod
+    def init(cls, d: int, *, epsilon: float = 1e-5) -> "BatchNorm":
+        """Begins as the plain standardisation, $\\gamma = 1$ and $\\mu = 0$."""
+        return cls(jnp.ones(d), jnp.zeros(d), epsilon)
+
+    def moments(self, x: Float[Array, "d *s"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+        """Mean and biased variance of each feature over the batch."""
+        space = tuple(range(1, x.ndim))
+        try:
+            mean = jax.lax.pmean(x.mean(axis=space), BATCH)
+        except NameError as unbound:
+            raise ValueError(
+                "BatchNorm: called on one example, but its statistics are those of a batch. "
+                "Call thetax.core.predict(model, xs), or turn it into an affine map with fold(model, xs)."
+            ) from unbound
+        return mean, jax.lax.pmean(jnp.square(x - along(mean, x)).mean(axis=space), BATCH)
+
+    def fixed(self, mean: Float[Array, " d"], variance: Float[Array, " d"]) -> Affine:
+        """The affine map this is when the moments are given."""
+        scale = self.gamma * jax.lax.rsqrt(variance + self.epsilon)
+        return Affine(scale, self.mu - scale * mean)
+
+    def __call__(self, x: Float[Array, "d *s"]) -> Float[Array, "d *s"]:
+        expect_shape("BatchNorm", x, self.gamma.shape + x.shape[1:])
+        mean, variance = self.moments(x)
+        centred = (x - along(mean, x)) * along(jax.lax.rsqrt(variance + self.epsilon), x)
+        return along(self.mu, x) + along(self.gamma, x) * centred
+
+
+class WeightNorm(eqx.Module):
+    r"""The affine layer with rows $w_i = \gamma_i v_i / \|v_i\|$: length and direction learned apart (§8.6).
+
+    Salimans & Kingma 2016.
+
+    >>> layer = WeightNorm(jnp.array([[3.0, 4.0]]), jnp.array([10.0]), jnp.zeros(1))
+    >>> layer(jnp.array([1.0, 0.0])).tolist()
+    [6.0]
+    """
+
+    V: Float[Array, "m n"]
+    gamma: Float[Array, " m"]
+    b: Float[Array, " m"]
+
+    @classmethod
+    def init(cls, n: int, m: int, *, law: Law = he, key: PRNGKeyArray) -> "WeightNorm":
+        """Begins as the `Linear` layer of the same law."""
+        linear = Linear.init(n, m, law=law, key=key)
+        W = linear.scale_W * linear.W
+        return cls(W, jnp.linalg.norm(W, axis=1), linear.scale_b * linear.b)
+
+    @property
+    def W(self) -> Float[Array, "m n"]:
+        """The weights in use, of row lengths $|\\gamma_i|$."""
+        return (self.gamma / jnp.linalg.norm(self.V, axis=1))[:, None] * self.V
+
+    def __call__(self, x: Float[Array, " n"]) -> Float[Array, " m"]:
+        expect_shape("WeightNorm", x, self.V.shape[1:])
+        return dense(self.W, x) + self.b
+
+
+def has_batch_norm(model: Any) -> bool:
+    """Whether the model's output on one example depends on the batch around it."""
+    nodes = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, BatchNorm))
+    return any(isinstance(node, BatchNorm) for node in nodes)
+
+
+def fold(model: Any, xs: Float[Array, "n ..."]) -> Any:
+    r"""The model in which every `BatchNorm` is the affine map it is on the batch `xs` (§8.5).
+
+    Runs once over `xs` as one batch, under `jit` if you like. Norms inside a `scan` over layers or an
+    `Ensemble` are out of its sight: map it over the members.
+
+    >>> import jax.random as jr
+    >>> from thetax.core import predict
+    >>> from thetax.layers import Chain
+    >>> xs = jr.normal(jr.key(1), (32, 3))
+    >>> net = Chain(Linear.init(3, 4, key=jr.key(0)), BatchNorm.init(4), jnp.tanh)
+    >>> bool(jnp.allclose(predict(net, xs), predict(fold(net, xs), xs), atol=1e-5))
+    True
+    """
+    is_norm = lambda node: isinstance(node, BatchNorm)
+    nodes, structure = jax.tree.flatten_with_path(model, is_leaf=is_norm)
+
+    def moments(x):
+        seen = {}
+
+        def visit(name, layer, x):
+            if name in seen:
+                raise ValueError(f"fold: the BatchNorm at {name} is used twice; give each use a norm of its own.")
+            seen[name] = norms[name].moments(x)
+            return layer(x)
+
+        tap(model, select=is_norm, visit=visit)(x)
+        return seen
+
+    norms = {jax.tree_util.keystr(p, simple=True, separator="."): node for p, node in nodes if is_norm(node)}
+    if not norms:
+        return model
+    fixed = jax.vmap(moments, axis_name=BATCH, out_axes=None)(xs)
+    return jax.tree.unflatten(
+        structure,
+        [
+            node.fixed(*fixed[jax.tree_util.keystr(path, simple=True, separator=".")]) if is_norm(node) else node
+            for path, node in nodes
+        ],
+    )

@@ -1,0 +1,29 @@
+"""What a recipe hands on: a model with all that is needed to look at it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..core import Batch, Objective
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained model, what it was trained on and judged by, and the numbers a reader wants first.
+
+    `train` and `test` are pairs `(xs, ys)`. `objective` is what was descended; called without a key it has no
+    chance in it. `classes` names the classes, and is empty for a regression. `table` has a row for each
+    method, e.g. `{"network": {"test error": 0.021}}`.
+    """
+
+    model: Any
+    train: Batch
+    test: Batch
+    objective: Objective
+    history: Mapping[str, np.ndarray] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    table: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    reason: str = ""
+    seconds: float = 0.0

@@ -1,0 +1,106 @@
+"""What a fit tells the world: the user through a progress, the disk through a run's folder."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .progress import Progress
+from .run import Run
+
+
+class Place(NamedTuple):
+    """Where a fit stands: three trees of arrays on the device, and what is small enough for JSON."""
+
+    state: Any  # of the iteration
+    best: Any  # the best weights so far, where there is patience
+    total: Any  # sums of the readings over the steps of this epoch
+    epoch: int = 0
+    step: int = 0  # within the epoch
+    steps: int = 0  # in all
+    rows: tuple[dict[str, Any], ...] = ()
+    lowest: float | None = None
+    waited: int = 0
+    seconds: float = 0.0
+
+    def arrays(self) -> dict[str, Any]:
+        """What Orbax keeps."""
+        return {"state": self.state, "best": self.best, "total": self.total}
+
+    def rest(self) -> dict[str, Any]:
+        """What JSON keeps."""
+        return {name: value for name, value in self._asdict().items() if name not in self.arrays()}
+
+
+class Journal:
+    """Speaks to the progress and, if there is a run, keeps its folder; without one it only speaks."""
+
+    def __init__(self, run: Run | None, progress: Progress):
+        self.run, self.progress, self.checkpoints = run, progress, None
+        if run is not None:
+            from .checkpoint import Checkpoints  # brings Orbax, which only a fit with a folder needs
+
+            self.checkpoints = Checkpoints(run.folder / "checkpoints", share=run.share)
+
+    def recall(self, start: Place) -> Place:
+        """The place of the newest whole checkpoint, or the start."""
+        found = None if self.checkpoints is None else self.checkpoints.restore(like=start.arrays())
+        for note in found.notes if found else ():
+            self.progress.note(note)
+        if found is None or found.arrays is None:
+            return start
+        arrays = jax.tree.map(jnp.asarray, found.arrays)
+        place = Place(**arrays, **{**found.place, "rows": tuple(found.place["rows"])})
+        if self.run is not None and not self.run.look_only:
+            self.run.record(list(place.rows))
+        self.progress.note(f"resumed at epoch {place.epoch + 1}, step {place.step}")
+        return place
+
+    def update(self, place: Place) -> None:
+        """A chunk is done."""
+        loss = float(next(iter(place.total.values()))) / max(1, place.step)
+        self.progress.update(place.epoch, place.step, loss)
+        if self.checkpoints is not None and self.checkpoints.due():
+            self.save(place)
+
+    def save(self, place: Place) -> None:
+        """Begins to write a checkpoint."""
+        if self.checkpoints is not None:
+            self.checkpoints.save(place.steps, place.arrays(), place.rest())
+
+    def epoch(self, place: Place) -> None:
+        """An epoch is done."""
+        self.progress.epoch(place.rows[-1])
+        if self.run is not None:
+            self.run.record(list(place.rows))
+
+    def claim(self, settings: dict[str, Any]) -> None:
+        """Makes sure, before any compute, that the folder is ours and can be written."""
+        if self.run is not None and not self.run.look_only:
+            self.run.claim(settings)
+
+    def finish(self, place: Place, model: Any, reason: str) -> None:
+        """The fit has ended of itself."""
+        self.settle()
+        if self.run is not None and not self.run.look_only:
+            ended = {"reason": reason, "steps": place.steps, "seconds": place.seconds, "rows": place.rows}
+            self.run.finish(model, ended)
+
+    def close(self) -> None:
+        """The fit is over, well or not."""
+        self.progress.close()
+        try:
+            self.settle()
+        finally:
+            if self.run is not None:
+                self.run.release()
+
+    def settle(self) -> None:
+        """Waits until what was begun is on disk."""
+        if self.checkpoints is not None:
+            self.checkpoints.wait()
+
+    def safe(self) -> str:
+        """What a user can go back to."""
+        steps = [] if self.checkpoints is None else self.checkpoints.steps()
+        return f"The last good checkpoint is that of step {steps[-1]}." if steps else "No checkpoint had been written."

@@ -1,0 +1,155 @@
+r"""The compiled half of `fit`: a chunk of an epoch, one step of a stream, a validation, each one program.
+
+The data lie on the device. A chunk is one `while_loop` inside one `jit` with donated state: it gathers each
+batch, takes the step, adds up what the step reports, and leaves at the first number that is not finite.
+Its length is an argument, so that one program serves chunks of any length.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from .. import tree
+from ..core import Batch, Iteration, Model, Objective
+from ..layers import fold
+
+Stream = Callable[[int], Iterable[Batch]]  # stream(epoch) -> the batches of that epoch, the same each time
+BLOCK = 2048  # examples judged at once in a validation
+BEAT = 0.2  # seconds a chunk should take
+
+
+class Chunk(NamedTuple):
+    """Where a chunk ended: state, sums and step of the epoch, the last readings, and whether all were finite."""
+
+    state: Any
+    total: dict[str, jax.Array]
+    step: int
+    seen: dict[str, jax.Array]
+    sound: bool
+
+
+def readings(info: Any) -> dict[str, jax.Array]:
+    """The numbers of a step's info by name, each averaged over whatever was run side by side."""
+    return {name: jnp.mean(leaf) for name, leaf in zip(tree.names(info), jax.tree.leaves(info))}
+
+
+def no_readings(iteration: Iteration, model: Model, batch: Batch) -> dict[str, jax.Array]:
+    """Zeros for every reading; also the place where wrong shapes are found before any compute is spent."""
+
+    def first(model, batch):
+        return readings(iteration.step(iteration.init(model), batch, key=jr.key(0))[1])
+
+    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(first, model, batch))
+
+
+def _take(iteration, state, total, batch, key):
+    state, info = iteration.step(state, batch, key=key)
+    seen = readings(info)
+    sound = jnp.all(jnp.array([jnp.isfinite(value) for value in seen.values()]))
+    return state, jax.tree.map(jnp.add, total, seen), seen, sound
+
+
+@partial(jax.jit, static_argnames=("iteration", "batch"), donate_argnames=("state", "total"))
+def _advance(iteration, state, total, data, order, key, first, last, *, batch):
+    def going(carry):
+        return (carry[0] < last) & carry[-1]
+
+    def body(carry):
+        step, state, total, _, _ = carry
+        rows = jax.lax.dynamic_slice_in_dim(order, step * batch, batch)
+        taken = jax.tree.map(lambda a: a[rows], data)
+        return step + 1, *_take(iteration, state, total, taken, jr.fold_in(key, step))
+
+    start = (first, state, total, jax.tree.map(jnp.zeros_like, total), jnp.array(True))
+    return jax.lax.while_loop(going, body, start)
+
+
+@partial(jax.jit, static_argnames=("iteration",), donate_argnames=("state", "total"))
+def _advance_one(iteration, state, total, batch, key, step):
+    return _take(iteration, state, total, batch, jr.fold_in(key, step))
+
+
+@partial(jax.jit, static_argnames=("n",))
+def _shuffled(key, n):
+    return jr.permutation(key, n)
+
+
+class Pace:
+    """How many steps the next chunk takes so that it lasts one beat; the first is one step, for it compiles."""
+
+    def __init__(self):
+        self.steps = 1
+
+    def heed(self, steps: int, seconds: float) -> None:
+        """Learns from the last chunk."""
+        self.steps = max(1, min(16 * self.steps, int(steps * BEAT / max(seconds, 1e-6))))
+
+
+def chunks(
+    iteration: Iteration,
+    data: Batch,
+    chunk: Chunk,
+    *,
+    batch: int,
+    key_order: PRNGKeyArray,
+    key_step: PRNGKeyArray,
+    pace: Pace,
+) -> Iterator[Chunk]:
+    """Runs the rest of an epoch over data on the device, and shows up after every chunk."""
+    n = len(jax.tree.leaves(data)[0])
+    order = _shuffled(key_order, n)
+    while chunk.step < n // batch and chunk.sound:
+        began, last = perf_counter(), min(n // batch, chunk.step + pace.steps)
+        step, state, total, seen, sound = _advance(
+            iteration, chunk.state, chunk.total, data, order, key_step, chunk.step, last, batch=batch
+        )
+        done = Chunk(state, total, int(step), seen, bool(sound))  # waits for the device
+        pace.heed(done.step - chunk.step, perf_counter() - began)
+        chunk = done
+        yield chunk
+
+
+def stream_chunks(
+    iteration: Iteration, batches: Iterable[Batch], chunk: Chunk, *, key_step: PRNGKeyArray
+) -> Iterator[Chunk]:
+    """The same for a stream: one program a step, and a look at the numbers once a beat."""
+    looked = perf_counter()
+    for taken in islice(batches, chunk.step, None):
+        taken = jax.tree.map(jnp.asarray, taken)
+        state, total, seen, sound = _advance_one(iteration, chunk.state, chunk.total, taken, key_step, chunk.step)
+        chunk = Chunk(state, total, chunk.step + 1, seen, sound)
+        if perf_counter() - looked > BEAT:
+            yield chunk._replace(sound=bool(sound))
+            looked = perf_counter()
+    yield chunk._replace(sound=bool(chunk.sound))
+
+
+@partial(jax.jit, static_argnames=("metrics",))
+def judge(
+    metrics: tuple[tuple[str, Objective], ...], model: Model, held_out: Batch | None, calibration: Any
+) -> dict[str, jax.Array]:
+    """Every metric over a whole set, block by block; batch norms are first folded on the calibration inputs."""
+    if held_out is None or not metrics:
+        return {}
+    if calibration is not None:
+        model = fold(model, calibration)
+    n = len(jax.tree.leaves(held_out)[0])
+    whole, rest = n // BLOCK, n % BLOCK
+
+    def measured(block):
+        return jnp.stack([metric(model, block) for _, metric in metrics])
+
+    total = jnp.zeros(len(metrics))
+    if whole:
+        blocks = jax.tree.map(lambda a: a[: whole * BLOCK].reshape(whole, BLOCK, *a.shape[1:]), held_out)
+        total += BLOCK * jax.lax.scan(lambda sum, block: (sum + measured(block), None), total, blocks)[0]
+    if rest:
+        total += rest * measured(jax.tree.map(lambda a: a[whole * BLOCK :], held_out))
+    return {name: value / n for (name, _), value in zip(metrics, total)}

@@ -1,0 +1,99 @@
+r"""What training makes small: a loss judges one prediction, an objective is its mean over a batch.
+
+`average(loss)` makes the objective of a loss $l(\hat y, y)$, and so does every metric here:
+$\mathrm{objective}(f, \{(x_i, y_i)\}) = \frac1n \sum_i l(f(x_i), y_i)$. Losses take logits and compute in
+float32 at least. Labels are integers $y \in \{0, \dots, k-1\}$ or probabilities $y \in \Delta^{k-1}$.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from ..core import Batch, Model, Objective, Scalar, predict
+
+Loss = Callable[[Float[Array, "..."], Shaped[Array, "..."]], Scalar]  # l(prediction, y) of one example
+
+
+def _wide(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """At least float32: half precision has no room for a log-sum-exp."""
+    return z.astype(jnp.promote_types(z.dtype, jnp.float32))
+
+
+def squared_loss(prediction: Float[Array, "..."], y: Float[Array, "..."]) -> Scalar:
+    r"""$\tfrac12 \|f(x) - y\|^2$ (§2.2); its gradient in the prediction is $f(x) - y$.
+
+    >>> float(squared_loss(jnp.array([1.0, 2.0]), jnp.array([0.0, 0.0])))
+    2.5
+    """
+    prediction = _wide(prediction)
+    return jnp.square(prediction - y.reshape(prediction.shape)).sum() / 2
+
+
+def log_loss(logits: Float[Array, " k"], y: Shaped[Array, "..."]) -> Scalar:
+    r"""$-\sum_j y_j \log \mathrm{softmax}_j(z)$; for an integer label $-z_y + \log \sum_j e^{z_j}$ (§2.2).
+
+    >>> float(log_loss(jnp.zeros(4), jnp.array(2))) == float(jnp.log(4.0))
+    True
+    >>> float(log_loss(jnp.array([1e4, 0.0]), jnp.array(1)))
+    10000.0
+    """
+    log_p = jax.nn.log_softmax(_wide(logits))
+    if jnp.issubdtype(y.dtype, jnp.integer):
+        return -jnp.take(log_p, y)
+    return -jnp.vdot(y.astype(log_p.dtype), log_p)
+
+
+def binary_log_loss(logit: Float[Array, "..."], y: Shaped[Array, ""]) -> Scalar:
+    r"""$-y \log \sigma(z) - (1 - y) \log \sigma(-z) = \log(1 + e^z) - yz$ for $y \in [0, 1]$ (§2.1).
+
+    >>> float(binary_log_loss(jnp.array([800.0]), jnp.array(0)))
+    800.0
+    """
+    z = _wide(logit).reshape(())
+    return jax.nn.softplus(z) - y.astype(z.dtype) * z
+
+
+def mistake(logits: Float[Array, " k"], y: Shaped[Array, "..."]) -> Scalar:
+    r"""$1\{\arg\max_j z_j \ne y\}$; a soft label counts as its most probable class.
+
+    >>> float(mistake(jnp.array([0.1, 0.9]), jnp.array(0)))
+    1.0
+    """
+    truth = y if jnp.issubdtype(y.dtype, jnp.integer) else jnp.argmax(y)
+    return (jnp.argmax(logits) != truth).astype(jnp.float32)
+
+
+def binary_mistake(logit: Float[Array, "..."], y: Shaped[Array, ""]) -> Scalar:
+    r"""$1\{1\{z > 0\} \ne y\}$.
+
+    >>> float(binary_mistake(jnp.array([0.3]), jnp.array(1)))
+    0.0
+    """
+    return ((logit.reshape(()) > 0) != (y > 0.5)).astype(jnp.float32)
+
+
+def average(loss: Loss) -> Objective:
+    r"""The objective $\frac1n \sum_i l(f(x_i), y_i)$ over a batch `(xs, ys)`: the empirical risk (§2.2).
+
+    >>> import jax.random as jr
+    >>> from thetax.layers import Linear
+    >>> absolute = average(lambda prediction, y: jnp.abs(prediction - y).sum())
+    >>> batch = jnp.ones((5, 3)), jnp.zeros(5)
+    >>> absolute(Linear(jnp.ones((1, 3)), jnp.zeros(1)), batch).item()
+    3.0
+    """
+
+    def objective(model: Model, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
+        xs, ys = batch
+        return jax.vmap(loss)(predict(model, xs, key=key), ys).mean()
+
+    return objective
+
+
+squared_error = average(squared_loss)
+cross_entropy = average(log_loss)
+binary_cross_entropy = average(binary_log_loss)
+error_rate = average(mistake)
+binary_error_rate = average(binary_mistake)

@@ -1,0 +1,178 @@
+"""A run is a folder: what was asked, what was measured, where it stood, and what came of it.
+
+    run.json            recipe, arguments, seed, versions, git commit
+    metrics.jsonl       one line an epoch
+    checkpoints/        see `checkpoint`
+    model.safetensors   the weights, once done
+    done.json           why and when it ended
+
+A job of several fits keeps each in a folder of its own, `run / "teacher"`. Calling the same job on the same
+folder again goes on where it stood, and returns at once what is already done.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # on Windows a folder is not guarded against a second process
+    fcntl = None
+
+from . import disk
+from .weights import load_weights, save_weights
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder. With `look_only` nothing is trained: a fit answers with the newest weights it finds.
+
+    >>> import tempfile
+    >>> run = Run.begin(Path(tempfile.mkdtemp()) / "r", recipe="digits", arguments={"epochs": 3}, seed=0)
+    >>> Run.open(run.folder).described["recipe"]
+    'digits'
+    """
+
+    folder: Path
+    look_only: bool = False
+    share: float = 0.01  # of the time, for checkpoints
+    locks: list[int] = field(default_factory=list, compare=False, repr=False)
+
+    @classmethod
+    def begin(cls, folder: str | Path, *, recipe: str, arguments: dict[str, Any], seed: int) -> "Run":
+        """A new run, or the same one again; refuses the folder of another."""
+        run, asked = cls(Path(folder)), {"recipe": recipe, "arguments": _plain(arguments), "seed": seed}
+        if (run.folder / "run.json").exists():
+            there = run.described
+            differ = [name for name in asked if there.get(name) != asked[name]]
+            if differ:
+                raise ValueError(
+                    f"{run.folder} holds another run: its {differ[0]} is {there.get(differ[0])!r}, "
+                    f"not {asked[differ[0]]!r}. Choose another folder, or resume it as it was begun."
+                )
+            return run
+        if run.folder.is_dir() and any(run.folder.iterdir()):
+            raise ValueError(f"{run.folder} is not empty and holds no run; choose a new folder.")
+        run.write("run.json", {**asked, "versions": _versions(), "commit": _commit()})
+        return run
+
+    @classmethod
+    def open(cls, folder: str | Path, *, look_only: bool = False) -> "Run":
+        """An existing run."""
+        run = cls(Path(folder), look_only)
+        if not (run.folder / "run.json").is_file():
+            raise ValueError(f"{run.folder} holds no run (no run.json); give the folder `thetax train` printed.")
+        return run
+
+    def __truediv__(self, name: str) -> "Run":
+        return Run(self.folder / name, self.look_only, self.share)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The content of `run.json`."""
+        return self.read("run.json")
+
+    def read(self, name: str) -> dict[str, Any]:
+        """A JSON file of the run."""
+        path = self.folder / name
+        try:
+            content = json.loads(path.read_text())
+        except (OSError, ValueError) as trouble:
+            raise ValueError(f"{path} cannot be read ({trouble}); restore it, or begin a new run.") from None
+        if not isinstance(content, dict):
+            raise ValueError(f"{path} should hold a JSON object, not {type(content).__name__}; begin a new run.")
+        return content
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """Puts a JSON file into the run, whole or not at all."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            disk.write(self.folder / name, json.dumps(_plain(content), indent=1) + "\n")
+        except OSError as trouble:
+            raise OSError(
+                f"Cannot write to {self.folder}: {trouble}. Choose a folder with room that you own."
+            ) from None
+
+    def record(self, rows: list[dict[str, Any]]) -> None:
+        """Makes `metrics.jsonl` hold these rows, one an epoch."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        disk.write(self.folder / "metrics.jsonl", "".join(json.dumps(_plain(row)) + "\n" for row in rows))
+
+    def claim(self, settings: dict[str, Any]) -> None:
+        """Takes the folder for a fit with these settings; refuses one that another process or another fit has.
+
+        The lock goes with the process, however it ends.
+        """
+        if (self.folder / "fit.json").exists():
+            there, asked = self.read("fit.json"), _plain(settings)
+            for name in sorted(there.keys() | asked.keys()):
+                if there.get(name) != asked.get(name):
+                    raise ValueError(
+                        f"{self.folder} holds a fit with {name}={there.get(name)!r}, not {asked.get(name)!r}. "
+                        "Resume with the settings it began with, or choose a new folder."
+                    )
+        else:
+            self.write("fit.json", settings)
+        if fcntl is not None:
+            lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                raise ValueError(f"Another process is training in {self.folder}; wait for it, or stop it.") from None
+            self.locks.append(lock)
+
+    def release(self) -> None:
+        """Gives the folder back."""
+        while self.locks:
+            os.close(self.locks.pop())
+
+    @property
+    def done(self) -> bool:
+        """Whether the fit of this folder has ended and its weights are there."""
+        return (self.folder / "done.json").is_file()
+
+    def finish(self, model: Any, outcome: dict[str, Any]) -> None:
+        """Keeps the weights, then says that the fit has ended."""
+        save_weights(self.folder / "model.safetensors", model)
+        self.write("done.json", {**outcome, "sha256": disk.sha256(self.folder / "model.safetensors")})
+
+    def finished(self, like: Any) -> tuple[Any, dict[str, Any]]:
+        """The weights and the outcome of a fit that has ended."""
+        return load_weights(self.folder / "model.safetensors", like), self.read("done.json")
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: tuples are lists, numbers are Python's."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return _plain(np.asarray(value).tolist())
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _versions() -> dict[str, str]:
+    names = ("thetax", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy")
+    device = jax.devices()[0].device_kind
+    return {"python": platform.python_version(), **{n: version(n) for n in names}, "device": device}
+
+
+def _commit() -> str | None:
+    """The git commit of the folder the user works in, if there is one."""
+    try:
+        answer = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, cwd=os.getcwd()
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None if answer.returncode == 0 else None
