@@ -6,8 +6,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 .PHONY: run test check bench clean
 
 run: .venv/run        ## train the digits model, look at it, print the error and the report
-	$(BIN)/thetax train digits --out runs/digits --again
-	$(BIN)/thetax look runs/digits
+	$(BIN)/thetax train digits
+	$(BIN)/thetax look
 
 test: .venv/test check ## format, lint, types, import direction, tests and doctests
 	$(BIN)/pytest

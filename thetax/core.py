@@ -15,16 +15,19 @@ Letters in shapes: `n` examples, `d` features, `k` classes, `m` outputs of a lay
 """
 
 import inspect
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 Scalar: TypeAlias = Float[Array, ""]
 Model: TypeAlias = Callable[..., Any]
-Batch: TypeAlias = PyTree[Shaped[Array, "n ..."]]
+Batch: TypeAlias = PyTree[Shaped[Array, "..."] | Shaped[np.ndarray, "..."]]  # examples along the first axes
 Objective: TypeAlias = Callable[..., Scalar]
 
 BATCH = "batch"  # the name of the mapped axis, for what must see the whole batch
@@ -65,6 +68,16 @@ def run(
 
     steps = len(jax.tree.leaves(batches)[0])
     return jax.lax.scan(body, iteration.init(model), (jax.numpy.arange(steps), batches))
+
+
+def cache_folder(*parts: str) -> Path:
+    """Where the library keeps what it can make or fetch again: `$XDG_CACHE_HOME/thetax`, or under `~/.cache`.
+
+    >>> cache_folder("data").parts[-2:]
+    ('thetax', 'data')
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache").joinpath("thetax", *parts)
 
 
 def expect_shape(name: str, x: Any, shape: tuple[int, ...]) -> None:

@@ -5,7 +5,7 @@ any pytree of arrays, leaf by leaf.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from .core import Scalar
 T = TypeVar("T")
 
 
-def dot(a: T, b: T) -> Scalar:
+def dot(a: Any, b: Any) -> Scalar:
     r"""$\langle a, b \rangle = \sum_i a_i b_i$ over all leaves.
 
     >>> float(dot({"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)}, {"w": jnp.ones(2), "b": jnp.array(2.0)}))
@@ -27,15 +27,15 @@ def dot(a: T, b: T) -> Scalar:
     return sum(jax.tree.leaves(jax.tree.map(jnp.vdot, a, b)), start=jnp.zeros(()))
 
 
-def norm(a: T) -> Scalar:
+def norm(a: Any) -> Scalar:
     r"""$\|a\| = \sqrt{\langle a, a \rangle}$, with the gradient 0 at the origin.
 
     >>> float(norm((jnp.array(3.0), jnp.array([4.0, 0.0]))))
     5.0
     """
     square = dot(a, a)
-    positive = square > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
+    away = square != 0  # true of NaN, which must not pass for the origin
+    return jnp.where(away, jnp.sqrt(jnp.where(away, square, 1.0)), 0.0)
 
 
 def axpy(alpha: float | Scalar, x: T, y: T) -> T:
@@ -78,7 +78,7 @@ def ravel(a: T) -> tuple[Float[Array, " p"], Callable[[Float[Array, " p"]], T]]:
     return ravel_pytree(a)
 
 
-def size(a: T) -> int:
+def size(a: Any) -> int:
     """$p$, the number of scalars in the tree.
 
     >>> size({"W": jnp.zeros((3, 4)), "b": jnp.zeros(3)})
@@ -87,7 +87,7 @@ def size(a: T) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(a))
 
 
-def names(a: T) -> list[str]:
+def names(a: Any) -> list[str]:
     """The dotted path of each leaf, in the order of `jax.tree.leaves`.
 
     >>> names({"layers": (jnp.zeros(2), jnp.zeros(3))})

@@ -15,6 +15,7 @@ from .descend import swa as swa
 from .fit import Diverged as Diverged
 from .fit import Fit as Fit
 from .fit import fit as fit
+from .loop import evaluate as evaluate
 from .loss import average as average
 from .loss import binary_cross_entropy as binary_cross_entropy
 from .loss import binary_error_rate as binary_error_rate

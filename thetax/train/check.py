@@ -53,7 +53,7 @@ def check_arrays(name: str, data: Batch, model: Model, *, batch: int = 1) -> int
                 "drop or fill such examples first."
             )
     if isinstance(data, tuple) and len(data) == 2 and len(leaves) == 2:
-        _check_labels(name, *leaves, model)
+        _check_labels(name, leaves[0], leaves[1], model)
     return sizes[0]
 
 

@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 def descend(objective: Objective, optimiser: optax.GradientTransformation, *, accumulate: int = 1) -> Iteration:
-    r"""$\theta \leftarrow \theta + u(\nabla_\theta\, \ell(f[\theta], B))$ on the batch $B$, the update $u$ being Optax's (§3.2, §3.4).
+    r"""$\theta \leftarrow \theta + u(\nabla_\theta\, \ell(f[\theta], B))$ on a batch $B$, where $u$ is Optax's (§3.2).
 
     Any Optax transformation serves: schedules, clipping (`optax.chain(optax.clip_by_global_norm(1.0), ...)`)
     and line searches (`optax.lbfgs()`) included. With `accumulate=a` the batch is worked off in `a` equal

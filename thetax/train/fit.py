@@ -8,7 +8,7 @@ so a run that was killed and resumed ends with the same bits as one that was not
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -119,12 +119,12 @@ def fit(
         return found
 
 
-def _prepare(model, data, validation, batch, key):
+def _prepare(model: Model, data: Any, validation: Any, batch: int, key: PRNGKeyArray) -> tuple[Any, Any, Any]:
     """The training data, the validation set and the form of a batch; bad input is refused here."""
     if callable(data):
         if isinstance(validation, float):
             raise ValueError("fit: a stream has no fraction to hold out; give a validation set of its own.")
-        first = next(iter(data(0)), None)
+        first = next(iter(cast(Stream, data)(0)), None)
         if first is None:
             raise ValueError("fit: stream(0) gave no batch; it must give at least one for every epoch.")
         check_arrays("stream(0)", first, model)
@@ -167,10 +167,10 @@ def _why_stop(place, epochs, patience, run):
     return "looked at before its end" if run is not None and run.look_only else None
 
 
-def _epoch(iteration, data, place, batch, keys, pace, journal) -> Iterator[Place]:
+def _epoch(iteration, data: Any, place, batch, keys, pace, journal) -> Iterator[Place]:
     chunk, began = Chunk(place.state, place.total, place.step, {}, True), time.monotonic()
     if callable(data):
-        ways = stream_chunks(iteration, data(place.epoch), chunk, key_step=keys[1])
+        ways = stream_chunks(iteration, cast(Stream, data)(place.epoch), chunk, key_step=keys[1])
     else:
         ways = chunks(iteration, data, chunk, batch=batch, key_order=keys[0], key_step=keys[1], pace=pace)
     for chunk in ways:
@@ -192,7 +192,7 @@ def _epoch(iteration, data, place, batch, keys, pace, journal) -> Iterator[Place
 
 def _closed(place, scores, batch, *, keep_best):
     """The place at the start of the next epoch, with a row for the one that ended."""
-    train = {f"train {name}": float(value) / place.step for name, value in place.total.items()}
+    train = {f"train {name}": float(place.total[name]) / place.step for name in sorted(place.total, reverse=True)}
     spent = place.seconds - sum(row["seconds"] for row in place.rows)
     row = {
         "epoch": place.epoch + 1,

@@ -58,7 +58,7 @@ class Journal:
 
     def update(self, place: Place) -> None:
         """A chunk is done."""
-        loss = float(next(iter(place.total.values()))) / max(1, place.step)
+        loss = float(place.total.get("loss", next(iter(place.total.values())))) / max(1, place.step)
         self.progress.update(place.epoch, place.step, loss)
         if self.checkpoints is not None and self.checkpoints.due():
             self.save(place)

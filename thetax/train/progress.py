@@ -32,8 +32,7 @@ class Progress(Protocol):
 
 def watch(stream: TextIO | None = None) -> Progress:
     """A bar if the stream (standard error) is a terminal, else lines."""
-    stream = stream or sys.stderr
-    return Bar() if stream.isatty() else Lines(stream)
+    return Bar() if (stream or sys.stderr).isatty() else Lines(stream)
 
 
 def numbers(row: dict[str, Any]) -> str:
@@ -42,7 +41,7 @@ def numbers(row: dict[str, Any]) -> str:
     >>> numbers({"epoch": 3, "train loss": 0.12345, "valid error": 0.02})
     'train loss 0.1235  valid error 0.0200'
     """
-    return "  ".join(f"{name} {value:.4f}" for name, value in row.items() if isinstance(value, float))
+    return "  ".join(f"{name} {value:.4f}" for name, value in row.items() if name.startswith(("train", "valid")))
 
 
 class Silent:
@@ -65,7 +64,7 @@ class Silent:
 
 
 class Lines:
-    """A line an epoch, and one every ten seconds within a long one."""
+    """A line an epoch, but at most two a second, and one every ten seconds within a long epoch."""
 
     def __init__(self, stream: TextIO | None = None):
         self.stream, self.said = stream or sys.stderr, time.monotonic()
@@ -78,7 +77,8 @@ class Lines:
             self._say(f"epoch {epoch + 1}/{self.epochs}  step {step}/{self.steps or '?'}  loss {loss:.4f}")
 
     def epoch(self, row: dict[str, Any]) -> None:
-        self._say(f"epoch {row['epoch']}/{self.epochs}  {numbers(row)}  {row['examples/s']} examples/s")
+        if time.monotonic() - self.said > 0.5 or row["epoch"] in (1, self.epochs):
+            self._say(f"epoch {row['epoch']}/{self.epochs}  {numbers(row)}  {row['examples/s']:,} examples/s")
 
     def note(self, text: str) -> None:
         self._say(text)

@@ -51,13 +51,13 @@ class Run:
         """A new run, or the same one again; refuses the folder of another."""
         run, asked = cls(Path(folder)), {"recipe": recipe, "arguments": _plain(arguments), "seed": seed}
         if (run.folder / "run.json").exists():
-            there = run.described
-            differ = [name for name in asked if there.get(name) != asked[name]]
-            if differ:
-                raise ValueError(
-                    f"{run.folder} holds another run: its {differ[0]} is {there.get(differ[0])!r}, "
-                    f"not {asked[differ[0]]!r}. Choose another folder, or resume it as it was begun."
-                )
+            there, here = _flat(run.described), _flat(asked)
+            for name in here | there:
+                if there.get(name) != here.get(name):
+                    raise ValueError(
+                        f"{run.folder} holds another run: its {name} is {there.get(name)}, not {here.get(name)}. "
+                        "Choose another folder, or resume it as it was begun."
+                    )
             return run
         if run.folder.is_dir() and any(run.folder.iterdir()):
             raise ValueError(f"{run.folder} is not empty and holds no run; choose a new folder.")
@@ -148,6 +148,12 @@ class Run:
     def finished(self, like: Any) -> tuple[Any, dict[str, Any]]:
         """The weights and the outcome of a fit that has ended."""
         return load_weights(self.folder / "model.safetensors", like), self.read("done.json")
+
+
+def _flat(described: dict[str, Any]) -> dict[str, Any]:
+    """What was asked, option by option."""
+    asked = {"recipe": described.get("recipe"), "seed": described.get("seed")}
+    return asked | {f"--{name}": value for name, value in described.get("arguments", {}).items()}
 
 
 def _plain(value: Any) -> Any:

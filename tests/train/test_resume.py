@@ -1,0 +1,105 @@
+"""A run that is killed at any moment and resumed ends with the very bits of the run that was not."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHILD = Path(__file__).with_name("resume_child.py")
+KILLED = -9
+RANDOM_STEPS = sorted(random.Random(0).sample(range(2, 70), 6))
+
+
+def child(folder: Path, *kill: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(CHILD), str(folder), *map(str, kill)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(tmp_path_factory) -> str:
+    done = child(tmp_path_factory.mktemp("whole") / "run")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def finishes_alike(folder: Path, uninterrupted: str) -> str:
+    done = child(folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == uninterrupted
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    return done.stderr
+
+
+@pytest.mark.parametrize("number", range(1, 31))
+def test_killed_at_every_file_boundary(tmp_path, uninterrupted, number):
+    """Before each of the first thirty changes on disk: the claim of the folder and the whole first save."""
+    assert child(tmp_path / "run", "event", number).returncode == KILLED
+    finishes_alike(tmp_path / "run", uninterrupted)
+
+
+@pytest.mark.parametrize("number", RANDOM_STEPS)
+def test_killed_at_random_steps(tmp_path, uninterrupted, number):
+    assert child(tmp_path / "run", "update", number).returncode == KILLED
+    finishes_alike(tmp_path / "run", uninterrupted)
+
+
+def test_killed_again_and_again(tmp_path, uninterrupted):
+    """One run killed a dozen times, each time further into a save that also removes an old checkpoint."""
+    folder = tmp_path / "run"
+    assert child(folder, "update", 40).returncode == KILLED
+    for number in range(2, 50, 4):
+        assert child(folder, "event", number).returncode in (KILLED, 0)
+    finishes_alike(folder, uninterrupted)
+
+
+def checkpoints_after(tmp_path: Path) -> tuple[Path, list[Path]]:
+    folder = tmp_path / "run"
+    assert child(folder, "update", 60).returncode == KILLED
+    found = sorted((folder / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
+    assert len(found) == 2
+    return folder, found
+
+
+def largest(folder: Path) -> Path:
+    return max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda newest: largest(newest).write_bytes(largest(newest).read_bytes()[:-7]),
+        lambda newest: flip_a_bit(largest(newest)),
+        lambda newest: largest(newest).unlink(),
+        lambda newest: (newest / "manifest.json").write_text("{"),
+        lambda newest: (newest / "place.json").unlink(),
+    ],
+    ids=["truncated", "one bit flipped", "file missing", "manifest broken", "place missing"],
+)
+def test_damaged_checkpoint_falls_back(tmp_path, uninterrupted, damage):
+    """The newest valid checkpoint is taken, and the user is told."""
+    folder, (older, newest) = checkpoints_after(tmp_path)
+    damage(newest)
+    said = finishes_alike(folder, uninterrupted)
+    assert f"checkpoint {newest.name} is damaged" in said
+    assert "resumed at" in said
+    assert int(older.name) < int(newest.name)
+
+
+def test_all_checkpoints_lost_begins_anew(tmp_path, uninterrupted):
+    folder, found = checkpoints_after(tmp_path)
+    flip_a_bit(largest(found[0]))
+    shutil.rmtree(found[1])
+    said = finishes_alike(folder, uninterrupted)
+    assert "is damaged" in said
+    assert "resumed at" not in said

@@ -1,0 +1,277 @@
+"""The command line: `thetax train | look | list | data`.
+
+The options of `thetax train RECIPE` are those of the recipe's signature; nothing is written down twice.
+Exit codes: 0 done, 1 it failed, 2 it was asked wrongly, 130 interrupted and resumable.
+"""
+
+import inspect
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import cyclopts
+import jax
+import jax.random as jr
+from rich.console import Console
+from rich.table import Table
+
+from . import __version__, data
+from .core import cache_folder
+from .recipes import RECIPES, Job, Outcome, find_recipe
+from .train import JsonLines, Run, watch
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+OPTIONS = cyclopts.Parameter(consume_multiple=True, negative="")
+
+app = cyclopts.App(
+    name="thetax",
+    help="Deep learning as one library: train a model, look at it, and go on.",
+    version=__version__,
+    default_parameter=OPTIONS,
+)
+train_app = cyclopts.App(name="train", help="Train a model by a recipe, or resume a run.")
+data_app = cyclopts.App(name="data", help="The datasets, and fetching one.")
+app.command(train_app)
+app.command(data_app)
+out, err = Console(), Console(stderr=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one command and exits with its code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    _remember_compilations()
+    try:
+        sys.exit(app(arguments))
+    except (ValueError, OSError, FloatingPointError) as trouble:
+        if "--json" in arguments:
+            print_json({"event": "error", "text": str(trouble)})
+        err.print(f"[bold red]thetax:[/] {_plain(trouble)}", soft_wrap=True)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _plain(trouble: BaseException) -> str:
+    return str(trouble).replace("[", r"\[")
+
+
+def _remember_compilations() -> None:
+    """What was compiled once on this machine is not compiled again."""
+    jax.config.update("jax_compilation_cache_dir", str(cache_folder("compiled")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _train(recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, as_json: bool) -> int:
+    function = find_recipe(recipe)
+    run = Run.begin(folder, recipe=recipe, arguments=arguments, seed=seed)
+    began = time.monotonic()
+    outcome = function(Job(run, jr.key(seed), JsonLines() if as_json else watch()), **arguments)
+    seconds = time.monotonic() - began
+    if outcome.reason == "interrupted":
+        err.print(f"interrupted; go on with: thetax train --resume {folder}", soft_wrap=True)
+        return INTERRUPTED
+    if as_json:
+        print_json({"event": "done", "run": str(folder), "table": outcome.table, "seconds": seconds})
+    else:
+        _show(outcome)
+        out.print(f"{outcome.reason}; {seconds:.1f} s; kept in {folder}", soft_wrap=True)
+        out.print(f"look at it with: thetax look {folder}", soft_wrap=True)
+    return 0
+
+
+def _show(outcome: Outcome) -> None:
+    columns = list(dict.fromkeys(name for row in outcome.table.values() for name in row))
+    table = Table("", *columns)
+    for method, row in outcome.table.items():
+        table.add_row(method, *(f"{row[name]:.2f}" if name in row else "" for name in columns))
+    out.print(table)
+
+
+@train_app.default
+def train(recipe: str | None = None, /, *, resume: Path | None = None, json: bool = False) -> int:
+    """Train a model by a recipe (`thetax train RECIPE --help` lists its options), or resume a run.
+
+    Parameters
+    ----------
+    recipe
+        One of `thetax list recipes`.
+    resume
+        The folder of a run that was interrupted; it goes on as it was begun.
+    json
+        One JSON object a line instead of a bar.
+    """
+    if resume is not None:
+        run = Run.open(resume)
+        about = run.described
+        return _train(
+            about["recipe"],
+            _typed(about["recipe"], about["arguments"]),
+            seed=about["seed"],
+            folder=resume,
+            as_json=json,
+        )
+    if recipe is not None:
+        find_recipe(recipe)
+    raise ValueError(f"Which recipe? thetax train RECIPE, with one of: {', '.join(sorted(RECIPES))}.")
+
+
+def _typed(recipe: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples; a recipe's options have."""
+    known = inspect.signature(find_recipe(recipe)).parameters
+    if odd := sorted(set(arguments) - set(known)):
+        raise ValueError(f"The recipe {recipe} has no option {odd[0]!r} any more; begin a new run.")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in arguments.items()}
+
+
+def _common(*, seed: int = 0, out: Path | None = None, json: bool = False) -> None:
+    """
+    seed
+        The one source of chance.
+    out
+        The folder of the run; by default a new one under runs/.
+    json
+        One JSON object a line instead of a bar.
+    """
+
+
+def _command(name: str, function: Callable[..., Outcome]) -> Callable[..., int]:
+    """The subcommand of a recipe: its own options, and those that every training has."""
+    own = [p for p in inspect.signature(function).parameters.values() if p.name != "job"]
+    common = list(inspect.signature(_common).parameters.values())
+
+    def command(**given: Any) -> int:
+        asked = {**{option.name: option.default for option in (*own, *common)}, **given}
+        seed, folder, as_json = (asked.pop(option.name) for option in common)
+        folder = folder or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        return _train(name, asked, seed=seed, folder=folder, as_json=as_json)
+
+    vars(command).update(__signature__=inspect.Signature([*own, *common]))
+    command.__annotations__ = {option.name: option.annotation for option in (*own, *common)}
+    command.__doc__ = f"{inspect.getdoc(function)}\n{inspect.getdoc(_common)}"
+    return command
+
+
+for _name, _function in RECIPES.items():
+    train_app.command(_command(_name, _function), name=_name)
+
+
+@app.command
+def look(run: Path | None = None, /, *, json: bool = False) -> int:
+    """Run every lens on a run's model and write one report page beside it.
+
+    Parameters
+    ----------
+    run
+        The folder of the run; by default the newest under runs/.
+    json
+        One JSON object instead of words.
+    """
+    from .report import look as write_report  # brings matplotlib, which nothing else needs
+
+    folder = run or _newest()
+    opened = Run.open(folder, look_only=True)
+    about, began = opened.described, time.monotonic()
+    watcher = JsonLines() if json else watch()
+    outcome = find_recipe(about["recipe"])(
+        Job(opened, jr.key(about["seed"]), watcher), **_typed(about["recipe"], about["arguments"])
+    )
+    page = write_report(outcome, folder, facts=about, progress=_say_nothing if json else _lens_progress)
+    seconds = time.monotonic() - began
+    if json:
+        print_json({"event": "done", "report": str(page), "table": outcome.table, "seconds": seconds})
+    else:
+        _show(outcome)
+        out.print(f"looked in {seconds:.1f} s; the report is {page}", soft_wrap=True)
+    return 0
+
+
+def _newest() -> Path:
+    runs = [path.parent for path in Path("runs").glob("*/run.json")]
+    if not runs:
+        raise ValueError("There is no run under runs/; train one first, or name its folder.")
+    return max(runs, key=lambda folder: (folder / "run.json").stat().st_mtime)
+
+
+def _say_nothing(title: str, done: int, total: int) -> None:
+    pass
+
+
+def _lens_progress(title: str, done: int, total: int) -> None:
+    err.print(f"{done}/{total}  {title}", highlight=False)
+
+
+@app.command(name="list")
+def list_(what: Literal["recipes", "data"] = "recipes", /, *, json: bool = False) -> int:
+    """List the recipes or the datasets.
+
+    Parameters
+    ----------
+    what
+        What to list.
+    json
+        One JSON object instead of a table.
+    """
+    if what == "data":
+        return list_data(json=json)
+    rows = {name: (inspect.getdoc(function) or "").split("\n")[0] for name, function in sorted(RECIPES.items())}
+    if json:
+        print_json(rows)
+        return 0
+    table = Table("recipe", "what it does")
+    for name, what_it_does in rows.items():
+        table.add_row(name, what_it_does)
+    out.print(table)
+    return 0
+
+
+@data_app.default
+def list_data(*, json: bool = False) -> int:
+    """List the datasets, their licences, and which are here already.
+
+    Parameters
+    ----------
+    json
+        One JSON object instead of a table.
+    """
+    rows = [
+        {
+            "name": d.name,
+            "what": d.about,
+            "licence": d.licence,
+            "here": d.embedded is not None or data.cached(d) is not None,
+        }
+        for d in data.datasets()
+    ]
+    if json:
+        print_json(rows)
+        return 0
+    table = Table("dataset", "what it is", "licence", "here")
+    for row in rows:
+        table.add_row(row["name"], row["what"], row["licence"], "yes" if row["here"] else "")
+    out.print(table)
+    return 0
+
+
+@data_app.command(name="fetch")
+def fetch(name: str, /, *, folder: Path | None = None) -> int:
+    """Fetch a dataset into the cache.
+
+    Parameters
+    ----------
+    name
+        One of `thetax list data`.
+    folder
+        A folder of yours that already has its files.
+    """
+    data.fetch(name, folder=folder)
+    out.print(f"{name} is here.")
+    return 0
+
+
+def print_json(content: Any) -> None:
+    """One JSON value on standard output."""
+    print(json.dumps(content), flush=True)

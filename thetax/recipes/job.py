@@ -1,0 +1,58 @@
+"""A recipe is a function with typed keyword arguments that does a whole job on real data.
+
+Its first argument is the `Job`: where to keep the work, the chance to use, and who watches. Everything else
+is an option, with a default, and the command line is built from the signature. A recipe is called again
+to resume and again to be looked at; its fits then take from the folder what is already done.
+"""
+
+import difflib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxtyping import PRNGKeyArray
+
+from ..train import Progress, Run
+from .outcome import Outcome
+
+
+class Job(NamedTuple):
+    """What every recipe is given."""
+
+    run: Run | None
+    key: PRNGKeyArray
+    progress: Progress | None = None
+
+    def part(self, name: str) -> Run | None:
+        """The folder of one fit among several."""
+        return None if self.run is None else self.run / name
+
+
+Recipe = Callable[..., Outcome]  # recipe(job, *, options) -> outcome
+RECIPES: dict[str, Recipe] = {}
+
+
+def recipe(function: Recipe) -> Recipe:
+    """Registers a recipe under its name, underscores as dashes."""
+    RECIPES[function.__name__.strip("_").replace("_", "-")] = function
+    return function
+
+
+def find_recipe(name: str) -> Recipe:
+    """The recipe of that name, or a `ValueError` with the nearest names.
+
+    >>> find_recipe("digts")
+    Traceback (most recent call last):
+    ValueError: There is no recipe 'digts'; did you mean digits? Known: default, digits, isl-table, mnist.
+    """
+    if name in RECIPES:
+        return RECIPES[name]
+    near = difflib.get_close_matches(name, RECIPES, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise ValueError(f"There is no recipe {name!r}; {hint}Known: {', '.join(sorted(RECIPES))}.")
+
+
+def positive(**options: float) -> None:
+    """Refuses options that must be more than zero, by name."""
+    for name, value in options.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be more than 0; got {value}.")
