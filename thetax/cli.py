@@ -69,11 +69,12 @@ def _train(recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, a
     function = find_recipe(recipe)
     run = Run.begin(folder, recipe=recipe, arguments=arguments, seed=seed)
     began = time.monotonic()
-    outcome = function(Job(run, jr.key(seed), JsonLines() if as_json else watch()), **arguments)
-    seconds = time.monotonic() - began
-    if outcome.reason == "interrupted":
+    try:
+        outcome = function(Job(run, jr.key(seed), JsonLines() if as_json else watch()), **arguments)
+    except KeyboardInterrupt:
         err.print(f"interrupted; go on with: thetax train --resume {folder}", soft_wrap=True)
         return INTERRUPTED
+    seconds = time.monotonic() - began
     if as_json:
         print_json({"event": "done", "run": str(folder), "table": outcome.table, "seconds": seconds})
     else:
@@ -275,3 +276,7 @@ def fetch(name: str, /, *, folder: Path | None = None) -> int:
 def print_json(content: Any) -> None:
     """One JSON value on standard output."""
     print(json.dumps(content), flush=True)
+
+
+if __name__ == "__main__":
+    main()

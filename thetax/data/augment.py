@@ -119,11 +119,12 @@ def rotate(*, degrees: float = 15.0) -> Augmentation:
 def turned(x: Float[Array, "*c h w"], angle: Float[Array, ""]) -> Float[Array, "*c h w"]:
     r"""The image turned counter-clockwise about its middle by an angle in radians.
 
-    >>> turned(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array(jnp.pi / 2)).round(3).tolist()
-    [[2.0, 4.0], [1.0, 3.0]]
+    >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> bool(jnp.allclose(turned(x, jnp.array(jnp.pi / 2)), jnp.array([[2.0, 4.0], [1.0, 3.0]]), atol=1e-5))
+    True
     """
     h, w = x.shape[-2:]
-    rows, columns = jnp.meshgrid(jnp.arange(h) - (h - 1) / 2, jnp.arange(w) - (w - 1) / 2, indexing="ij")
+    rows, columns = jnp.mgrid[:h, :w].astype(x.dtype) - jnp.array([h - 1, w - 1], x.dtype).reshape(2, 1, 1) / 2
     sin, cos = jnp.sin(angle), jnp.cos(angle)
     places = [cos * rows + sin * columns + (h - 1) / 2, cos * columns - sin * rows + (w - 1) / 2]
     planes = x.reshape(-1, h, w)

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 LIMIT = 1 << 30  # the most bytes one file may unpack to, unless the caller says otherwise
 
@@ -52,7 +52,7 @@ def reading(name: str, kind: str) -> Iterator[None]:
         raise ValueError(f"{name}: not readable as {kind}: {reason}. {advice}") from error
 
 
-def bounded(stream: io.BufferedIOBase, *, name: str, limit: int) -> bytes:
+def bounded(stream: io.BufferedIOBase | IO[bytes], *, name: str, limit: int) -> bytes:
     """All of the stream, or a `ValueError` if it holds more than `limit` bytes."""
     data = stream.read(limit + 1)
     if len(data) > limit:
@@ -144,10 +144,7 @@ def _from_tar(stream: _Bounded, names: Collection[str], *, name: str) -> dict[st
             if info.name not in names or not info.isreg() or info.issparse():
                 continue
             member = archive.extractfile(info)
-            data = member.read() if member else b""
-            if len(data) != info.size:
-                raise ValueError(f"{name}: ends inside {info.name!r}.")
-            found[info.name] = Blob(f"{name}: {info.name}", data)
+            found[info.name] = Blob(f"{name}: {info.name}", member.read() if member else b"")
             if len(found) == len(set(names)):
                 break
     return found
@@ -158,6 +155,8 @@ def _from_deb(raw: io.BufferedIOBase, *, name: str) -> Blob:
     raw.seek(8)
     while len(header := raw.read(60)) == 60:
         member, size = header[:16].decode("ascii").strip().rstrip("/"), int(header[48:58])
+        if size < 0:
+            raise ValueError(f"{name}: member {member!r} has the size {size}.")
         if member.endswith(".zst"):
             raise ValueError(f"{name}: is packed with zstd, which this Python cannot unpack.")
         if member.startswith("data.tar"):

@@ -46,7 +46,7 @@ def _found(program: str) -> str:
 def fetch_archive(client: str, name: str, version: str, *, work: Path, size: int | None = None) -> Path:
     """Lets the client fetch the archive into the empty folder `work`; gives its path."""
     words = command(client, name, version)
-    label = f"fetching the package {name} {version} with {client}"
+    label = f"fetching {name} {version} with {client}"
     with tempfile.TemporaryFile() as log:
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(work)}  # so that the file is seen growing
         process = subprocess.Popen(

@@ -3,6 +3,7 @@
 import hashlib
 import http.client
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -84,10 +85,17 @@ def _continues(response: Any, have: int) -> bool:
     return response.status == 206 and start == str(have)
 
 
+def _host(url: str) -> str:
+    return urllib.parse.urlsplit(url).netloc
+
+
 def _write(response: Any, part: Path, *, have: int, total: int | None, limit: int) -> None:
     if total is not None and total > limit:
         raise ValueError(f"{part.name}: the server announces {total:,} bytes; at most {limit:,} are expected.")
-    with progress(f"fetching {response.url}", total=total) as update, open(part, "ab" if have else "wb") as file:
+    with (
+        progress(f"fetching {part.stem} from {_host(response.url)}", total=total) as update,
+        open(part, "ab" if have else "wb") as file,
+    ):
         while chunk := response.read(_CHUNK):
             have += len(chunk)
             if have > limit:

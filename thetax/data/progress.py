@@ -33,9 +33,11 @@ def progress(label: str, *, total: int | None = None) -> Iterator[Callable[[int]
 def _bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    words = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    columns = words, BarColumn(20), DownloadColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), expand=True) as bars:
         task = bars.add_task(label, total=total)
         yield lambda done: bars.update(task, completed=done)
 

@@ -137,8 +137,8 @@ def _column(column: _Value, *, name: str) -> np.ndarray:
     if levels is None:
         missing = values == _MISSING if values.dtype.kind == "i" else np.zeros(len(values), bool)
         return np.where(missing, np.nan, values.astype(np.float64))
-    texts = np.array([str(level) for level in levels.value] + ["NA"], dtype=str)
-    codes = np.where(values == _MISSING, len(texts), values).astype(np.int64)
-    if len(codes) and not (codes.min() >= 1 and codes.max() <= len(texts)):
+    texts = np.array(["NA", *(str(level) for level in levels.value)], dtype=str)
+    present = values[values != _MISSING]
+    if np.any((present < 1) | (present >= len(texts))):
         raise ValueError(f"{name}: has a factor code outside its {len(texts) - 1} levels.")
-    return texts[codes - 1]
+    return texts[np.where(values == _MISSING, 0, values).astype(np.int64)]

@@ -51,9 +51,8 @@ def _shaped(data: bytes | memoryview, kind: np.dtype, shape: Sequence[int], *, n
             f"{name}: announces shape {tuple(shape)}, that is {expected:,} bytes, "
             f"but holds {len(data):,}. Fetch the file again."
         )
-    if len(shape) > 32:
-        raise ValueError(f"{name}: announces rank {len(shape)}; an array has at most 32 axes.")
-    return np.frombuffer(data, kind).reshape(shape).astype(kind.newbyteorder("="), copy=False)
+    with reading(name, f"an array of shape {tuple(shape)}"):
+        return np.frombuffer(data, kind).reshape(shape).astype(kind.newbyteorder("="), copy=False)
 
 
 def read_npz(file: File, *, limit: int = LIMIT) -> Arrays:

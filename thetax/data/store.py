@@ -7,13 +7,13 @@ whole or not at all; its fingerprint is checked whenever it is loaded.
 import difflib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from ..core import cache_folder
 from .dataset import Data, Dataset, fingerprint
 from .images import cifar_10, digits, fashion_mnist, mnist
 from .progress import say
@@ -61,14 +61,8 @@ def fetch(name: str, *, folder: str | Path | None = None) -> Path | None:
 
 def cached(dataset: Dataset) -> Path | None:
     """The dataset's file in the cache, if there is one."""
-    path = cache_folder(dataset.name) / f"{dataset.name}.npz"
+    path = cache_folder("data", dataset.name) / f"{dataset.name}.npz"
     return path if path.is_file() else None
-
-
-def cache_folder(name: str) -> Path:
-    """`$XDG_CACHE_HOME/thetax/data/NAME`, in `~/.cache` if the variable is not set."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "thetax" / "data" / name
 
 
 def _find(name: str) -> Dataset:
@@ -87,7 +81,7 @@ def _folder(folder: str | Path | None) -> Path | None:
 
 
 def _arrays(dataset: Dataset, folder: Path | None) -> Arrays:
-    home = cache_folder(dataset.name)
+    home = cache_folder("data", dataset.name)
     if (arrays := _from_cache(dataset)) is not None:
         return arrays
     home.mkdir(parents=True, exist_ok=True)
@@ -163,16 +157,15 @@ def _sorry(dataset: Dataset, failures: list[str]) -> str:
 
 def _save(path: Path, arrays: Arrays) -> None:
     """Writes an npz file that is there whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f"{path.name}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

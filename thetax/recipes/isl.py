@@ -71,13 +71,12 @@ def isl_table(job: Job, *, epochs: int = 30, batch: int = 128, rate: float = 2e-
     names = list(ISL)
     table = {names[0]: percent_wrong(discriminant(train), test)}
     for (name, (model, objective)), key in zip(jobs.items(), keys):
-        if job.progress is not None:
-            job.progress.note(name)
+        job.say(name)
         found = classify(
             job,
             model,
             train,
-            test,
+            None,
             objective=objective,
             rate=rate,
             epochs=epochs,
@@ -94,7 +93,7 @@ def isl_table(job: Job, *, epochs: int = 30, batch: int = 128, rate: float = 2e-
 
 @recipe
 def default(
-    job: Job, *, hidden: int = 10, dropout: float = 0.1, rate: float = 5e-3, epochs: int = 40, batch: int = 128
+    job: Job, *, hidden: int = 10, dropout: float = 0.1, rate: float = 2e-2, epochs: int = 60, batch: int = 128
 ) -> Outcome:
     """Who defaults on a credit card: ISL's exercise 10.10.7, a network of ten units beside logistic regression.
 
@@ -125,14 +124,13 @@ def default(
     }
     table = {"nobody defaults": {"test error %": 100 * float(np.mean(test[1]))}}
     for (name, model), key in zip(models.items(), keys):
+        job.say(name)
         found = fit(
             descend(binary_cross_entropy, optax.adam(schedule)),
             model,
             train,
             epochs=epochs,
             batch=batch,
-            validation=test,
-            metrics=metrics,
             key=key,
             run=job.part(name.replace(" ", "-")),
             progress=job.progress,

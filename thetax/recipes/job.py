@@ -26,6 +26,11 @@ class Job(NamedTuple):
         """The folder of one fit among several."""
         return None if self.run is None else self.run / name
 
+    def say(self, text: str) -> None:
+        """Tells the watcher what comes next."""
+        if self.progress is not None:
+            self.progress.note(text)
+
 
 Recipe = Callable[..., Outcome]  # recipe(job, *, options) -> outcome
 RECIPES: dict[str, Recipe] = {}
@@ -51,7 +56,7 @@ def find_recipe(name: str) -> Recipe:
     raise ValueError(f"There is no recipe {name!r}; {hint}Known: {', '.join(sorted(RECIPES))}.")
 
 
-def positive(**options: float) -> None:
+def positive(**options: int | float) -> None:
     """Refuses options that must be more than zero, by name."""
     for name, value in options.items():
         if not value > 0:

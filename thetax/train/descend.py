@@ -53,7 +53,8 @@ def descend(objective: Objective, optimiser: optax.GradientTransformation, *, ac
     optimiser = optax.with_extra_args_support(optimiser)
 
     def init(model):
-        return Descent(model, optimiser.init(model))
+        strong = lambda a: jnp.asarray(a, a.dtype) if getattr(a, "weak_type", False) else a  # as it is after a step
+        return Descent(model, jax.tree.map(strong, optimiser.init(model)))
 
     def step(state, batch, *, key):
         value = lambda model: objective(model, batch, key=key)

@@ -74,7 +74,8 @@ def fit(
     first metric has not improved for p epochs, and returns the best weights, not the last (§8.3).
 
     With a `run` the fit writes checkpoints and metrics into its folder; called again on the same folder it
-    goes on where it stood, and ends with the same bits. Ctrl-C ends it early and leaves it resumable.
+    goes on where it stood, and ends with the same bits. Ctrl-C (or SIGTERM) saves a checkpoint and raises
+    `KeyboardInterrupt`; without a run it ends the fit early and returns what it has.
 
     >>> import optax
     >>> from thetax.models import MLP
@@ -109,7 +110,7 @@ def fit(
             for place in _epoch(iteration, data, place, batch, keys, pace, journal):  # noqa: B020
                 journal.update(place)
                 if stop_asked():
-                    journal.save(place)
+                    journal.leave(place)
                     return _result(place, "interrupted", patience)
             scores = judge(tuple((metrics or {}).items()), place.state.model, held_out, calibration)
             place = _closed(place, {name: float(value) for name, value in scores.items()}, batch, keep_best=patience)

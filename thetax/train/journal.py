@@ -68,6 +68,13 @@ class Journal:
         if self.checkpoints is not None:
             self.checkpoints.save(place.steps, place.arrays(), place.rest())
 
+    def leave(self, place: Place) -> None:
+        """The user asked to stop: with a folder the work is saved and the interrupt goes on to the caller."""
+        if self.run is not None:
+            self.save(place)
+            self.settle()
+            raise KeyboardInterrupt(f"stopped at step {place.steps}; the run in {self.run.folder} can be resumed")
+
     def epoch(self, place: Place) -> None:
         """An epoch is done."""
         self.progress.epoch(place.rows[-1])

@@ -128,6 +128,8 @@ def stream_chunks(
         if perf_counter() - looked > BEAT:
             yield chunk._replace(sound=bool(sound))
             looked = perf_counter()
+    if chunk.step == 0:
+        raise ValueError("fit: the stream gave no batch in a later epoch; it must give at least one for every epoch.")
     yield chunk._replace(sound=bool(chunk.sound))
 
 

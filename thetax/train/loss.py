@@ -18,7 +18,7 @@ Loss = Callable[[Float[Array, "..."], Shaped[Array, "..."]], Scalar]  # l(predic
 
 def _wide(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """At least float32: half precision has no room for a log-sum-exp."""
-    return z.astype(jnp.promote_types(z.dtype, jnp.float32))
+    return z.astype(jnp.float32) if jnp.finfo(z.dtype).bits < 32 else z
 
 
 def squared_loss(prediction: Float[Array, "..."], y: Float[Array, "..."]) -> Scalar:
@@ -28,6 +28,8 @@ def squared_loss(prediction: Float[Array, "..."], y: Float[Array, "..."]) -> Sca
     2.5
     """
     prediction = _wide(prediction)
+    if y.size != prediction.size:
+        raise ValueError(f"squared_loss: expected a target of shape {prediction.shape}, got {y.shape}.")
     return jnp.square(prediction - y.reshape(prediction.shape)).sum() / 2
 
 
@@ -42,6 +44,8 @@ def log_loss(logits: Float[Array, " k"], y: Shaped[Array, "..."]) -> Scalar:
     log_p = jax.nn.log_softmax(_wide(logits))
     if jnp.issubdtype(y.dtype, jnp.integer):
         return -jnp.take(log_p, y)
+    if y.shape != log_p.shape:
+        raise ValueError(f"log_loss: expected an integer or {len(log_p)} probabilities, got {y.dtype}{y.shape}.")
     return -jnp.vdot(y.astype(log_p.dtype), log_p)
 
 
@@ -51,6 +55,8 @@ def binary_log_loss(logit: Float[Array, "..."], y: Shaped[Array, ""]) -> Scalar:
     >>> float(binary_log_loss(jnp.array([800.0]), jnp.array(0)))
     800.0
     """
+    if logit.size != 1:
+        raise ValueError(f"binary_log_loss: expected one logit, got {logit.shape}; take log_loss for classes.")
     z = _wide(logit).reshape(())
     return jax.nn.softplus(z) - y.astype(z.dtype) * z
 
@@ -71,7 +77,7 @@ def binary_mistake(logit: Float[Array, "..."], y: Shaped[Array, ""]) -> Scalar:
     >>> float(binary_mistake(jnp.array([0.3]), jnp.array(1)))
     0.0
     """
-    return ((logit.reshape(()) > 0) != (y > 0.5)).astype(jnp.float32)
+    return ((logit.reshape(()) > 0) != (y.astype(jnp.float32) > 0.5)).astype(jnp.float32)
 
 
 def average(loss: Loss) -> Objective:

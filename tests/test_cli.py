@@ -1,0 +1,140 @@
+"""The command line as a user types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from thetax import cli
+from thetax.train import Run
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as exit:
+        cli.main(list(arguments))
+    said = capsys.readouterr()
+    return int(exit.value.code or 0), said.out, " ".join(said.err.split())
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_version(capsys):
+    code, out, _ = run(capsys, "--version")
+    assert code == 0
+    assert out.strip().count(".") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("train", "digts"), 1, "did you mean digits?"),
+        (("train",), 1, "Which recipe?"),
+        (("train", "digits", "--rte", "3"), 2, "Did you mean --rate?"),
+        (("train", "digits", "--epochs", "many"), 2, 'unable to convert "many" into int'),
+        (("trian", "digits"), 2, 'Did you mean "train"?'),
+        (("train", "digits", "--rate", "-1"), 1, "rate must be more than 0; got -1.0"),
+        (("train", "digits", "--batch", "5000"), 1, "batch=5000 is larger than"),
+        (("train", "digits", "--dropout", "1.5"), 1, "0 <= p < 1; got 1.5"),
+        (("train", "--resume", "nowhere"), 1, "nowhere holds no run (no run.json)"),
+        (("look", "nowhere"), 1, "nowhere holds no run (no run.json)"),
+        (("look",), 1, "There is no run under runs/"),
+        (("data", "fetch", "mnits"), 1, "did you mean 'mnist'"),
+        (("list", "nothing"), 2, "nothing"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_is_asked_wrongly_is_answered(capsys, arguments, code, says):
+    found, _, error = run(capsys, *arguments)
+    assert (found, says in error) == (code, True), error
+
+
+def test_help_is_the_signature(capsys):
+    """Every option of the recipe stands in the help with its default and its sentence."""
+    code, out, _ = run(capsys, "train", "digits", "--help")
+    assert code == 0
+    for word in ("--hidden", "--dropout", "--rate", "--epochs", "--batch", "--seed", "--out", "Widths of the hidden"):
+        assert word in out
+
+
+def test_train_resume_look(capsys, tmp_path):
+    """The main job: trained once, answered from the folder the second time, then looked at."""
+    code, out, _ = run(capsys, "train", "digits", "--epochs", "4", "--hidden", "16", "8", "--out", "r", "--json")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [event["event"] for event in events] == ["epoch"] * 4 + ["done"]
+    error = events[-1]["table"]["multi-layer perceptron"]["test error %"]
+    assert 0 < error < 60
+    about = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert about["arguments"] == {"hidden": [16, 8], "dropout": 0.2, "rate": 0.002, "epochs": 4, "batch": 64}
+    assert {"recipe", "seed", "versions", "commit"} < about.keys()
+
+    code, out, _ = run(capsys, "train", "--resume", "r", "--json")
+    assert json.loads(out.splitlines()[-1])["table"]["multi-layer perceptron"]["test error %"] == error
+
+    code, out, _ = run(capsys, "look", "r", "--json")
+    assert code == 0
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert len(list((tmp_path / "r" / "figures").glob("*.png"))) >= 8
+
+    code, _, error = run(capsys, "train", "digits", "--epochs", "5", "--hidden", "16", "8", "--out", "r")
+    assert code == 1
+    assert "its --epochs is 4, not 5" in error
+
+
+def test_folder_that_cannot_be_written(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, error = run(capsys, "train", "digits", "--out", "file/run")
+    assert code == 1
+    assert "Cannot write to file/run" in error
+
+
+def test_folder_of_something_else(capsys, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_text("")
+    code, _, error = run(capsys, "train", "digits", "--out", "photos")
+    assert code == 1
+    assert "photos is not empty and holds no run" in error
+    assert os.listdir(tmp_path / "photos") == ["cat.jpg"]
+
+
+def test_broken_run_json(capsys, tmp_path):
+    Run.begin(tmp_path / "r", recipe="digits", arguments={}, seed=0)
+    (tmp_path / "r" / "run.json").write_text('{"recipe": ')
+    code, _, error = run(capsys, "look", "r")
+    assert code == 1
+    assert "cannot be read" in error
+
+
+def test_interrupt_leaves_a_resumable_run(tmp_path):
+    """Ctrl-C exits with 130, says how to go on, and going on works."""
+    thetax = [sys.executable, "-m", "thetax.cli"]
+    command = [*thetax, "train", "digits", "--epochs", "20000", "--out", "r", "--json"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()  # the first epoch is done
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert "thetax train --resume r" in " ".join(error.split())
+    assert len(list((tmp_path / "r" / "checkpoints").glob("[0-9]*"))) >= 1
+
+    process = subprocess.Popen(
+        [*thetax, "train", "--resume", "r", "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "resumed at epoch" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
