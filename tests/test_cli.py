@@ -65,14 +65,15 @@ def test_help_is_the_signature(capsys):
 
 def test_train_resume_look(capsys, tmp_path):
     """The main job: trained once, answered from the folder the second time, then looked at."""
-    code, out, _ = run(capsys, "train", "digits", "--epochs", "4", "--hidden", "16", "8", "--out", "r", "--json")
+    options = ("--hidden", "32", "16", "--rate", "0.01")
+    code, out, _ = run(capsys, "train", "digits", "--epochs", "4", *options, "--out", "r", "--json")
     events = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert [event["event"] for event in events] == ["epoch"] * 4 + ["done"]
     error = events[-1]["table"]["multi-layer perceptron"]["test error %"]
-    assert 0 < error < 60
+    assert 0 < error < 40
     about = json.loads((tmp_path / "r" / "run.json").read_text())
-    assert about["arguments"] == {"hidden": [16, 8], "dropout": 0.2, "rate": 0.002, "epochs": 4, "batch": 64}
+    assert about["arguments"] == {"hidden": [32, 16], "dropout": 0.2, "rate": 0.01, "epochs": 4, "batch": 64}
     assert {"recipe", "seed", "versions", "commit"} < about.keys()
 
     code, out, _ = run(capsys, "train", "--resume", "r", "--json")
@@ -84,7 +85,7 @@ def test_train_resume_look(capsys, tmp_path):
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert len(list((tmp_path / "r" / "figures").glob("*.png"))) >= 8
 
-    code, _, error = run(capsys, "train", "digits", "--epochs", "5", "--hidden", "16", "8", "--out", "r")
+    code, _, error = run(capsys, "train", "digits", "--epochs", "5", *options, "--out", "r")
     assert code == 1
     assert "its --epochs is 4, not 5" in error
 

@@ -20,7 +20,7 @@ def little(monkeypatch):
 
     def images(n):
         ys = np.arange(n, dtype=np.int32) % 10
-        xs = rng.random((n, 28, 28), np.float32) * 0.1
+        xs = rng.random((n, 28, 28), np.float32) * 0.01
         xs[np.arange(n), ys, ys] = 1
         return xs, ys
 
@@ -37,7 +37,7 @@ def little(monkeypatch):
 
 
 def test_mnist(little):
-    outcome = recipes.mnist(job(), hidden=(16,), dropout=(0.1,), epochs=15, batch=20, rate=1e-2)
+    outcome = recipes.mnist(job(), hidden=(32,), dropout=(0.1,), epochs=15, batch=20, rate=1e-2)
     assert outcome.table["multi-layer perceptron"]["test error %"] < 5
     assert len(outcome.history["valid error"]) == 15
 

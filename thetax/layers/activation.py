@@ -15,6 +15,7 @@ r"""The pointwise functions $\varphi$ the course names; `jax.nn`'s where it has 
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import jax.numpy as jnp
 from jax import nn
@@ -66,6 +67,7 @@ def gelu(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
     return nn.gelu(z, approximate=False)
 
 
+@cache  # one function for one activation, so that two networks of one make have one structure
 def centred(activation: Activation) -> Activation:
     r"""$z \mapsto \varphi(z) - \varphi(0)$, so that a residual layer with zero weights is the identity (§2.4).
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..core import Model, apply
+from ..core import Model, apply, expect_shape
 from .activation import Activation
 from .initialise import Law, lecun
 from .linear import dense
@@ -78,7 +78,12 @@ class Residual(eqx.Module):
         return cls(inner, None if n == m else law(key, (m, n)))
 
     def __call__(self, x: Float[Array, " n"], *, key: PRNGKeyArray | None = None) -> Float[Array, " m"]:
-        return (x if self.V is None else dense(self.V, x)) + apply(self.inner, x, key=key)
+        if self.V is not None:
+            expect_shape("Residual", x, self.V.shape[1:])
+        skip, y = x if self.V is None else dense(self.V, x), apply(self.inner, x, key=key)
+        if skip.shape != y.shape:
+            raise ValueError(f"Residual: the inner part makes {y.shape} of {x.shape}; Residual.init adds a projection.")
+        return skip + y
 
 
 class Concat(eqx.Module):

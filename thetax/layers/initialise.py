@@ -94,7 +94,7 @@ def _haar(key: PRNGKeyArray, shape: Shape) -> Float[Array, "..."]:
     flat = (shape[0], fan_in(shape))
     tall = max(flat), min(flat)
     Q, R = jnp.linalg.qr(jr.normal(key, tall))
-    Q = Q * jnp.sign(jnp.diagonal(R))  # makes the draw uniform over the group
+    Q = Q * jnp.sign(jnp.diagonal(R))[None]  # makes the draw uniform over the group
     return (Q if flat == tall else Q.T).reshape(shape)
 
 

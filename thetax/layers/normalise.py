@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..core import BATCH, expect_shape
+from .compose import Ensemble
 from .initialise import Law, he
 from .linear import Affine, Linear, along, dense
 from .observe import tap
@@ -128,8 +129,8 @@ def has_batch_norm(model: Any) -> bool:
 def fold(model: Any, xs: Float[Array, "n ..."]) -> Any:
     r"""The model in which every `BatchNorm` is the affine map it is on the batch `xs` (§8.5).
 
-    Runs once over `xs` as one batch, under `jit` if you like. Norms inside a `scan` over layers or an
-    `Ensemble` are out of its sight: map it over the members.
+    Runs once over `xs` as one batch, under `jit` if you like; the members of an `Ensemble` are folded each by
+    itself. Norms inside a `scan` over layers are out of its sight.
 
     >>> import jax.random as jr
     >>> from thetax.core import predict
@@ -139,6 +140,8 @@ def fold(model: Any, xs: Float[Array, "n ..."]) -> Any:
     >>> bool(jnp.allclose(predict(net, xs), predict(fold(net, xs), xs), atol=1e-5))
     True
     """
+    if isinstance(model, Ensemble):
+        return Ensemble(jax.vmap(lambda member: fold(member, xs))(model.members), model.pool)
     is_norm = lambda node: isinstance(node, BatchNorm)
     nodes, structure = jax.tree.flatten_with_path(model, is_leaf=is_norm)
 

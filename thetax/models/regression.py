@@ -56,8 +56,8 @@ def ridge(xs: Float[Array, "n d"], ys: Float[Array, "n *m"], *, strength: float)
         raise ValueError(f"ridge: strength must not be negative; got {strength}.")
     targets = ys.reshape(len(xs), -1)
     centre_x, centre_y = xs.mean(axis=0), targets.mean(axis=0)
-    U, s, Vt = jnp.linalg.svd(xs - centre_x, full_matrices=False)
+    U, s, Vt = jnp.linalg.svd(xs - centre_x[None], full_matrices=False)
     tiny = s.max(initial=0.0) * max(xs.shape) * jnp.finfo(s.dtype).eps
     weight = jnp.where(s > tiny, s / jnp.where(s > tiny, s * s + strength, 1.0), 0.0)
-    W = (targets - centre_y).T @ U * weight @ Vt
+    W = (targets - centre_y[None]).T @ U * weight[None] @ Vt
     return Linear(W, centre_y - W @ centre_x)

@@ -18,7 +18,7 @@ from jaxtyping import PRNGKeyArray
 
 from .. import tree
 from ..core import Batch, Iteration, Model, Objective
-from ..layers import fold
+from ..layers import fold, has_batch_norm
 
 Stream = Callable[[int], Iterable[Batch]]  # stream(epoch) -> the batches of that epoch, the same each time
 BLOCK = 2048  # examples judged at once in a validation
@@ -166,5 +166,7 @@ def evaluate(model: Model, data: Batch, metrics: Mapping[str, Objective]) -> dic
     >>> evaluate(Pointwise(jnp.sin), data, {"error": error_rate})
     {'error': 0.5}
     """
+    if has_batch_norm(model):
+        raise ValueError("evaluate: the model has batch norms, which depend on the batch; fold(model, xs) it first.")
     found = judge(tuple(metrics.items()), model, jax.tree.map(jnp.asarray, data), None)
     return {name: float(value) for name, value in found.items()}

@@ -1,0 +1,123 @@
+"""Every result is drawn, in both themes, without a display and without global state."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from thetax import explain
+from thetax.explain.curvature import Curvature, Sharpness, Spectrum, Trace
+from thetax.models import MLP
+from thetax.plot import DARK, LIGHT, as_pictures, draw, drawable, draws
+
+grid = np.linspace(-1, 5, 512)
+spectrum = Spectrum(
+    *(np.array([4.0, 1.0]), np.zeros(2), np.array([-0.1, 0.0]), np.zeros(2)), grid, np.exp(-(grid**2)), 1000
+)
+
+
+def worst(x, classes=("cat", "dog")):
+    m = len(x)
+    ints = np.arange(m)
+    share = np.linspace(0.9, 0.5, m)
+    return explain.Worst(ints, x, ints % 2, (ints + 1) % 2, share, 1 - share, m, 50, classes)
+
+
+def depth(layers):
+    names, values = tuple(f"Linear {i}" for i in range(layers)), np.linspace(0.5, 2, layers)
+    edges = np.tile(np.linspace(-1, 1, 11), (layers, 1))
+    return {
+        "activations": explain.Activations(names, values, values, values / 4, values / 8),
+        "gradients": explain.Gradients(names, values, names, 0 * values),
+        "weights": explain.Weights(
+            names, (9,) * layers, values, values, values, values, edges, np.ones((layers, 10)) / 2
+        ),
+    }
+
+
+confused = explain.Confusion(np.eye(3, dtype=int) + 2, np.full(3, 2 / 3), ("a", "b", "c"))
+scores = np.array([np.nan, 0.3, 0.9])
+RESULTS = {
+    "curves": explain.curves({"train loss": np.array([5.0, 0.1]), "valid loss": np.array([4.0, np.nan])}),
+    "one epoch": explain.curves({"train loss": np.ones(1)}),
+    "confusion": confused,
+    "many classes": explain.Confusion(
+        np.ones((60, 60), int), np.full(60, 0.9), tuple(f"class number {i}" for i in range(60))
+    ),
+    "calibration": explain.Calibration(0.1, 0.2, 0.3, scores, scores, np.array([0, 5, 9])),
+    "pictures": worst(np.zeros((5, 64))),
+    "colour": worst(np.random.default_rng(0).normal(size=(2, 3, 6, 6)), ("a very long name of a class", "dog")),
+    "features": worst(np.zeros((4, 3))),
+    "no mistakes": worst(np.zeros((0, 64))),
+    "spectrum": spectrum,
+    "curvature": Curvature(Sharpness(4.0, 0.0, 0.1, 0.1, 0.0, 1.0, 0.05), Trace(3.0, 0.1), spectrum),
+    **depth(3),
+    **{f"deep {name}": result for name, result in depth(90).items()},
+}
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_result_is_drawn(name, theme):
+    figure = draw(RESULTS[name], theme=theme)
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()  # a label that cannot be laid out warns, and a warning is an error
+    assert figure.get_facecolor()[:3] == pytest.approx([int(theme.paper[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+
+def test_there_is_a_drawing_for_every_result():
+    kinds = {kind.__name__ for kind in vars(explain).values() if isinstance(kind, type)}
+    assert kinds - {"Lanczos", "Ritz", "Trace", "Sharpness"} == set(drawable()) & kinds
+    assert {type(result).__name__ for result in RESULTS.values()} == set(drawable()) & kinds
+
+
+def test_labels_stay_inside_the_figure():
+    for name, result in RESULTS.items():
+        figure = draw(result)
+        figure.draw_without_rendering()
+        box = figure.get_tightbbox()
+        assert box.x0 > -0.02, name
+        assert box.x1 < figure.get_figwidth() + 0.02, name
+
+
+def test_the_figure_holds_the_numbers():
+    line = draw(RESULTS["curves"]).axes[0].lines[0]
+    assert line.get_ydata().tolist() == [5.0, 0.1]
+    cells = [text.get_text() for text in draw(confused).axes[0].texts]
+    assert sorted(cells) == ["2"] * 6 + ["3"] * 3
+    points = draw(RESULTS["calibration"]).axes[0].collections[-1].get_offsets()
+    assert points.tolist() == [[0.3, 0.3], [0.9, 0.9]]
+
+
+def test_pictures_are_recognised():
+    x = np.arange(2 * 3 * 6 * 6.0).reshape(2, 3, 6, 6)
+    assert as_pictures(x)[1, 2, 3].tolist() == x[1, :, 2, 3].tolist()
+    assert as_pictures(np.zeros((2, 1, 6, 6))).shape == (2, 6, 6)
+    assert as_pictures(np.zeros((2, 16))) is None
+    assert as_pictures(np.zeros((2, 4, 6, 6))) is None
+
+
+def test_an_unknown_result_is_refused_and_can_be_taught():
+    class Answer(float): ...
+
+    with pytest.raises(TypeError, match=r"no drawing is known for Answer; there are drawings for Activations, .*Worst"):
+        draw(Answer(42))
+    draws(Answer)(lambda result, theme: Figure())
+    assert isinstance(draw(Answer(42)), Figure)
+
+
+def test_a_real_network_end_to_end():
+    net = MLP.init(4, 8, 3, key=jr.key(0))
+    xs = jr.normal(jr.key(1), (30, 4))
+    draw(explain.calibration(net, (xs, jnp.argmax(jax.vmap(net)(xs), axis=1)))).draw_without_rendering()
+
+
+def test_science_does_not_import_matplotlib_and_drawing_not_pyplot():
+    code = "import sys, thetax.explain; assert 'matplotlib' not in sys.modules; import thetax.plot, thetax.report;"
+    code += "assert 'matplotlib.pyplot' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,198 @@
+"""The report holds every lens that applies, stands alone, and survives a lens that fails."""
+
+import re
+from html.parser import HTMLParser
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from PIL import Image
+
+from thetax import explain
+from thetax.layers import BatchNorm, Residual, fold
+from thetax.models import MLP
+from thetax.plot import DARK, LIGHT
+from thetax.recipes.outcome import Outcome
+from thetax.report import LENSES, lens, look
+from thetax.report.lenses import some
+from thetax.train import binary_cross_entropy, cross_entropy, squared_error
+
+CLASSIFIES = {"Confusion matrix", "Most confidently wrong", "Calibration"}
+HISTORY = {"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.5, 0.25])}
+
+
+def outcome(kind):
+    xs = np.asarray(jr.normal(jr.key(1), (60, 25)))
+    model, ys, objective, classes = {
+        "classes": (MLP.init(25, 6, 3, key=jr.key(0)), np.arange(60) % 3, cross_entropy, ("a", "<b>", "c & d")),
+        "binary": (MLP.init(25, 6, 1, key=jr.key(0)), np.arange(60) % 2, binary_cross_entropy, ("no", "yes")),
+        "regression": (MLP.init(25, 6, 1, key=jr.key(0)), xs[:, 0], squared_error, ()),
+        "normalised": (
+            MLP.init(25, 6, 6, 3, normalise=BatchNorm.init, connect=Residual, key=jr.key(0)),
+            np.arange(60) % 3,
+            cross_entropy,
+            ("a", "b", "c"),
+        ),
+    }[kind]
+    table = {"network <i>": {"test error": 0.25}, "baseline": {"test error": 0.5, "test loss": 1.0}}
+    return Outcome(
+        model, (xs[:40], ys[:40]), (xs[40:], ys[40:]), objective, HISTORY, classes, table, "it was over", 2.0
+    )
+
+
+@pytest.fixture
+def lenses():
+    before = list(LENSES)
+    yield LENSES
+    LENSES[:] = before
+
+
+@pytest.fixture
+def quick(lenses):
+    """Without the lens that costs most."""
+    lenses[:] = [shown for shown in lenses if not shown.title.startswith("Curvature")]
+    return lenses
+
+
+class Page(HTMLParser):
+    """What a browser would see: balanced tags, ids, links, and text."""
+
+    VOID = ("meta", "link", "br", "img")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.links, self.sources, self.text = [], [], [], [], ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.note(attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.note(attrs)
+
+    def note(self, attrs):
+        attrs = dict(attrs)
+        self.ids += [attrs["id"]] if "id" in attrs else []
+        found = [attrs[name] for name in ("href", "xlink:href", "src") if name in attrs]
+        self.links += [link[1:] for link in found if link.startswith("#")]
+        self.sources += [link for link in found if not link.startswith("#")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data if self.open and self.open[-1] != "style" else ""
+
+
+@pytest.mark.parametrize("kind", ["classes", "binary", "regression", "normalised"])
+def test_the_report_stands_alone(kind, tmp_path):
+    path = look(outcome(kind), tmp_path / "run")
+    text = path.read_text()
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert set(page.links) <= set(page.ids)
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert not re.search(r"url\((?!#)|@import|<script|<link", text)
+    expected = [shown.title for shown in LENSES if kind != "regression" or shown.title not in CLASSIFIES]
+    assert re.findall(r"<h2>(.*?)</h2>", text) == ["Results", *expected]
+    assert text.count("<svg") == len(expected)
+    pictures = sorted((tmp_path / "run" / "figures").iterdir())
+    assert len(pictures) == len(expected)
+    for picture in pictures:
+        with Image.open(picture) as image:
+            assert min(image.size) > 100
+
+
+def test_what_the_page_says(tmp_path, quick):
+    facts = {"recipe": "a <script>", "seed": 3, "arguments": {"epochs": 2}, "commit": None}
+    text = look(outcome("classes"), tmp_path, facts=facts).read_text()
+    page = Page(text)
+    for said in ("a <script>", "network <i>", "c & d", "it was over", "epochs", "test error", "0.25", "177"):
+        assert said in page.text, said
+    assert "<script" not in text
+    assert "<b>" not in text
+    assert "<i>" not in text
+    assert "None" not in page.text
+    assert f"<title>{'a &lt;script&gt;'}</title>" in text
+    own = look(outcome("classes"), tmp_path, title="My own", facts=facts).read_text()
+    assert "<h1>My own</h1>" in own
+
+
+def test_numbers_are_the_lenses_own(tmp_path, quick):
+    given = outcome("classes")
+    page = Page(look(given, tmp_path).read_text())
+    found = explain.calibration(given.model, given.test)
+    assert f"{100 * found.error:.2f} %" in page.text
+    assert f"{explain.worst(given.model, given.test).mistakes} of 20" in page.text
+
+
+def test_both_themes_are_inside(tmp_path, quick):
+    text = look(outcome("regression"), tmp_path).read_text()
+    body = text[text.index("<body>") :]
+    for role in ("ink", "grid", "blue"):
+        assert f"--{role}:{LIGHT.roles[role]}" in text
+        assert f"--{role}:{DARK.roles[role]}" in text
+        assert f"var(--{role})" in body
+    assert not any(colour in body for colour in LIGHT.roles.values())  # every colour of a figure follows the page
+    assert len(set(LIGHT.roles.values())) == len(LIGHT.roles)
+
+
+def test_a_lens_that_fails_does_not_lose_the_report(tmp_path, quick):
+    @lens("Broken", says="It will not work.")
+    def broken(outcome):
+        raise ZeroDivisionError("nothing <to> divide by")
+
+    with pytest.warns(RuntimeWarning, match="the lens 'Broken' failed: ZeroDivisionError: nothing <to> divide by"):
+        text = look(outcome("regression"), tmp_path).read_text()
+    assert "This lens failed: ZeroDivisionError: nothing &lt;to&gt; divide by" in text
+    assert text.count("<svg") == len(quick) - 1 - len(CLASSIFIES)
+
+
+def test_one_registration_adds_a_lens(tmp_path, quick):
+    @lens("Twice the curves", says="Again.", tells=lambda result: {"so many": str(result.epochs)})
+    def again(outcome):
+        return explain.curves(outcome.history)
+
+    text = look(outcome("regression"), tmp_path).read_text()
+    assert 'href="#twice-the-curves"' in text
+    assert "<dt>so many</dt><dd>2</dd>" in text
+    assert (tmp_path / "figures" / "twice-the-curves.png").exists()
+
+
+def test_progress_counts_to_the_end(tmp_path, quick):
+    said = []
+    look(outcome("classes"), tmp_path, progress=lambda *args: said.append(args))
+    assert [done for _, done, _ in said] == list(range(len(quick) + 1))
+    assert {total for _, _, total in said} == {len(quick)}
+    assert [title for title, _, _ in said] == [shown.title for shown in quick] + ["report.html"]
+
+
+def test_batch_norms_are_folded_on_training_inputs(tmp_path, lenses):
+    seen = []
+    lenses[:] = []
+
+    @lens("Spy", says="")
+    def spy(outcome):
+        seen.append(outcome.model)
+        return explain.curves(outcome.history)
+
+    given = outcome("normalised")
+    look(given, tmp_path)
+    alone = seen[0](jnp.asarray(given.test[0][0]))  # one example, which no batch norm would bear
+    assert jnp.allclose(alone, fold(given.model, jnp.asarray(given.train[0]))(jnp.asarray(given.test[0][0])), atol=1e-5)
+
+
+def test_cost_is_bounded():
+    xs, ys = some((np.arange(10_000), np.arange(10_000)), 1000)
+    assert len(xs) == 1000
+    assert (xs == ys).all()
+    assert xs[0] == 0
+    assert xs[-1] == 9999
+    assert some((jnp.arange(5), jnp.arange(5)), 10)[0].shape == (5,)
+    assert jax.tree.leaves(some({"x": np.arange(3)}, 2))[0].tolist() == [0, 2]

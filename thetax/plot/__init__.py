@@ -1,0 +1,19 @@
+"""How each result looks: `draw(result)` gives a Matplotlib figure, in a light theme or a dark one.
+
+Figures are made without `pyplot`: no global state, no window. To draw a result of a new kind, register one
+function with `draws`.
+"""
+
+from . import depth as depth
+from . import judgement as judgement
+from . import landscape as landscape
+from . import training as training
+from .draw import blank as blank
+from .draw import draw as draw
+from .draw import drawable as drawable
+from .draw import draws as draws
+from .judgement import as_pictures as as_pictures
+from .theme import DARK as DARK
+from .theme import LIGHT as LIGHT
+from .theme import WIDTH as WIDTH
+from .theme import Theme as Theme

@@ -1,0 +1,69 @@
+"""One word for drawing: `draw(result)` gives the figure of whatever a lens has returned.
+
+A kind of result is drawn by one function, registered with `draws`:
+
+    @draws(Calibration)
+    def _(result, theme): ...
+"""
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+from .theme import LIGHT, WIDTH, Theme
+
+
+@singledispatch
+def _drawing(result: Any, theme: Theme) -> Figure:
+    raise TypeError(
+        f"draw: no drawing is known for {type(result).__name__}; there are drawings for {', '.join(drawable())}. "
+        "Register one with thetax.plot.draws."
+    )
+
+
+def drawable() -> list[str]:
+    """The names of the results that can be drawn."""
+    return sorted(kind.__name__ for kind in _drawing.registry if kind is not object)
+
+
+def draws(kind: type) -> Callable[[Callable[[Any, Theme], Figure]], Callable[[Any, Theme], Figure]]:
+    """Registers a function `(result, theme) -> Figure` as the drawing of results of a kind."""
+    return _drawing.register(kind)
+
+
+def draw(result: Any, *, theme: Theme = LIGHT) -> Figure:
+    """The figure of a result; `figure.savefig(path)` keeps it, and a notebook shows it.
+
+    >>> import numpy as np
+    >>> from thetax.explain import curves
+    >>> from thetax.plot import draw
+    >>> len(draw(curves({"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.4, 0.3])})).axes)
+    2
+    >>> draw(3)
+    Traceback (most recent call last):
+    TypeError: draw: no drawing is known for int; there are drawings for Activations, ...
+    """
+    with theme.apply():
+        return _drawing(result, theme)
+
+
+def log_axis(axis: Axis, low: float, high: float) -> None:
+    """Makes an axis logarithmic, with plain numbers at 1, 2 and 5 where it spans less than three decades."""
+    across = axis is axis.axes.xaxis
+    axis.axes.set(xscale="log", xlim=(low, high)) if across else axis.axes.set(yscale="log", ylim=(low, high))
+    few = high < 1000 * low
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0, 3.0) if few else (1.0,)))
+    axis.set_minor_formatter(NullFormatter())
+    if few:
+        axis.set_major_formatter(FormatStrFormatter("%g"))
+
+
+def blank(height: float, width: float = WIDTH) -> Figure:
+    """An empty figure of the common width, which fits its own labels."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06)  # type: ignore[union-attr]
+    return figure

@@ -1,0 +1,100 @@
+"""Looking at a trained model through every lens that applies, and writing down what was seen."""
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import tree
+from ..layers import fold, has_batch_norm
+from ..recipes.outcome import Outcome
+from ..train import disk
+from .figure import render
+from .lenses import LENSES, Lens, some
+from .page import Section, page
+
+CALIBRATION = 1024  # training examples on which batch norms are folded
+
+
+def look(
+    outcome: Outcome,
+    folder: str | Path,
+    *,
+    title: str = "",
+    facts: Mapping[str, Any] | None = None,
+    progress: Callable[[str, int, int], None] = lambda title, done, total: None,
+) -> Path:
+    """Writes `report.html` and `figures/*.png` into the folder, and returns the path of the page.
+
+    The page holds the outcome's table, a section for each lens that applies, and the `facts` of the run (as in
+    `run.json`); it needs no network and follows the reader's light or dark setting. A lens that fails says so in
+    its section and as a warning, and the others go on. `progress(title, done, total)` is called before each lens
+    and at the end. The title is the recipe's name unless one is given.
+    """
+    folder = Path(folder)
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    seen, trouble = _folded(outcome)
+    chosen = [lens for lens in LENSES if _applies(lens, seen)]
+    sections = []
+    for done, lens in enumerate(chosen):
+        progress(lens.title, done, len(chosen))
+        sections.append(_section(lens, seen, folder / "figures"))
+    for text in trouble + [f"the lens {s.title!r} failed: {s.trouble}" for s in sections if s.trouble]:
+        warnings.warn(f"look: {text}", RuntimeWarning, stacklevel=2)
+    path = folder / "report.html"
+    facts = dict(facts or {})
+    title = title or str(facts.get("recipe") or "A trained network")
+    text = page(title=title, summary=_summary(outcome), table=outcome.table, facts=facts, sections=sections)
+    disk.write(path, text)
+    progress("report.html", len(chosen), len(chosen))
+    return path
+
+
+def _folded(outcome: Outcome) -> tuple[Outcome, list[str]]:
+    """The outcome on the device, with its batch norms as the affine maps they are on training inputs."""
+    train, test = (jax.tree.map(jnp.asarray, data) for data in (outcome.train, outcome.test))
+    outcome = replace(outcome, train=train, test=test)
+    if not has_batch_norm(outcome.model):
+        return outcome, []
+    try:
+        return replace(outcome, model=fold(outcome.model, some(outcome.train, CALIBRATION)[0])), []
+    except Exception as trouble:
+        return outcome, [f"the batch norms could not be folded ({trouble}); the model is seen as it is on batches"]
+
+
+def _applies(lens: Lens, outcome: Outcome) -> bool:
+    try:
+        return lens.applies(outcome)
+    except Exception:
+        return True  # then it fails where the reader sees why
+
+
+def _section(lens: Lens, outcome: Outcome, figures: Path) -> Section:
+    name = re.sub(r"[^a-z0-9]+", "-", lens.title.lower()).strip("-")
+    section = Section(name, lens.title, lens.says)
+    try:
+        result = lens.compute(outcome)
+        section = replace(section, told=lens.tells(result), rows=lens.rows(result))
+        svg, png = render(result, name, escape(lens.title))
+        disk.write(figures / f"{name}.png", png)
+        return replace(section, figure=svg)
+    except Exception as trouble:  # one lens must not lose the report
+        return replace(section, trouble=f"{type(trouble).__name__}: {trouble}")
+
+
+def _summary(outcome: Outcome) -> dict[str, str]:
+    """What a reader wants to know before anything else."""
+    sizes = [len(data[0]) for data in (outcome.train, outcome.test)]
+    first = next(iter(outcome.table.values()), {})
+    told = {name: f"{value:.4g}" for name, value in list(first.items())[:3]}
+    told |= {"parameters": f"{tree.size(outcome.model):,}", "training examples": f"{sizes[0]:,}"}
+    told |= {"test examples": f"{sizes[1]:,}"}
+    told |= {"batch norms": "seen as affine maps"} if has_batch_norm(outcome.model) else {}
+    told |= {"training took": f"{outcome.seconds:.3g} s"} if outcome.seconds else {}
+    return told | ({"ended": outcome.reason} if outcome.reason else {})
