@@ -106,14 +106,14 @@ def fit(
     progress.start(epochs, steps, batch)
     with closing(journal), listening() as stop_asked:
         while not (reason := _why_stop(place, epochs, patience, run)):
-            keys = jr.fold_in(key_order, place.epoch), jr.fold_in(key_step, place.epoch)
-            for place in _epoch(iteration, data, place, batch, keys, pace, journal):  # noqa: B020
+            for place in _epoch(iteration, data, place, batch, (key_order, key_step), pace, journal):  # noqa: B020
                 journal.update(place)
                 if stop_asked():
                     journal.leave(place)
                     return _result(place, "interrupted", patience)
             scores = judge(tuple((metrics or {}).items()), place.state.model, held_out, calibration)
-            place = _closed(place, {name: float(value) for name, value in scores.items()}, batch, keep_best=patience)
+            in_order = {name: float(scores[name]) for name in metrics or () if name in scores}  # jit sorts a dict
+            place = _closed(place, in_order, batch, keep_best=patience)
             journal.epoch(place)
         found = _result(place, reason, patience)
         journal.finish(place, found.model, reason)
@@ -171,9 +171,11 @@ def _why_stop(place, epochs, patience, run):
 def _epoch(iteration, data: Any, place, batch, keys, pace, journal) -> Iterator[Place]:
     chunk, began = Chunk(place.state, place.total, place.step, {}, True), time.monotonic()
     if callable(data):
-        ways = stream_chunks(iteration, cast(Stream, data)(place.epoch), chunk, key_step=keys[1])
+        ways = stream_chunks(iteration, cast(Stream, data)(place.epoch), chunk, epoch=place.epoch, key_step=keys[1])
     else:
-        ways = chunks(iteration, data, chunk, batch=batch, key_order=keys[0], key_step=keys[1], pace=pace)
+        ways = chunks(
+            iteration, data, chunk, epoch=place.epoch, batch=batch, key_order=keys[0], key_step=keys[1], pace=pace
+        )
     for chunk in ways:
         now = time.monotonic()
         place = place._replace(

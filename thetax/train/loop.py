@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .. import tree
@@ -49,15 +50,15 @@ def no_readings(iteration: Iteration, model: Model, batch: Batch) -> dict[str, j
     return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(first, model, batch))
 
 
-def _take(iteration, state, total, batch, key):
-    state, info = iteration.step(state, batch, key=key)
+def _take(iteration, state, total, batch, key, epoch, step):
+    state, info = iteration.step(state, batch, key=jr.fold_in(jr.fold_in(key, epoch), step))
     seen = readings(info)
     sound = jnp.all(jnp.array([jnp.isfinite(value) for value in seen.values()]))
     return state, jax.tree.map(jnp.add, total, seen), seen, sound
 
 
 @partial(jax.jit, static_argnames=("iteration", "batch"), donate_argnames=("state", "total"))
-def _advance(iteration, state, total, data, order, key, first, last, *, batch):
+def _advance(iteration, state, total, data, order, key, epoch, first, last, *, batch):
     def going(carry):
         return (carry[0] < last) & carry[-1]
 
@@ -65,20 +66,28 @@ def _advance(iteration, state, total, data, order, key, first, last, *, batch):
         step, state, total, _, _ = carry
         rows = jax.lax.dynamic_slice_in_dim(order, step * batch, batch)
         taken = jax.tree.map(lambda a: a[rows], data)
-        return step + 1, *_take(iteration, state, total, taken, jr.fold_in(key, step))
+        return step + 1, *_take(iteration, state, total, taken, key, epoch, step)
 
     start = (first, state, total, jax.tree.map(jnp.zeros_like, total), jnp.array(True))
     return jax.lax.while_loop(going, body, start)
 
 
 @partial(jax.jit, static_argnames=("iteration",), donate_argnames=("state", "total"))
-def _advance_one(iteration, state, total, batch, key, step):
-    return _take(iteration, state, total, batch, jr.fold_in(key, step))
+def _advance_one(iteration, state, total, batch, key, epoch, step):
+    return _take(iteration, state, total, batch, key, epoch, step)
 
 
-@partial(jax.jit, static_argnames=("n",))
-def _shuffled(key, n):
-    return jr.permutation(key, n)
+def shuffled(key: PRNGKeyArray, epoch: int, n: int) -> jax.Array:
+    """The order in which an epoch visits its examples, a function of the key and the epoch alone.
+
+    Drawn on the host: sorting random numbers, as `jr.permutation` does, is slow on a CPU.
+
+    >>> sorted(shuffled(jr.key(0), 3, 5).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    seed = [int(word) for word in np.asarray(jr.key_data(key)).ravel()]
+    order = np.random.Generator(np.random.Philox(seed=[*seed, epoch])).permutation(n)
+    return jnp.asarray(order.astype(np.int32))
 
 
 class Pace:
@@ -97,6 +106,7 @@ def chunks(
     data: Batch,
     chunk: Chunk,
     *,
+    epoch: int,
     batch: int,
     key_order: PRNGKeyArray,
     key_step: PRNGKeyArray,
@@ -104,11 +114,11 @@ def chunks(
 ) -> Iterator[Chunk]:
     """Runs the rest of an epoch over data on the device, and shows up after every chunk."""
     n = len(jax.tree.leaves(data)[0])
-    order = _shuffled(key_order, n)
+    order = shuffled(key_order, epoch, n)
     while chunk.step < n // batch and chunk.sound:
         began, last = perf_counter(), min(n // batch, chunk.step + pace.steps)
         step, state, total, seen, sound = _advance(
-            iteration, chunk.state, chunk.total, data, order, key_step, chunk.step, last, batch=batch
+            iteration, chunk.state, chunk.total, data, order, key_step, epoch, chunk.step, last, batch=batch
         )
         done = Chunk(state, total, int(step), seen, bool(sound))  # waits for the device
         pace.heed(done.step - chunk.step, perf_counter() - began)
@@ -117,13 +127,15 @@ def chunks(
 
 
 def stream_chunks(
-    iteration: Iteration, batches: Iterable[Batch], chunk: Chunk, *, key_step: PRNGKeyArray
+    iteration: Iteration, batches: Iterable[Batch], chunk: Chunk, *, epoch: int, key_step: PRNGKeyArray
 ) -> Iterator[Chunk]:
     """The same for a stream: one program a step, and a look at the numbers once a beat."""
     looked = perf_counter()
     for taken in islice(batches, chunk.step, None):
         taken = jax.tree.map(jnp.asarray, taken)
-        state, total, seen, sound = _advance_one(iteration, chunk.state, chunk.total, taken, key_step, chunk.step)
+        state, total, seen, sound = _advance_one(
+            iteration, chunk.state, chunk.total, taken, key_step, epoch, chunk.step
+        )
         chunk = Chunk(state, total, chunk.step + 1, seen, sound)
         if perf_counter() - looked > BEAT:
             yield chunk._replace(sound=bool(sound))

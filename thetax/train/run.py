@@ -122,7 +122,7 @@ class Run:
         else:
             self.write("fit.json", settings)
         if fcntl is not None:
-            lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR)
+            lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR, 0o644)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

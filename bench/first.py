@@ -1,0 +1,78 @@
+"""One training step of MNIST's network in a process of its own: `python -m bench.first thetax|torch [WEIGHTS.npz]`.
+
+Prints the loss before and after the step. With a file of weights both libraries begin at the same place and leave
+dropout out, so that their answers can be compared; without one, the step is that of a training.
+"""
+
+import sys
+from itertools import pairwise
+
+import numpy as np
+
+SIZES, RATES, BATCH = (784, 256, 128, 10), (0.4, 0.3), 128
+
+
+def batch() -> tuple[np.ndarray, np.ndarray]:
+    """The only batch."""
+    chance = np.random.default_rng(0)
+    return chance.standard_normal((BATCH, SIZES[0]), np.float32), chance.integers(0, SIZES[-1], BATCH)
+
+
+def weights() -> dict[str, np.ndarray]:
+    """A common start: W0, b0, W1, ..."""
+    chance, found = np.random.default_rng(1), {}
+    for i, (n, m) in enumerate(pairwise(SIZES)):
+        found[f"W{i}"] = chance.standard_normal((m, n), np.float32) / np.float32(n**0.5)
+        found[f"b{i}"] = np.zeros(m, np.float32)
+    return found
+
+
+def step_thetax(given: dict[str, np.ndarray]) -> tuple[float, float]:
+    """By `fit`, as anyone would."""
+    import jax.numpy as jnp
+    import jax.random as jr
+    import optax
+
+    from thetax.layers import Chain, Linear, relu
+    from thetax.models import MLP
+    from thetax.train import Silent, cross_entropy, descend, fit
+
+    if given:
+        first, second, third = (Linear(jnp.asarray(given[f"W{i}"]), jnp.asarray(given[f"b{i}"])) for i in range(3))
+        model = MLP(Chain(first, relu, second, relu, third))
+    else:
+        model = MLP.init(*SIZES, dropout=RATES, key=jr.key(0))
+    xs, ys = batch()
+    data = jnp.asarray(xs), jnp.asarray(ys, jnp.int32)
+    iteration = descend(cross_entropy, optax.adam(1e-3))
+    found = fit(iteration, model, data, epochs=1, batch=BATCH, key=jr.key(1), progress=Silent())
+    after = float(cross_entropy(found.model, data)) if given else 0.0
+    return float(found.history["train loss"][0]), after
+
+
+def step_torch(given: dict[str, np.ndarray]) -> tuple[float, float]:
+    """Eager, as anyone would."""
+    from .row import library
+
+    torch = library("torch")
+    parts = []
+    for i, (n, m) in enumerate(pairwise(SIZES)):
+        parts += [torch.nn.Linear(n, m)]
+        if given:
+            parts[-1].weight.data, parts[-1].bias.data = (torch.from_numpy(given[f"{name}{i}"]) for name in "Wb")
+        if i < len(RATES):
+            parts += [torch.nn.ReLU()] + ([] if given else [torch.nn.Dropout(RATES[i])])
+    model = torch.nn.Sequential(*parts).train()
+    xs, ys = (torch.from_numpy(a) for a in batch())
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    loss = torch.nn.functional.cross_entropy(model(xs), ys)
+    loss.backward()
+    optimiser.step()
+    with torch.no_grad():
+        after = torch.nn.functional.cross_entropy(model(xs), ys).item() if given else 0.0
+    return loss.item(), after
+
+
+if __name__ == "__main__":
+    given = dict(np.load(sys.argv[2])) if len(sys.argv) > 2 else {}
+    print(*{"thetax": step_thetax, "torch": step_torch}[sys.argv[1]](given))
