@@ -60,6 +60,8 @@ def normal_like(key: PRNGKeyArray, a: T) -> T:
     (2, 3)
     """
     leaves, structure = jax.tree.flatten(a)
+    if not leaves:
+        return a
     ends = list(accumulate(leaf.size for leaf in leaves))
     parts = jnp.split(jr.normal(key, (size(a),), jnp.result_type(*leaves)), ends[:-1])  # one draw compiles fastest
     cut = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in zip(parts, leaves)]

@@ -1,0 +1,57 @@
+"""The tests run strict: ranks never promote, warnings are errors, and shapes are checked at every call.
+
+Dtype promotion is strict where no Optax step is involved (its `adam` mixes int and float): `usefixtures("strict")`.
+Compiled programs are kept between runs in the user's cache folder, so that a second run only runs.
+"""
+
+import os
+from pathlib import Path
+
+import jax
+import jaxtyping
+import pytest
+from hypothesis import settings
+
+from thetax.train import Silent
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thetax" / "tests-jax"
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+settings.register_profile("thetax", deadline=None, max_examples=25, derandomize=True, database=None)
+settings.load_profile("thetax")
+
+
+def pytest_configure(config):
+    """Two workers share the cache: one may find a file the other is still writing, and then compiles by itself."""
+    config.addinivalue_line("filterwarnings", "ignore:Error (reading|writing) persistent compilation cache")
+
+
+@pytest.fixture
+def strict():
+    """No silent change of dtype."""
+    with jax.numpy_dtype_promotion("strict"):
+        yield
+
+
+@pytest.fixture
+def x64():
+    """Double precision, for finite differences and closed forms."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def unchecked():
+    """Shape annotations are not checked, as in a user's process: what refuses bad input is the library itself."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def silent() -> Silent:
+    return Silent()

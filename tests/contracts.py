@@ -1,0 +1,289 @@
+"""One row a layer, a model, an objective, an iteration; `test_contracts.py` holds every row to the same checks.
+
+To have a new one tested, add its row.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+
+from thetax import layers
+from thetax.core import BATCH, Iteration, Objective
+from thetax.layers import (
+    Affine,
+    BatchNorm,
+    Chain,
+    Concat,
+    Dropout,
+    Ensemble,
+    LayerNorm,
+    Linear,
+    Pointwise,
+    Residual,
+    WeightNorm,
+    centred,
+    tangent,
+)
+from thetax.models import MLP, linear_regression, logistic_regression, multinomial_regression
+from thetax.train import (
+    augmented,
+    average,
+    binary_cross_entropy,
+    binary_error_rate,
+    confuse_labels,
+    cross_entropy,
+    descend,
+    ema,
+    error_rate,
+    lasso,
+    mixed_precision,
+    restarts,
+    smooth_labels,
+    squared_error,
+    swa,
+    weight_decay,
+)
+
+
+class ModelRow(NamedTuple):
+    """A layer or a model: how it is drawn, the shape of an example, and a shape it must refuse."""
+
+    name: str
+    make: Callable[..., Any]  # make(key=key)
+    shape: tuple[int, ...]
+    wrong: tuple[int, ...] | None = None
+    draws: bool = False  # its output changes with the key
+    batch: bool = False  # its output depends on the batch around the example
+
+
+def residual(n: int, m: int, *, key) -> Residual:
+    key_inner, key_skip = jr.split(key)
+    inner = Chain(Linear.init(n, m, key=key_inner), centred(layers.sigmoid))
+    return Residual.init(inner, n, m, key=key_skip)
+
+
+def chain(*, key, p: float = 0.0) -> Chain:
+    first, last = jr.split(key)
+    drop = [Dropout(p)] if p else []
+    return Chain(Linear.init(3, 4, key=first), layers.tanh, *drop, Linear.init(4, 2, key=last))
+
+
+def pointwise(activation) -> ModelRow:
+    return ModelRow(activation.__name__, lambda key: Pointwise(activation), (4,))
+
+
+MODELS = [
+    ModelRow("Linear", partial(Linear.init, 3, 4), (3,), (5,)),
+    ModelRow("Linear tangent", partial(Linear.init, 3, 4, law=tangent(bias=0.3)), (3,), (5,)),
+    ModelRow("Affine", lambda key: Affine(jr.normal(key, (2,)), jnp.ones(2)), (2, 3), (3, 3)),
+    ModelRow("LayerNorm", lambda key: LayerNorm.init(5), (5,), (4,)),
+    ModelRow("BatchNorm", lambda key: BatchNorm.init(3), (3,), (4,), batch=True),
+    ModelRow("BatchNorm image", lambda key: BatchNorm.init(2), (2, 2, 3), (3, 2, 3), batch=True),
+    ModelRow("WeightNorm", partial(WeightNorm.init, 3, 4), (3,), (5,)),
+    ModelRow("Dropout", lambda key: Dropout(0.4), (16,), draws=True),
+    *[pointwise(f) for f in (layers.identity, layers.relu, layers.leaky_relu, layers.sigmoid, layers.tanh)],
+    *[pointwise(f) for f in (layers.softplus, layers.gelu, layers.softmax)],
+    ModelRow("Chain", chain, (3,), (4,)),
+    ModelRow("Chain with dropout", partial(chain, p=0.5), (3,), (4,), draws=True),
+    ModelRow("Residual", partial(residual, 3, 3), (3,), (4,)),
+    ModelRow("Residual projected", partial(residual, 3, 4), (3,), (5,)),
+    ModelRow("Concat", lambda key: Concat(Linear.init(3, 2, key=key)), (3,), (4,)),
+    ModelRow("Ensemble mean", partial(Ensemble.init, partial(Linear.init, 3, 2), 3), (3,), (4,)),
+    ModelRow("Ensemble mixture", partial(Ensemble.init, chain, 3, pool=layers.mixture), (3,), (4,)),
+    ModelRow("Ensemble with dropout", partial(Ensemble.init, partial(chain, p=0.5), 3), (3,), (4,), draws=True),
+    ModelRow("MLP", partial(MLP.init, 4, 6, 5, 2), (2, 2), (3,)),
+    ModelRow("MLP dropout", partial(MLP.init, 3, 8, 2, activation=layers.tanh, dropout=0.5), (3,), (4,), draws=True),
+    ModelRow("MLP residual", partial(MLP.init, 3, 4, 4, 2, normalise=LayerNorm.init, connect=Residual), (3,), (4,)),
+    ModelRow("MLP dense", partial(MLP.init, 3, 4, 2, 2, activation=layers.gelu, connect=Concat), (3,), (4,)),
+    ModelRow("MLP weight norm", partial(MLP.init, 3, 4, 2, activation=layers.tanh, affine=WeightNorm.init), (3,), (4,)),
+    ModelRow("MLP tangent", partial(MLP.init, 3, 5, 2, activation=layers.sigmoid, law=tangent()), (3,), (4,)),
+    ModelRow(
+        "MLP batch norm",
+        partial(MLP.init, 3, 4, 2, activation=layers.tanh, normalise=BatchNorm.init, connect=Residual),
+        (3,),
+        (4,),
+        batch=True,
+    ),
+    ModelRow("linear regression", lambda key: linear_regression(3, 2), (3,), (4,)),
+    ModelRow("logistic regression", lambda key: logistic_regression(3), (3,), (4,)),
+    ModelRow("multinomial regression", lambda key: multinomial_regression(3, 4), (3,), (4,)),
+]
+
+
+def generic(row: Any, seed: int = 0) -> Any:
+    """A model of the row's form at a point of no symmetry: no weight is near 0 and no two are alike."""
+    make = row.make if isinstance(row, ModelRow) else row.model
+    leaves, structure = jax.tree.flatten(jax.eval_shape(lambda: make(key=jr.key(0))))
+    draws = [np.random.default_rng([seed, i]).normal(0.2, 0.6, leaf.shape) for i, leaf in enumerate(leaves)]
+    away = [jnp.asarray(draw + 0.05 * np.sign(draw), leaf.dtype) for draw, leaf in zip(draws, leaves)]
+    return jax.tree.unflatten(structure, away)
+
+
+def normal(seed: int, *shape: int) -> Any:
+    """Standard normal numbers drawn on the host, where nothing is compiled."""
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.zeros(()).dtype)
+
+
+class ObjectiveRow(NamedTuple):
+    """An objective, a model it judges, and a batch."""
+
+    name: str
+    make: Callable[[], Objective]
+    model: Callable[..., Any]
+    batch: Callable[[], Any]
+    smooth: bool = True  # has derivatives worth the name
+    draws: bool = False
+    penalty: bool = False  # adds what is no mean over examples
+
+
+net = partial(MLP.init, 3, 4, 3, activation=layers.tanh)
+thin = partial(MLP.init, 3, 8, 3, activation=layers.tanh, dropout=0.5)
+single = partial(MLP.init, 3, 4, 1, activation=layers.tanh)
+
+
+def inputs() -> Any:
+    return normal(10, 6, 3)
+
+
+def classes() -> tuple[Any, Any]:
+    return inputs(), jnp.array([0, 2, 1, 1, 0, 2])
+
+
+def soft_classes() -> tuple[Any, Any]:
+    return inputs(), jax.nn.softmax(normal(11, 6, 3))
+
+
+def targets() -> tuple[Any, Any]:
+    return inputs(), normal(12, 6, 3)
+
+
+def coins() -> tuple[Any, Any]:
+    return inputs(), jnp.array([0, 1, 1, 0, 1, 0])
+
+
+def confusion() -> Any:
+    return jax.nn.softmax(normal(13, 3, 3), axis=0)
+
+
+def shift(x, *, key):
+    return x + 0.1 * jr.normal(key, x.shape, x.dtype)
+
+
+OBJECTIVES = [
+    ObjectiveRow("squared_error", lambda: squared_error, net, targets),
+    ObjectiveRow("cross_entropy", lambda: cross_entropy, net, classes),
+    ObjectiveRow("cross_entropy soft", lambda: cross_entropy, net, soft_classes),
+    ObjectiveRow("cross_entropy dropout", lambda: cross_entropy, thin, classes, draws=True),
+    ObjectiveRow("binary_cross_entropy", lambda: binary_cross_entropy, single, coins),
+    ObjectiveRow("average", lambda: average(lambda f, y: jnp.sqrt(1 + jnp.square(f - y)).sum()), net, targets),
+    ObjectiveRow("weight_decay", lambda: weight_decay(cross_entropy, strength=0.3), net, classes, penalty=True),
+    ObjectiveRow("lasso", lambda: lasso(squared_error, strength=0.3), net, targets, penalty=True),
+    ObjectiveRow("confuse_labels", lambda: confuse_labels(cross_entropy, confusion()), net, classes),
+    ObjectiveRow("confuse_labels soft", lambda: confuse_labels(cross_entropy, confusion()), net, soft_classes),
+    ObjectiveRow("smooth_labels", lambda: smooth_labels(cross_entropy, 3, strength=0.2), net, classes),
+    ObjectiveRow("augmented", lambda: augmented(squared_error, shift), net, targets, draws=True),
+    ObjectiveRow("mixed_precision", lambda: mixed_precision(cross_entropy), net, classes, smooth=False),
+    ObjectiveRow("error_rate", lambda: error_rate, net, classes, smooth=False),
+    ObjectiveRow("error_rate soft", lambda: error_rate, net, soft_classes, smooth=False),
+    ObjectiveRow("binary_error_rate", lambda: binary_error_rate, single, coins, smooth=False),
+]
+
+
+def dropped(*, key) -> Chain:
+    return Chain(Dropout(0.4), Linear.init(3, 3, key=key))
+
+
+class IterationRow(NamedTuple):
+    """An iteration on the classes above; its model drops units, so that the key matters."""
+
+    name: str
+    iteration: Iteration
+    model: Callable[..., Any] = dropped
+
+
+def of(optimiser, **settings) -> Iteration:
+    return descend(cross_entropy, optimiser, **settings)
+
+
+clipped = optax.chain(
+    optax.clip_by_global_norm(0.5),
+    optax.scale_by_adam(),
+    optax.scale_by_learning_rate(optax.warmup_cosine_decay_schedule(0.0, 0.1, 2, 10)),
+)
+
+ITERATIONS = [
+    IterationRow("sgd", of(optax.sgd(0.3))),
+    IterationRow("momentum", of(optax.sgd(0.1, momentum=0.9, nesterov=True))),
+    IterationRow("adam", of(optax.adam(0.05))),
+    IterationRow("adamw", of(optax.adamw(optax.cosine_decay_schedule(0.05, 10), weight_decay=0.01))),
+    IterationRow("lbfgs", of(optax.lbfgs(memory_size=3))),
+    IterationRow("clipped, scheduled", of(clipped)),
+    IterationRow("accumulate", of(optax.adam(0.05), accumulate=3)),
+    IterationRow("ema", ema(of(optax.sgd(0.3)), decay=0.9)),
+    IterationRow("swa", swa(of(optax.sgd(0.3)), start=2)),
+    IterationRow("restarts", restarts(of(optax.adam(0.05))), partial(Ensemble.init, dropped, 2)),
+    IterationRow("ema of restarts", ema(restarts(of(optax.sgd(0.3))), decay=0.9), partial(Ensemble.init, dropped, 2)),
+]
+
+
+def differences(value: Callable[[Any], Any], point: Any, direction: Any, *, step: float = 1e-4) -> Any:
+    """The derivative along a direction by the five-point rule, of error step⁴."""
+    places = point[None] + step * jnp.array([-2.0, -1.0, 1.0, 2.0])[:, None] * direction[None]
+    return jnp.tensordot(jnp.array([1.0, -8.0, 8.0, -1.0]) / (12 * step), jax.vmap(value)(places), axes=1)
+
+
+def derivative_errors(value: Callable[[Any], Any], point: Any, *, seed: int = 5) -> dict[str, Any]:
+    """Relative errors of gradient and Hessian-vector product against differences, and the gradient's length."""
+
+    @jax.jit
+    def errors(point, direction):
+        slope = jax.grad(value)
+        gradient, curvature = jax.jvp(slope, (point,), (direction,))
+        expected = jax.vmap(lambda unit: differences(value, point, unit))(jnp.eye(len(point)))
+        bent = differences(slope, point, direction)
+        length, norm = jnp.linalg.norm(gradient), jnp.linalg.norm
+        return {
+            "gradient": norm(gradient - expected) / length,
+            "curvature": norm(curvature - bent) / jnp.maximum(norm(curvature), 1e-3 * length),
+            "length": length,
+        }
+
+    direction = normal(seed, *point.shape)
+    return errors(point, direction / jnp.linalg.norm(direction))
+
+
+def counted(f: Callable[..., Any]) -> tuple[Callable[..., Any], list[None]]:
+    """The function, and a list that grows by one with every trace of it."""
+    traces: list[None] = []
+
+    def watched(*args, **kwargs):
+        traces.append(None)
+        return f(*args, **kwargs)
+
+    return watched, traces
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether two trees hold the same numbers to the last bit, in the same structure and dtypes."""
+    same = jax.tree.map(lambda x, y: x.dtype == y.dtype and x.tobytes() == y.tobytes(), *map(on_host, (a, b)))
+    return jax.tree.structure(a) == jax.tree.structure(b) and all(jax.tree.leaves(same))
+
+
+def on_host(a: Any) -> Any:
+    return jax.tree.map(lambda leaf: jax.device_get(leaf), a)
+
+
+def close(a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-6) -> bool:
+    """Whether two trees of one structure agree."""
+    return all(jax.tree.leaves(jax.tree.map(lambda x, y: bool(jnp.allclose(x, y, rtol=rtol, atol=atol)), a, b)))
+
+
+def batched(model: Any, xs: Any) -> Any:
+    """The model on every example, the batch visible, without `core.predict`."""
+    return jax.vmap(lambda x: model(x), axis_name=BATCH)(xs)

@@ -1,0 +1,90 @@
+"""Activations: values against scipy and closed forms, at ±0 and at the extremes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from thetax import layers
+from thetax.layers import centred, gelu, heaviside, leaky_relu, relu, sigmoid, sign, softmax, softplus, spin, tanh
+
+pytestmark = pytest.mark.usefixtures("x64", "strict")
+z = np.concatenate([np.linspace(-50, 50, 401), [-0.0, 0.0, -800.0, 800.0, 1e-300]])
+
+REFERENCES = [
+    (layers.identity, lambda z: z),
+    (sigmoid, special.expit),
+    (tanh, np.tanh),
+    (relu, lambda z: (z + np.abs(z)) / 2),
+    (leaky_relu, lambda z: np.where(z >= 0, z, 0.01 * z)),
+    (softplus, lambda z: np.logaddexp(0, z)),
+    (gelu, lambda z: z * stats.norm.cdf(z)),
+    (heaviside, lambda z: np.heaviside(z, 1.0)),
+    (sign, np.sign),
+    (spin, lambda z: 2 * np.heaviside(z, 1.0) - 1),
+]
+
+
+@pytest.mark.parametrize(("activation", "reference"), REFERENCES, ids=[f.__name__ for f, _ in REFERENCES])
+def test_values(activation, reference):
+    """Agrees with the reference to double precision, also at ±0 and ±800, and is finite there."""
+    found = activation(jnp.asarray(z))
+    assert np.isfinite(found).all()
+    assert np.allclose(found, reference(z), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("activation", [f for f, _ in REFERENCES], ids=lambda f: f.__name__)
+def test_slope_is_finite_everywhere(activation):
+    """No NaN in a gradient, at the kinks and the extremes either."""
+    assert np.isfinite(jax.vmap(jax.grad(activation))(jnp.asarray(z))).all()
+
+
+def test_two_signs():
+    """The perceptron's sign abstains at 0, Hopfield's and the threshold unit's choose; −0 counts as 0."""
+    zeros = jnp.array([0.0, -0.0])
+    assert sign(zeros).tolist() == [0, 0]
+    assert spin(zeros).tolist() == [1, 1]
+    assert heaviside(zeros).tolist() == [1, 1]
+    away = jnp.array([-1e-300, 1e-300])
+    assert sign(away).tolist() == spin(away).tolist() == [-1, 1]
+    assert heaviside(away).tolist() == [0, 1]
+
+
+def test_identities():
+    """σ(−z) = 1 − σ(z); tanh z = 2σ(2z) − 1; relu(z) − relu(−z) = z; σ' = σ(1 − σ) ≤ ¼; softplus' = σ."""
+    x = jnp.asarray(z)
+    assert np.allclose(sigmoid(-x), 1 - sigmoid(x), atol=1e-15)
+    assert np.allclose(tanh(x), 2 * sigmoid(2 * x) - 1, atol=1e-15)
+    assert np.array_equal(relu(x) - relu(-x), x)
+    slope = jax.vmap(jax.grad(sigmoid))(x)
+    assert np.allclose(slope, sigmoid(x) * (1 - sigmoid(x)), atol=1e-15)
+    assert slope.max() == 0.25
+    assert np.allclose(jax.vmap(jax.grad(softplus))(x), sigmoid(x), atol=1e-15)
+
+
+def test_softmax():
+    """Scipy's values, sum 1, shift-invariant, Jacobian diag(s) − ssᵀ, finite at logits of 1e4."""
+    logits = jnp.asarray(np.random.default_rng(0).normal(size=(5, 4)) * 3)
+    s = softmax(logits)
+    assert np.allclose(s, special.softmax(logits, axis=-1), atol=1e-15)
+    assert np.allclose(s.sum(axis=-1), 1, atol=1e-15)
+    assert np.allclose(softmax(logits + 7), s, atol=1e-14)
+    assert np.allclose(jax.jacobian(softmax)(logits[0]), np.diag(s[0]) - np.outer(s[0], s[0]), atol=1e-15)
+    assert softmax(jnp.array([1e4, 0.0, -1e4])).tolist() == [1, 0, 0]
+
+
+def test_extremes_in_float32():
+    """Single precision saturates, it does not overflow."""
+    edge = jnp.array([-800.0, 800.0], jnp.float32)
+    assert sigmoid(edge).tolist() == [0, 1]
+    assert softplus(edge).tolist() == [0, 800]
+    assert gelu(edge).tolist() == [0, 800]
+
+
+def test_centred_is_zero_at_zero_and_one_object():
+    """φ(z) − φ(0); asked for twice it is the same function, so two networks of a make have one structure."""
+    x = jnp.asarray(z)
+    assert centred(sigmoid)(jnp.zeros(3)).tolist() == [0, 0, 0]
+    assert np.allclose(centred(softplus)(x), np.logaddexp(0, z) - np.log(2), atol=1e-14)
+    assert centred(sigmoid) is centred(sigmoid)

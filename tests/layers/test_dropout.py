@@ -1,0 +1,71 @@
+"""Dropout (§8.4). Statistical checks: fixed keys, 4 s.e., a false alarm in 16,000."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from contracts import normal
+
+from thetax.layers import Chain, Dropout, Linear
+
+pytestmark = pytest.mark.usefixtures("strict")
+N = 40_000
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_frequency_and_mean(p):
+    """Units stay with probability 1 − p; the mean of the output is the input; what stays is x / (1 − p)."""
+    y = np.asarray(Dropout(p)(jnp.ones(N), key=jr.key(0)), np.float64)
+    kept = (y > 0).mean()
+    assert abs(kept - (1 - p)) < 4 * np.sqrt(p * (1 - p) / N)
+    assert abs(y.mean() - 1) < 4 * np.sqrt(p / (1 - p) / N)
+    assert np.allclose(y[y > 0], 1 / (1 - p), rtol=1e-4)
+
+
+def test_units_are_independent():
+    """Neighbours, rows and two keys do not agree more often than chance."""
+    a, b = (np.asarray(Dropout(0.5)(jnp.ones((200, 200)), key=jr.key(i))) > 0 for i in (0, 1))
+    for x, y in ((a, b), (a[1:], a[:-1]), (a[:, 1:], a[:, :-1])):
+        assert abs((x == y).mean() - 0.5) < 4 * 0.5 / np.sqrt(x.size)
+
+
+def test_gradient_has_the_same_mask():
+    """∂y/∂x is y/x: zero where the unit was dropped, 1/(1 − p) where it stayed."""
+    x, drop = jnp.abs(normal(0, 100)) + 1, Dropout(0.3)
+    y = drop(x, key=jr.key(2))
+    grad = jax.grad(lambda x: drop(x, key=jr.key(2)).sum())(x)
+    assert jnp.allclose(grad, y / x, rtol=1e-5)
+    assert 0 < int((grad == 0).sum()) < 100
+
+
+def test_without_a_key_or_a_rate_it_is_the_identity():
+    x = normal(1, 5)
+    assert Dropout(0.5)(x) is x
+    assert Dropout(0.0)(x, key=jr.key(0)) is x
+    assert jnp.array_equal(Dropout(1e-6)(x, key=jr.key(0)), x)
+
+
+@pytest.mark.parametrize("p", [1.0, -0.1, 1.5, float("nan")])
+def test_bad_rates_are_refused(p):
+    with pytest.raises(ValueError, match="0 <= p < 1"):
+        Dropout(p)
+
+
+def test_half_precision_stays():
+    assert Dropout(0.5)(jnp.ones(4, jnp.bfloat16), key=jr.key(0)).dtype == jnp.bfloat16
+
+
+def test_linear_readout_averages_to_the_whole():
+    """8.4-dropout-scaling: over all 2⁸ masks E[wᵀ(b ⊙ x)/π] = wᵀx, and draws agree with it within 4 s.e."""
+    w, x, keep = np.asarray(normal(2, 8), np.float64), np.asarray(normal(3, 8), np.float64), 0.6
+    masks = np.array(list(itertools.product([0, 1], repeat=8)))
+    weights = np.prod(np.where(masks == 1, keep, 1 - keep), axis=1)
+    assert np.isclose(weights.sum(), 1)
+    assert np.isclose(weights @ (masks * x / keep @ w), w @ x)
+    net = Chain(Dropout(1 - keep), Linear(jnp.asarray(w[None], jnp.float32), jnp.zeros(1)))
+    keys = jr.split(jr.key(0), 5000)
+    drawn = np.asarray(jax.vmap(lambda key: net(jnp.asarray(x, jnp.float32), key=key))(keys), np.float64)
+    assert abs(drawn.mean() - w @ x) < 4 * drawn.std() / np.sqrt(5000)

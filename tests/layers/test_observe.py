@@ -1,0 +1,51 @@
+"""`tap` shows what flows through a network and changes nothing unless the visitor does."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+from contracts import normal
+
+from thetax.layers import Chain, Dropout, Linear, Residual, tap
+
+pytestmark = pytest.mark.usefixtures("strict")
+
+
+def network():
+    inner = Chain(Linear(normal(0, 3, 3), normal(1, 3)), jnp.tanh)
+    return Chain(Residual(inner), Linear(normal(2, 2, 3), normal(3, 2)))
+
+
+def is_linear(node):
+    return isinstance(node, Linear)
+
+
+def test_tap_sees_every_chosen_layer_by_name():
+    """Names are the paths of the tree, inputs are those the layer got, the output is unchanged."""
+    net, x, seen = network(), normal(4, 3), {}
+
+    def visit(name, layer, x):
+        seen[name] = x
+        return layer(x)
+
+    assert jnp.array_equal(tap(net, select=is_linear, visit=visit)(x), net(x))
+    assert sorted(seen) == ["layers.0.inner.layers.0", "layers.1"]
+    assert jnp.array_equal(seen["layers.0.inner.layers.0"], x)
+    assert jnp.array_equal(seen["layers.1"], net.layers[0](x))
+
+
+def test_the_visitor_answers_for_the_layer():
+    """An ablated layer is one line, under jit, vmap and grad."""
+    net, xs = network(), normal(5, 4, 3)
+    ablated = lambda net, x: tap(net, select=is_linear, visit=lambda name, layer, x: 0 * layer(x))(x)
+    assert jnp.array_equal(jax.jit(jax.vmap(ablated, (None, 0)))(net, xs), jnp.zeros((4, 2)))
+    grad = jax.grad(lambda net: ablated(net, xs[0]).sum())(net)
+    assert jax.tree.structure(grad) == jax.tree.structure(net)
+
+
+def test_keys_pass_through():
+    """A tapped layer that draws draws the same."""
+    net, x = Chain(Dropout(0.5), jnp.tanh), jnp.ones(50)
+    tapped = tap(net, select=lambda m: isinstance(m, Dropout), visit=lambda name, layer, x: layer(x))
+    assert jnp.array_equal(tapped(x, key=jr.key(0)), net(x, key=jr.key(0)))
+    assert not jnp.array_equal(tapped(x, key=jr.key(0)), net(x))

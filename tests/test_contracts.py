@@ -1,0 +1,252 @@
+"""Every layer, model, objective and iteration of the tables keeps the contracts of the library."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from contracts import (
+    ITERATIONS,
+    MODELS,
+    OBJECTIVES,
+    classes,
+    close,
+    counted,
+    derivative_errors,
+    generic,
+    normal,
+    same_bits,
+)
+
+from thetax import tree
+from thetax.core import apply, predict, run
+from thetax.layers import fold
+from thetax.train import load_weights, save_weights
+
+models = pytest.mark.parametrize("row", MODELS, ids=lambda row: row.name)
+objectives = pytest.mark.parametrize("row", OBJECTIVES, ids=lambda row: row.name)
+iterations = pytest.mark.parametrize("row", ITERATIONS, ids=lambda row: row.name)
+strict = pytest.mark.usefixtures("strict")
+
+
+def examples(row, n=5, seed=1):
+    return normal(seed, n, *row.shape)
+
+
+# Layers and models
+
+
+@models
+def test_leaves_are_parameters(row):
+    """θ and nothing else: every leaf is an array of floats, and two draws differ in numbers only."""
+    model, other = row.make(key=jr.key(0)), row.make(key=jr.key(1))
+    assert all(eqx.is_inexact_array(leaf) for leaf in jax.tree.leaves(model))
+    assert jax.tree.structure(model) == jax.tree.structure(other)
+    assert tree.size(model) == sum(np.size(leaf) for leaf in jax.tree.leaves(other))
+
+
+@models
+@strict
+def test_jit_is_eager_is_loop(row):
+    """The compiled batch is the eager loop over examples, and serves another draw of the model as it is."""
+    f, traces = counted(predict)
+    compiled = jax.jit(f)
+    for seed in (0, 1):
+        model, xs = generic(row, seed), examples(row, seed=seed)
+        expected = predict(model, xs) if row.batch else jnp.stack([apply(model, x) for x in xs])
+        assert close(compiled(model, xs), expected)
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("row", [row for row in MODELS if row.batch], ids=lambda row: row.name)
+@strict
+def test_batch_norm_sees_the_batch(row):
+    """A model with batch norm refuses a lone example, changes with the batch, and once folded does neither."""
+    model, xs = generic(row), examples(row, 6)
+    whole = predict(model, xs)
+    with pytest.raises(ValueError, match="fold"):
+        model(xs[0])
+    assert not close(whole[:3], predict(model, xs[:3]), rtol=1e-3, atol=1e-3)
+    fixed = fold(model, xs)
+    assert close(whole, predict(fixed, xs), rtol=1e-5, atol=1e-5)
+    assert close(whole[0], fixed(xs[0]), rtol=1e-5, atol=1e-5)
+
+
+@models
+@strict
+def test_key_means_chance(row):
+    """Same key, same bits; another key, another result where the model draws; each example has its own key."""
+    model, xs = generic(row), examples(row)
+    f = jax.jit(lambda model, xs, key: predict(model, xs, key=key))
+    once, again, other = f(model, xs, jr.key(0)), f(model, xs, jr.key(0)), f(model, xs, jr.key(1))
+    assert same_bits(once, again)
+    assert same_bits(once, other) is not row.draws
+    if row.draws:
+        one = jax.jit(lambda model, x, key: model(x, key=key))
+        assert close(once, jnp.stack([one(model, x, key) for x, key in zip(xs, jr.split(jr.key(0), len(xs)))]))
+    else:
+        assert close(once, jax.jit(predict)(model, xs))
+
+
+@models
+@strict
+def test_gradients_are_finite(row):
+    """In float32, at zero and at large inputs too: a NaN would spoil the whole sum of a batch."""
+
+    @jax.jit
+    def gradients(model, xs):
+        return jax.grad(lambda both: jnp.square(predict(*both)).sum())((model, xs))
+
+    xs = examples(row)
+    for scale in (0.0, 1.0, 100.0):
+        assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradients(generic(row), scale * xs)))
+
+
+@models
+def test_weights_survive_the_disk(row, tmp_path):
+    """Saved and loaded into an abstract model of the same make: the same bits."""
+    model = generic(row)
+    save_weights(tmp_path / "w.safetensors", model)
+    like = jax.eval_shape(lambda: row.make(key=jr.key(5)))
+    assert same_bits(load_weights(tmp_path / "w.safetensors", like), model)
+
+
+@pytest.mark.parametrize("row", [row for row in MODELS if row.wrong], ids=lambda row: row.name)
+@pytest.mark.usefixtures("unchecked")
+def test_wrong_shape_is_refused(row):
+    """An example of another size is a ValueError that says what was expected and what came."""
+    with pytest.raises(ValueError, match=r"expected .*got "):
+        predict(generic(row), jnp.ones((4, *row.wrong)))
+
+
+@models
+@pytest.mark.usefixtures("x64", "strict")
+def test_derivatives_of_models(row):
+    """First and second derivatives in parameters and inputs agree with differences in float64."""
+    model, xs = generic(row), examples(row, 4)
+    point, back = tree.ravel((model, xs))
+    assert point.dtype == jnp.float64
+    key = jr.key(3) if row.draws else None
+    weights = normal(4, *jax.eval_shape(predict, model, xs).shape)
+
+    def value(vector):
+        model, xs = back(vector)
+        return jnp.vdot(weights, predict(model, xs, key=key))
+
+    errors = derivative_errors(value, point)
+    assert errors["length"] > 1e-2
+    assert errors["gradient"] < 1e-6
+    assert errors["curvature"] < 1e-4
+
+
+# Objectives
+
+
+@objectives
+@strict
+def test_objective_is_a_scalar_and_jit_is_eager(row):
+    """One number in float32, the same compiled; another model of the make needs no second trace."""
+    objective, batch = row.make(), row.batch()
+    f, traces = counted(objective)
+    compiled = jax.jit(f)
+    for seed in (0, 1):
+        model = generic(row, seed)
+        found = compiled(model, batch)
+        assert found.shape == ()
+        assert found.dtype == jnp.float32
+        assert close(found, objective(model, batch), rtol=1e-2 if row.name == "mixed_precision" else 1e-5)
+    assert len(traces) == 1
+
+
+@objectives
+@strict
+def test_objective_is_a_mean_over_examples(row):
+    """The order of the examples does not matter, and halves average to the whole."""
+    objective, (xs, ys), model = jax.jit(row.make()), row.batch(), row.model(key=jr.key(0))
+    whole = objective(model, (xs, ys))
+    halves = [objective(model, (xs[part], ys[part])) for part in (slice(0, 3), slice(3, 6))]
+    tolerance = {"rtol": 1e-2} if row.name == "mixed_precision" else {}
+    assert close(whole, objective(model, (xs[::-1], ys[::-1])), **tolerance)
+    assert close(whole, sum(halves) / 2, **tolerance)
+
+
+@objectives
+@strict
+def test_objective_and_chance(row):
+    """Same key, same bits; another key changes what draws and nothing else."""
+    objective, batch, model = row.make(), row.batch(), row.model(key=jr.key(0))
+    f = jax.jit(lambda key: objective(model, batch, key=key))
+    assert same_bits(f(jr.key(0)), f(jr.key(0)))
+    assert same_bits(f(jr.key(0)), f(jr.key(1))) is not row.draws
+    assert (abs(f(jr.key(0)) - objective(model, batch)) > 1e-3) == row.draws
+
+
+@objectives
+@strict
+def test_objective_gradients_are_finite(row):
+    """With logits of a thousand too, where exp would overflow."""
+    batch = row.batch()
+    gradient = jax.jit(jax.grad(row.make()))
+    for scale in (0.0, 1.0, 1e3):
+        model = tree.axpy(scale, generic(row), tree.zeros_like(generic(row)))
+        assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradient(model, batch)))
+
+
+@pytest.mark.parametrize("row", [row for row in OBJECTIVES if row.smooth], ids=lambda row: row.name)
+@pytest.mark.usefixtures("x64", "strict")
+def test_derivatives_of_objectives(row):
+    """First and second derivatives in parameters and inputs agree with differences in float64."""
+    objective, (xs, ys) = row.make(), row.batch()
+    point, back = tree.ravel((generic(row), xs))
+    key = jr.key(3) if row.draws else None
+
+    def value(vector):
+        model, xs = back(vector)
+        return objective(model, (xs, ys), key=key)
+
+    errors = derivative_errors(value, point)
+    assert errors["length"] > 1e-2
+    assert errors["gradient"] < 1e-6
+    assert errors["curvature"] < 1e-4
+
+
+# Iterations
+
+
+@iterations
+def test_state_keeps_its_form(row):
+    """A step changes no structure, shape or dtype of the state; the answer has the form of the model."""
+    model = row.model(key=jr.key(0))
+    form = lambda t: jax.tree.map(lambda a: (a.shape, a.dtype), t)
+    before = jax.eval_shape(row.iteration.init, model)
+    after, info = jax.eval_shape(partial(row.iteration.step, key=jr.key(1)), before, classes())
+    assert jax.tree.structure(before) == jax.tree.structure(after)
+    assert form(before) == form(after)
+    assert form(after.model) == form(jax.eval_shape(lambda: model))
+    assert info.loss.dtype == info.gradient.dtype == jnp.float32
+
+
+@iterations
+def test_run_is_a_loop_of_steps(row):
+    """The scan of `run` is the loop over compiled steps and these the eager ones; same key, same bits."""
+    model, (xs, ys) = generic(row), classes()
+    batches = jnp.stack([xs, xs + 0.1, xs]), jnp.stack([ys] * 3)
+    scan = jax.jit(lambda model, key: run(row.iteration, model, batches, key=key))
+    state, (_, info) = scan(model, jr.key(1))
+    f, traces = counted(lambda state, batch, key: row.iteration.step(state, batch, key=key))
+    step, start, losses = jax.jit(f), row.iteration.init(model), []
+    by_hand, keys = start, [jr.fold_in(jr.key(1), i) for i in range(3)]
+    for x, y, key in zip(*batches, keys):
+        by_hand, seen = step(by_hand, (x, y), key)
+        losses.append(seen.loss)
+    assert len(traces) == 1
+    assert close(state.model, by_hand.model, rtol=1e-4, atol=1e-5)
+    assert close(info.loss, jnp.stack(losses), rtol=1e-4, atol=1e-5)
+    assert bool(jnp.isfinite(info.loss).all() and (info.gradient > 0).all())
+    eager, _ = f(start, (xs, ys), keys[0])
+    assert close(eager.model, step(start, (xs, ys), keys[0])[0].model, rtol=1e-4, atol=1e-5)
+    assert same_bits(scan(model, jr.key(1))[0].model, state.model)
+    assert not same_bits(scan(model, jr.key(2))[0].model, state.model)

@@ -1,0 +1,81 @@
+"""The words of `core`: the scan, the key, the batch, and the refusal of a wrong shape."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+from contracts import normal
+
+from thetax.core import BATCH, Iteration, apply, draws, expect_shape, predict, run
+
+pytestmark = pytest.mark.usefixtures("strict")
+
+
+class State(NamedTuple):
+    model: jax.Array
+
+
+def wander(state, batch, *, key):
+    noise = jr.normal(key)
+    return State(state.model + batch.mean() + noise), noise
+
+
+def test_run_folds_the_step_into_the_key():
+    """Step i draws from fold_in(key, i): noise, kept models and last state are those of the loop."""
+    batches, key = normal(0, 5, 4), jr.key(7)
+    state, (kept, info) = run(Iteration(State, wander), jnp.zeros(()), batches, key=key, keep=lambda s: s.model)
+    model, models = jnp.zeros(()), []
+    for i, batch in enumerate(batches):
+        noise = jr.normal(jr.fold_in(key, i))
+        assert info[i] == noise
+        model = model + batch.mean() + noise
+        models.append(model)
+    assert jnp.allclose(kept, jnp.stack(models), atol=1e-6)
+    assert kept[-1] == state.model
+
+
+def test_run_keeps_nothing_unless_asked():
+    _, (kept, info) = run(Iteration(State, wander), jnp.zeros(()), jnp.ones((3, 2)), key=jr.key(0))
+    assert kept is None
+    assert info.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("got", "cure"), [((2, 3), "jax.vmap"), ((4,), "sizes given to init"), ((3, 2), "reshape"), ((), "reshape")]
+)
+def test_expect_shape_names_the_cure(got, cure):
+    """A batch where one example belongs is told apart from a wrong size."""
+    with pytest.raises(ValueError, match=rf"Layer: expected one example of shape \(3,\), got .*{cure}"):
+        expect_shape("Layer", jnp.zeros(got), (3,))
+
+
+def test_expect_shape_lets_the_right_shape_pass():
+    expect_shape("Layer", jnp.zeros((3, 2)), (3, 2))
+
+
+def test_the_key_goes_only_to_what_draws():
+    """A function without a `key` parameter is called without one; one with it gets the very key."""
+    assert not draws(jnp.sin)
+    assert draws(lambda x, *, key=None: x)
+    assert apply(lambda x: x + 1, 1, key=jr.key(0)) == 2
+    assert apply(lambda x, key: jr.normal(key), 1, key=jr.key(3)) == jr.normal(jr.key(3))
+    assert apply(lambda x, key=None: key is None, 1) is True
+
+
+def test_predict_gives_every_example_its_own_key_and_the_batch_a_name():
+    """Keys are those of split; the mean over the named axis is the mean over the batch."""
+    xs = normal(1, 4, 3)
+    noisy = lambda x, *, key=None: x if key is None else x + jr.normal(key, x.shape)
+    expected = xs + jnp.stack([jr.normal(key, (3,)) for key in jr.split(jr.key(2), 4)])
+    assert jnp.array_equal(predict(noisy, xs, key=jr.key(2)), expected)
+    assert jnp.array_equal(predict(noisy, xs), xs)
+    centred = predict(lambda x: x - jax.lax.pmean(x, BATCH), xs)
+    assert jnp.allclose(centred, xs - xs.mean(axis=0, keepdims=True), atol=1e-6)
+
+
+def test_predict_maps_trees_of_inputs():
+    """An example may be a pair of arrays."""
+    pair = normal(2, 4, 3), normal(3, 4, 3)
+    assert jnp.allclose(predict(lambda both: both[0] @ both[1], pair), (pair[0] * pair[1]).sum(axis=1), atol=1e-6)

@@ -1,0 +1,141 @@
+"""Bad input to `fit` is a ValueError that names the argument, before any compute is spent."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+
+from thetax.core import Iteration
+from thetax.layers import Linear
+from thetax.train import cross_entropy, descend, error_rate, fit, squared_error
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+descent = descend(cross_entropy, optax.sgd(0.1))
+xs = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+ys = np.arange(20, dtype=np.int32) % 2
+metrics = {"error": error_rate}
+
+
+def never(state, batch, *, key):
+    raise AssertionError("a step was traced")
+
+
+def spoiled(value, dtype=np.float32):
+    bad = xs.astype(dtype)
+    bad[3, 1] = value
+    return bad
+
+
+def with_label(value):
+    bad = ys.copy()
+    bad[7] = value
+    return bad
+
+
+def model():
+    return Linear(jnp.ones((2, 3)), jnp.zeros(2))
+
+
+BAD_DATA = [
+    ("empty", (xs[:0], ys[:0]), r"data is empty.*\(0, 3\)"),
+    ("no arrays", (), "holds no arrays"),
+    ("unequal lengths", (xs, ys[:-1]), r"one length; got \[20, 19\]"),
+    ("object", (xs.astype(object), ys), "arrays of numbers.*object"),
+    ("strings", (xs, ys.astype(str)), "arrays of numbers.*<U"),
+    ("a list of lists", ([[1.0, 2.0, 3.0]], [0]), "arrays of numbers"),
+    ("NaN", (spoiled(np.nan), ys), r"array 0 of data is nan at index \(3, 1\)"),
+    ("infinity", (spoiled(-np.inf), ys), r"array 0 of data is -inf at index \(3, 1\)"),
+    ("too large for float32", (spoiled(1e300, np.float64), ys), r"array 0 of data is 1e\+300 at index \(3, 1\)"),
+    ("NaN in soft labels", (xs, np.full((20, 2), np.nan, np.float32)), r"array 1 of data is nan at index \(0, 0\)"),
+    ("label too large", (xs, with_label(2)), "label 2 of example 7 in data is out of range; the model has 2 classes"),
+    ("label negative", (xs, with_label(-1)), "label -1 of example 7 in data is out of range"),
+    ("labels as floats", (xs, ys.astype(np.float32)), "expected an integer or 2 probabilities"),
+    ("labels as booleans", (xs, ys.astype(bool)), "expected an integer or 2 probabilities"),
+    ("wrong width", (xs[:, :2], ys), r"expected one example of shape \(3,\), got \(2,\)"),
+    ("wrong rank", (xs[:, :, None], ys.astype(np.float32)), r"expected one example of shape \(3,\), got \(3, 1\)"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), [row[1:] for row in BAD_DATA], ids=[row[0] for row in BAD_DATA])
+def test_bad_data(silent, data, message):
+    with pytest.raises(ValueError, match=message):
+        fit(descent, model(), data, epochs=1, batch=5, key=jr.key(0), progress=silent)
+
+
+BAD_VALIDATION = [(name, data, text.replace("data", "validation")) for name, data, text in BAD_DATA[:12]]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"), [row[1:] for row in BAD_VALIDATION], ids=[row[0] for row in BAD_VALIDATION]
+)
+def test_bad_validation_data(silent, data, message):
+    """The validation set is held to the same, under its own name."""
+    with pytest.raises(ValueError, match=message):
+        fit(
+            descent,
+            model(),
+            (xs, ys),
+            epochs=1,
+            batch=5,
+            validation=data,
+            metrics=metrics,
+            key=jr.key(0),
+            progress=silent,
+        )
+
+
+BAD_SETTINGS = [
+    ({"epochs": 0}, "epochs must be at least 1; got 0"),
+    ({"batch": 0}, "batch must be at least 1"),
+    ({"batch": 21}, "batch=21 is larger than the 20 examples"),
+    ({"patience": 0, "validation": 0.2, "metrics": metrics}, "patience counts epochs"),
+    ({"patience": 2}, "patience needs a validation set and a metric"),
+    ({"patience": 2, "validation": 0.2}, "patience needs a validation set and a metric"),
+    ({"patience": 2, "metrics": metrics}, "patience needs a validation set and a metric"),
+    ({"validation": 0.0}, "strictly between 0 and 1"),
+    ({"validation": 1.0}, "strictly between 0 and 1"),
+    ({"validation": -0.5}, "strictly between 0 and 1"),
+    ({"validation": 0.9}, "20 examples less 18 held out leave fewer than one batch of 5"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), BAD_SETTINGS, ids=[row[1] for row in BAD_SETTINGS])
+def test_bad_settings(silent, settings, message):
+    """Refused before a step is so much as traced."""
+    untouched = Iteration(lambda model: model, never)
+    with pytest.raises(ValueError, match=message):
+        fit(untouched, model(), (xs, ys), progress=silent, **{"epochs": 1, "batch": 5, "key": jr.key(0), **settings})
+
+
+def stream(*batches):
+    return lambda epoch: iter(batches)
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "message"),
+    [
+        (stream(), {}, r"stream\(0\) gave no batch"),
+        (stream((xs, ys)), {"validation": 0.2}, "a stream has no fraction to hold out"),
+        (stream((spoiled(np.nan), ys)), {}, r"array 0 of stream\(0\) is nan at index \(3, 1\)"),
+        (stream((xs, with_label(5))), {}, r"label 5 of example 7 in stream\(0\)"),
+        (lambda epoch: iter([(xs, ys)][epoch:]), {"epochs": 2}, "gave no batch in a later epoch"),
+    ],
+    ids=["empty", "fraction", "NaN", "label", "empty later"],
+)
+def test_bad_streams(silent, data, settings, message):
+    with pytest.raises(ValueError, match=message):
+        fit(descent, model(), data, progress=silent, **{"epochs": 1, "key": jr.key(0), **settings})
+
+
+def test_wrong_targets_are_refused(silent):
+    with pytest.raises(ValueError, match=r"expected a target of shape \(2,\), got \(3,\)"):
+        fit(
+            descend(squared_error, optax.sgd(0.1)), model(), (xs, xs), epochs=1, batch=5, key=jr.key(0), progress=silent
+        )
+
+
+def test_what_is_not_wrong_is_let_through(silent):
+    """64-bit labels, double-precision inputs, a batch of all the data, the largest label: all fine."""
+    batch = xs.astype(np.float64), ys.astype(np.int64)
+    assert fit(descent, model(), batch, epochs=1, batch=20, key=jr.key(0), progress=silent).steps == 1

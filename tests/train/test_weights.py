@@ -1,0 +1,151 @@
+"""θ on disk: what is not a whole file of this very model is a ValueError that says so."""
+
+import json
+import struct
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+from contracts import same_bits
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+
+from thetax.models import MLP
+from thetax.train import load_weights, save_weights
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MLP.init(3, 4, 2, key=jr.key(0))
+
+
+@pytest.fixture(scope="module")
+def whole(model, tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("weights") / "model.safetensors"
+    save_weights(path, model)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "model.safetensors"
+
+
+def test_names_and_numbers_are_the_leaves(path, model):
+    """Any reader of safetensors finds each leaf under its dotted path; no temporary file stays behind."""
+    save_weights(path, model)
+    found = load_file(path)
+    assert sorted(found) == sorted(["body.layers.0.W", "body.layers.0.b", "body.layers.2.W", "body.layers.2.b"])
+    assert (found["body.layers.0.W"] == model.body.layers[0].W).all()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_odd_numbers_survive(path):
+    """−0, infinities and denormals come back bit by bit."""
+    odd = {"a": jnp.array([-0.0, jnp.inf, 1e-42])}
+    save_weights(path, odd)
+    assert same_bits(load_weights(path, odd), odd)
+
+
+# BUG in thetax/train/weights.py: bfloat16 leaves are written, but `safetensors.numpy.load` cannot read BF16 back.
+@pytest.mark.xfail(strict=True, reason="bfloat16 weights are saved but cannot be loaded")
+def test_half_precision_survives(path):
+    half = {"b": jnp.arange(3, dtype=jnp.bfloat16)}
+    save_weights(path, half)
+    assert same_bits(load_weights(path, half), half)
+
+
+def test_an_abstract_model_will_do(path, model):
+    save_weights(path, model)
+    like = jax.eval_shape(lambda: MLP.init(3, 4, 2, key=jr.key(1)))
+    assert same_bits(load_weights(path, like), model)
+
+
+def test_saving_replaces(path, model):
+    """A second save leaves the second weights."""
+    other = MLP.init(3, 4, 2, key=jr.key(1))
+    save_weights(path, model)
+    save_weights(path, other)
+    assert same_bits(load_weights(path, model), other)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((3, 4, 4, 2), r"lacks 'body\.layers\.4\.W' \(2 missing\)"),
+        ((3, 2), r"has 'body\.layers\.2\.W'"),
+        ((3, 5, 2), r"body\.layers\.0\.W in .* is float32\(4, 3\), the model has float32\(5, 3\)"),
+    ],
+    ids=["missing name", "extra name", "other shape"],
+)
+def test_another_model_is_refused(path, whole, sizes, message):
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match=message):
+        load_weights(path, MLP.init(*sizes, key=jr.key(0)))
+
+
+def test_another_dtype_is_refused(path, whole, model):
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match=r"float32.*bfloat16"):
+        load_weights(path, jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model))
+
+
+def test_a_missing_file_is_said_to_be_missing(path, model):
+    with pytest.raises(ValueError, match="there is no file"):
+        load_weights(path, model)
+
+
+def test_a_truncated_file_is_refused_at_every_length(path, whole, model):
+    for length in [*range(0, len(whole), 7), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="not a whole safetensors file"):
+            load_weights(path, model)
+
+
+HEADERS = [b"{", b"[]", b"null", b"{}", b'{"a": 1}', b'{"a": {"dtype": "F32"}}']
+HEADERS += [b'{"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}']
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=str)
+def test_a_corrupted_header_is_refused(path, model, header):
+    path.write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * 4)
+    with pytest.raises(ValueError, match="load_weights"):
+        load_weights(path, model)
+
+
+@pytest.mark.parametrize("size", [2**63, 2**64 - 1, 10**8])
+def test_a_lying_header_length_is_refused(path, whole, model, size):
+    path.write_bytes(struct.pack("<Q", size) + whole[8:])
+    with pytest.raises(ValueError, match="load_weights"):
+        load_weights(path, model)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=200))
+def test_random_bytes_are_a_value_error(path, model, content):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="load_weights"):
+        load_weights(path, model)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_with_changed_bytes_loads_or_is_a_value_error(path, whole, model, data):
+    """A flipped header byte is refused or harmless; never another kind of error, never another shape."""
+    size = struct.unpack("<Q", whole[:8])[0]
+    place, byte = data.draw(st.integers(0, 8 + size - 1)), data.draw(st.integers(0, 255))
+    path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
+    try:
+        found = load_weights(path, model)
+    except ValueError:
+        return
+    form = lambda t: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), t)
+    assert form(found) == form(model)
+
+
+def test_the_file_says_what_made_it(whole):
+    size = struct.unpack("<Q", whole[:8])[0]
+    assert json.loads(whole[8 : 8 + size])["__metadata__"] == {"format": "thetax-1"}
