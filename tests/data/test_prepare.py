@@ -105,8 +105,8 @@ BAD = [
     ((np.ones(3), np.ones(2)), {}, r"^xs and ys: expected one y for each x, but there are 3 xs and 2 ys"),
     ((np.ones(2), np.array([0.0, 1.0])), {"classes": 2}, r"^ys: expected integer labels from 0 to 1, but the dtype"),
     ((np.ones(2), np.array([[0], [1]])), {"classes": 2}, r"^ys: expected one label an example, shape \(2,\)"),
-    ((np.ones(2), np.array([0, 2])), {"classes": 2}, r"from 0 to 1, but ys\[1\] is 2\. Pass classes=3, or renumber"),
-    ((np.ones(2), np.array([-1, 0])), {"classes": 2}, r"but ys\[0\] is -1\. Renumber the labels"),
+    ((np.ones(2), np.array([0, 2])), {"classes": 2}, r"from 0 to 1, but row 1 is 2\. Make it 3 classes, or renumber"),
+    ((np.ones(2), np.array([-1, 0])), {"classes": 2}, r"but row 0 is -1\. Renumber the labels"),
 ]
 
 

@@ -324,9 +324,6 @@ def test_a_stream_stops_too(silent):
         quiet(descent, network(), poisoned(2), silent)
 
 
-# BUG in thetax/train/loop.py `stream_chunks`: soundness is that of the last step only. An optimiser that skips bad
-# gradients hides a NaN loss (the history holds NaN, no Diverged), and the step named is the last one looked at.
-@pytest.mark.xfail(strict=True, reason="stream_chunks forgets an unsound step once a later one is sound")
 def test_a_stream_does_not_forget_a_bad_step(silent):
     """As with arrays: the loss of step 3 was NaN, and that is said, also where later steps are sound again."""
     patient = descend(cross_entropy, optax.apply_if_finite(optax.sgd(0.1), 10))

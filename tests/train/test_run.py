@@ -158,9 +158,6 @@ def test_the_folder_is_given_back_after_a_failure(run, silent):
     assert train(run, silent).reason == "all 2 epochs done"
 
 
-# BUG in thetax/train/fit.py: `journal.claim` and `journal.recall` run before `with closing(journal)`, so a checkpoint
-# of another model leaves the lock taken, and the next call in the same process blames "another process".
-@pytest.mark.xfail(strict=True, reason="the lock is not released when recall refuses a checkpoint")
 def test_the_folder_is_given_back_when_a_checkpoint_is_refused(run, silent):
     checkpoints = Checkpoints(run.folder / "checkpoints")
     checkpoints.save(1, {"w": jnp.ones(3)}, {"epoch": 0})

@@ -50,8 +50,6 @@ def test_odd_numbers_survive(path):
     assert same_bits(load_weights(path, odd), odd)
 
 
-# BUG in thetax/train/weights.py: bfloat16 leaves are written, but `safetensors.numpy.load` cannot read BF16 back.
-@pytest.mark.xfail(strict=True, reason="bfloat16 weights are saved but cannot be loaded")
 def test_half_precision_survives(path):
     half = {"b": jnp.arange(3, dtype=jnp.bfloat16)}
     save_weights(path, half)

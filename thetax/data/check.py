@@ -18,23 +18,23 @@ def check(xs: Any, ys: Any = None, *, classes: int | None = None) -> None:
     ValueError: xs: expected finite numbers, but row 1, column 1 is nan. Drop or fill such rows first.
     >>> check(np.ones((3, 2)), np.array([0, 1, 5]), classes=3)
     Traceback (most recent call last):
-    ValueError: ys: expected labels from 0 to 2, but ys[2] is 5. Pass classes=6, or renumber the labels.
+    ValueError: ys: expected labels from 0 to 2, but row 2 is 5. Make it 6 classes, or renumber the labels.
     """
-    xs = _numbers(xs, "xs")
+    xs = check_numbers(xs, name="xs")
     if ys is None:
         return
-    ys = _numbers(ys, "ys")
+    ys = check_numbers(ys, name="ys")
     if len(xs) != len(ys):
         raise ValueError(
             f"xs and ys: expected one y for each x, but there are {len(xs)} xs and {len(ys)} ys. "
             "Cut or load them so that row i of both is example i."
         )
     if classes is not None:
-        _labels(ys, classes)
+        check_labels(ys, classes, name="ys")
 
 
-def _numbers(array: Any, name: str) -> Any:
-    """The argument as an array, once it is known to be finite numbers."""
+def check_numbers(array: Any, *, name: str) -> Any:
+    """The argument as an array, once it is known to be finite numbers, at least one example of them."""
     if not isinstance(array, jax.Array):
         try:
             array = np.asarray(array)
@@ -53,7 +53,8 @@ def _numbers(array: Any, name: str) -> Any:
 
 
 def _finite(array: Any, name: str) -> None:
-    finite = (jnp if isinstance(array, jax.Array) else np).isfinite(array)
+    with np.errstate(over="ignore"):  # 1e300 is infinite in float32
+        finite = jnp.isfinite(array)
     if bool(finite.all()):
         return
     index = np.unravel_index(int(np.argmin(np.asarray(finite))), array.shape)
@@ -67,22 +68,23 @@ def _finite(array: Any, name: str) -> None:
     )
 
 
-def _labels(ys: Any, classes: int) -> None:
+def check_labels(ys: Any, classes: int, *, name: str) -> None:
+    """Refuses labels that are not integers from 0 to `classes` - 1, one an example."""
     if ys.ndim != 1:
         raise ValueError(
-            f"ys: expected one label an example, shape ({len(ys)},), but the shape is {ys.shape}. "
+            f"{name}: expected one label an example, shape ({len(ys)},), but the shape is {ys.shape}. "
             "Take the argmax of one-hot rows, or ravel a column."
         )
     if not jnp.issubdtype(ys.dtype, np.integer):
         raise ValueError(
-            f"ys: expected integer labels from 0 to {classes - 1}, but the dtype is {ys.dtype}. "
+            f"{name}: expected integer labels from 0 to {classes - 1}, but the dtype is {ys.dtype}. "
             "Use ys.astype(np.int32) if they are whole numbers; leave classes=None for a regression."
         )
     labels = np.asarray(ys)
     bad = (labels < 0) | (labels >= classes)
     if bad.any():
         first = int(np.argmax(bad))
-        advice = f"Pass classes={int(labels.max()) + 1}, or renumber" if labels.min() >= 0 else "Renumber"
+        advice = f"Make it {int(labels.max()) + 1} classes, or renumber" if labels.min() >= 0 else "Renumber"
         raise ValueError(
-            f"ys: expected labels from 0 to {classes - 1}, but ys[{first}] is {labels[first]}. {advice} the labels."
+            f"{name}: expected labels from 0 to {classes - 1}, but row {first} is {labels[first]}. {advice} the labels."
         )

@@ -99,12 +99,11 @@ def fit(
     progress = progress or watch()
     journal = Journal(run, progress)
     steps = None if callable(data) else len(jax.tree.leaves(data)[0]) // batch
-    journal.claim(
-        {"epochs": epochs, "batch": batch, "patience": patience, "steps": steps, "metrics": list(metrics or ())}
-    )
-    place, pace, reason = journal.recall(start), Pace(), None
-    progress.start(epochs, steps, batch)
+    settings = {"epochs": epochs, "batch": batch, "patience": patience, "steps": steps, "metrics": list(metrics or ())}
     with closing(journal), listening() as stop_asked:
+        journal.claim(settings)
+        place, pace, reason = journal.recall(start), Pace(), None
+        progress.start(epochs, steps, batch)
         while not (reason := _why_stop(place, epochs, patience, run)):
             for place in _epoch(iteration, data, place, batch, (key_order, key_step), pace, journal):  # noqa: B020
                 journal.update(place)
@@ -113,6 +112,7 @@ def fit(
                     return _result(place, "interrupted", patience)
             scores = judge(tuple((metrics or {}).items()), place.state.model, held_out, calibration)
             in_order = {name: float(scores[name]) for name in metrics or () if name in scores}  # jit sorts a dict
+            _check_sound(in_order, place, journal)
             place = _closed(place, in_order, batch, keep_best=patience)
             journal.epoch(place)
         found = _result(place, reason, patience)
@@ -187,10 +187,16 @@ def _epoch(iteration, data: Any, place, batch, keys, pace, journal) -> Iterator[
         )
         began = now
         if not chunk.sound:
-            name, value = next((n, float(v)) for n, v in chunk.seen.items() if not np.isfinite(v))
+            _check_sound({name: float(value) for name, value in chunk.seen.items()}, place, journal)
+        yield place
+
+
+def _check_sound(numbers: dict[str, float], place: Place, journal: Journal) -> None:
+    """Never a silent NaN."""
+    for name, value in numbers.items():
+        if not np.isfinite(value):
             journal.settle()
             raise Diverged(place.steps, name, value, journal.safe())
-        yield place
 
 
 def _closed(place, scores, batch, *, keep_best):

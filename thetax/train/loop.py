@@ -72,9 +72,12 @@ def _advance(iteration, state, total, data, order, key, epoch, first, last, *, b
     return jax.lax.while_loop(going, body, start)
 
 
-@partial(jax.jit, static_argnames=("iteration",), donate_argnames=("state", "total"))
-def _advance_one(iteration, state, total, batch, key, epoch, step):
-    return _take(iteration, state, total, batch, key, epoch, step)
+@partial(jax.jit, static_argnames=("iteration",), donate_argnames=("carry",))
+def _advance_one(iteration, carry, batch, key, epoch):
+    def take(step, state, total, _, sound):
+        return step + 1, *_take(iteration, state, total, batch, key, epoch, step)
+
+    return jax.lax.cond(carry[-1], take, lambda *carry: carry, *carry)  # nothing is taken after a bad step
 
 
 def shuffled(key: PRNGKeyArray, epoch: int, n: int) -> jax.Array:
@@ -130,19 +133,21 @@ def stream_chunks(
     iteration: Iteration, batches: Iterable[Batch], chunk: Chunk, *, epoch: int, key_step: PRNGKeyArray
 ) -> Iterator[Chunk]:
     """The same for a stream: one program a step, and a look at the numbers once a beat."""
-    looked = perf_counter()
+    looked, seen = perf_counter(), jax.tree.map(jnp.zeros_like, chunk.total)
+    carry = jnp.asarray(chunk.step), chunk.state, chunk.total, seen, jnp.array(True)
+
+    def look() -> Chunk:
+        step, state, total, seen, sound = carry
+        return Chunk(state, total, int(step), seen, bool(sound))
+
     for taken in islice(batches, chunk.step, None):
-        taken = jax.tree.map(jnp.asarray, taken)
-        state, total, seen, sound = _advance_one(
-            iteration, chunk.state, chunk.total, taken, key_step, epoch, chunk.step
-        )
-        chunk = Chunk(state, total, chunk.step + 1, seen, sound)
+        carry = _advance_one(iteration, carry, jax.tree.map(jnp.asarray, taken), key_step, epoch)
         if perf_counter() - looked > BEAT:
-            yield chunk._replace(sound=bool(sound))
+            yield look()
             looked = perf_counter()
-    if chunk.step == 0:
-        raise ValueError("fit: the stream gave no batch in a later epoch; it must give at least one for every epoch.")
-    yield chunk._replace(sound=bool(chunk.sound))
+    if not int(carry[0]):
+        raise ValueError(f"fit: the stream gave no batch in a later epoch ({epoch}); it must give one for every epoch.")
+    yield look()
 
 
 @partial(jax.jit, static_argnames=("metrics",))

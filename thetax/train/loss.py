@@ -28,7 +28,7 @@ def squared_loss(prediction: Float[Array, "..."], y: Float[Array, "..."]) -> Sca
     2.5
     """
     prediction = _wide(prediction)
-    if y.size != prediction.size:
+    if y.shape != prediction.shape and not y.size == prediction.size == 1:
         raise ValueError(f"squared_loss: expected a target of shape {prediction.shape}, got {y.shape}.")
     return jnp.square(prediction - y.reshape(prediction.shape)).sum() / 2
 

@@ -106,18 +106,18 @@ class Bar:
 
     def __init__(self):
         from rich.console import Console
-
-        self.console = Console(stderr=True)
-
-    def start(self, epochs: int, steps: int | None, size: int) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as RichProgress
         from rich.progress import TimeRemainingColumn as TimeLeft
 
-        self.steps, self.size, self.last = steps, size, ""
         columns = [TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeLeft()]
-        self.bar = RichProgress(*columns, console=self.console)
+        self.bar = RichProgress(*columns, console=Console(stderr=True))
+
+    def start(self, epochs: int, steps: int | None, size: int) -> None:
+        self.steps, self.size, self.last = steps, size, ""
         self.bar.start()
+        for task in self.bar.task_ids:  # of a fit before
+            self.bar.remove_task(task)
         self.task = self.bar.add_task("compiling", total=epochs)
         self.clock, self.seen = time.monotonic(), 0
 
@@ -134,7 +134,7 @@ class Bar:
         self.last = numbers(valid) + "  " if valid else ""
 
     def note(self, text: str) -> None:
-        self.console.print(text)
+        self.bar.console.print(text)
 
     def close(self) -> None:
         self.bar.stop()

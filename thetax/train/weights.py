@@ -30,6 +30,16 @@ def save_weights(path: str | Path, model: Any) -> None:
     disk.write(Path(path), content)
 
 
+DTYPES = {
+    **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"},
+    **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)},
+}
+
+
+def _array(dtype: str, shape: list[int], data: bytes | bytearray) -> np.ndarray:
+    return np.frombuffer(data, jnp.dtype(DTYPES[dtype])).reshape(shape)
+
+
 def load_weights(path: str | Path, like: M) -> M:
     """The model shaped as `like` with the weights of the file; `like` may be abstract (`jax.eval_shape`).
 
@@ -37,7 +47,7 @@ def load_weights(path: str | Path, like: M) -> M:
     """
     path = Path(path)
     try:
-        found = safetensors.numpy.load(path.read_bytes())
+        found = {name: _array(**stored) for name, stored in safetensors.deserialize(path.read_bytes())}
     except FileNotFoundError:
         raise ValueError(f"load_weights: there is no file {path}; train the model first, or check the path.") from None
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OverflowError) as damage:
