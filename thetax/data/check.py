@@ -52,11 +52,17 @@ def check_numbers(array: Any, *, name: str) -> Any:
     return array
 
 
+@jax.jit
+def _all_finite(array):
+    return jnp.isfinite(array).all()
+
+
 def _finite(array: Any, name: str) -> None:
     with np.errstate(over="ignore"):  # 1e300 is infinite in float32
-        finite = jnp.isfinite(array)
-    if bool(finite.all()):
+        on_device = jnp.asarray(array)
+    if bool(_all_finite(on_device)):
         return
+    finite = jnp.isfinite(on_device)
     index = np.unravel_index(int(np.argmin(np.asarray(finite))), array.shape)
     where = f"row {index[0]}"
     if len(index) == 2:

@@ -43,11 +43,13 @@ def readings(info: Any) -> dict[str, jax.Array]:
 
 def no_readings(iteration: Iteration, model: Model, batch: Batch) -> dict[str, jax.Array]:
     """Zeros for every reading; also the place where wrong shapes are found before any compute is spent."""
+    shapes = jax.eval_shape(lambda model, batch: _first(iteration, model, batch), model, batch)
+    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
 
-    def first(model, batch):
-        return readings(iteration.step(iteration.init(model), batch, key=jr.key(0))[1])
 
-    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(first, model, batch))
+@partial(jax.jit, static_argnames=("iteration",))
+def _first(iteration, model, batch):  # traced, never run; jit remembers the trace for the next fit
+    return readings(iteration.step(iteration.init(model), batch, key=jr.key(0))[1])
 
 
 def _take(iteration, state, total, batch, key, epoch, step):
