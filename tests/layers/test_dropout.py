@@ -46,7 +46,7 @@ def test_without_a_key_or_a_rate_it_is_the_identity():
     x = normal(1, 5)
     assert Dropout(0.5)(x) is x
     assert Dropout(0.0)(x, key=jr.key(0)) is x
-    assert jnp.array_equal(Dropout(1e-6)(x, key=jr.key(0)), x)
+    assert jnp.allclose(Dropout(1e-6)(x, key=jr.key(0)), x, rtol=2e-6)
 
 
 @pytest.mark.parametrize("p", [1.0, -0.1, 1.5, float("nan")])

@@ -1,5 +1,6 @@
 """What a fit tells the world: the user through a progress, the disk through a run's folder."""
 
+import time
 from typing import Any, NamedTuple
 
 import jax
@@ -7,6 +8,8 @@ import jax.numpy as jnp
 
 from .progress import Progress
 from .run import Run
+
+SECONDS = 3.0  # between two writes of the metrics
 
 
 class Place(NamedTuple):
@@ -36,7 +39,7 @@ class Journal:
     """Speaks to the progress and, if there is a run, keeps its folder; without one it only speaks."""
 
     def __init__(self, run: Run | None, progress: Progress):
-        self.run, self.progress, self.checkpoints = run, progress, None
+        self.run, self.progress, self.checkpoints, self.recorded = run, progress, None, 0.0
         if run is not None:
             from .checkpoint import Checkpoints  # brings Orbax, which only a fit with a folder needs
 
@@ -51,8 +54,7 @@ class Journal:
             return start
         arrays = jax.tree.map(jnp.asarray, found.arrays)
         place = Place(**arrays, **{**found.place, "rows": tuple(found.place["rows"])})
-        if self.run is not None and not self.run.look_only:
-            self.run.record(list(place.rows))
+        self.record(place)
         self.progress.note(f"resumed at epoch {place.epoch + 1}, step {place.step}")
         return place
 
@@ -67,6 +69,7 @@ class Journal:
         """Begins to write a checkpoint."""
         if self.checkpoints is not None:
             self.checkpoints.save(place.steps, place.arrays(), place.rest())
+            self.record(place)
 
     def leave(self, place: Place) -> None:
         """The user asked to stop: with a folder the work is saved and the interrupt goes on to the caller."""
@@ -78,8 +81,14 @@ class Journal:
     def epoch(self, place: Place) -> None:
         """An epoch is done."""
         self.progress.epoch(place.rows[-1])
-        if self.run is not None:
+        if time.monotonic() - self.recorded > SECONDS:
+            self.record(place)
+
+    def record(self, place: Place) -> None:
+        """Brings `metrics.jsonl` up to date; it is flushed to the disk, which is too slow for every short epoch."""
+        if self.run is not None and not self.run.look_only:
             self.run.record(list(place.rows))
+            self.recorded = time.monotonic()
 
     def claim(self, settings: dict[str, Any]) -> None:
         """Makes sure, before any compute, that the folder is ours and can be written."""
@@ -89,6 +98,7 @@ class Journal:
     def finish(self, place: Place, model: Any, reason: str) -> None:
         """The fit has ended of itself."""
         self.settle()
+        self.record(place)
         if self.run is not None and not self.run.look_only:
             ended = {"reason": reason, "steps": place.steps, "seconds": place.seconds, "rows": place.rows}
             self.run.finish(model, ended)

@@ -1,7 +1,7 @@
 """A run is a folder: what was asked, what was measured, where it stood, and what came of it.
 
     run.json            recipe, arguments, seed, versions, git commit
-    metrics.jsonl       one line an epoch
+    metrics.jsonl       one line an epoch, at most a few seconds behind
     checkpoints/        see `checkpoint`
     model.safetensors   the weights, once done
     done.json           why and when it ended
