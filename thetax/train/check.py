@@ -45,5 +45,5 @@ def _classes(model: Model, xs: Any, ys: Any) -> int:
     """The number of classes that integer labels may name: the width of the model's output."""
     if not jnp.issubdtype(ys.dtype, jnp.integer) or ys.ndim != 1:
         return 1
-    output = jax.eval_shape(predict, model, jax.ShapeDtypeStruct((1, *xs.shape[1:]), xs.dtype))
+    output = jax.eval_shape(predict, model, jnp.asarray(xs[:1]))
     return output.shape[1] if output.ndim == 2 else 1
