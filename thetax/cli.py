@@ -67,11 +67,15 @@ def _remember_compilations() -> None:
 
 def _train(recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, as_json: bool) -> int:
     function = find_recipe(recipe)
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed must lie between 0 and 2^63; got {seed}.")
     run = Run.begin(folder, recipe=recipe, arguments=arguments, seed=seed)
     began = time.monotonic()
     try:
         outcome = function(Job(run, jr.key(seed), JsonLines() if as_json else watch()), **arguments)
     except KeyboardInterrupt:
+        if as_json:
+            print_json({"event": "interrupted", "run": str(folder)})
         err.print(f"interrupted; go on with: thetax train --resume {folder}", soft_wrap=True)
         return INTERRUPTED
     seconds = time.monotonic() - began
@@ -106,18 +110,18 @@ def train(recipe: str | None = None, /, *, resume: Path | None = None, json: boo
         One JSON object a line instead of a bar.
     """
     if resume is not None:
-        run = Run.open(resume)
-        about = run.described
-        return _train(
-            about["recipe"],
-            _typed(about["recipe"], about["arguments"]),
-            seed=about["seed"],
-            folder=resume,
-            as_json=json,
-        )
+        return _resume(resume, as_json=json)
     if recipe is not None:
         find_recipe(recipe)
     raise ValueError(f"Which recipe? thetax train RECIPE, with one of: {', '.join(sorted(RECIPES))}.")
+
+
+def _resume(folder: Path, *, as_json: bool, recipe: str | None = None) -> int:
+    about = Run.open(folder).described
+    if recipe not in (None, about["recipe"]):
+        raise ValueError(f"{folder} is a run of {about['recipe']}, not of {recipe}.")
+    arguments = _typed(about["recipe"], about["arguments"])
+    return _train(about["recipe"], arguments, seed=about["seed"], folder=folder, as_json=as_json)
 
 
 def _typed(recipe: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -128,12 +132,14 @@ def _typed(recipe: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in arguments.items()}
 
 
-def _common(*, seed: int = 0, out: Path | None = None, json: bool = False) -> None:
+def _common(*, seed: int = 0, out: Path | None = None, resume: Path | None = None, json: bool = False) -> None:
     """
     seed
         The one source of chance.
     out
         The folder of the run; by default a new one under runs/.
+    resume
+        The folder of a run that was interrupted; it goes on as it was begun.
     json
         One JSON object a line instead of a bar.
     """
@@ -146,7 +152,11 @@ def _command(name: str, function: Callable[..., Outcome]) -> Callable[..., int]:
 
     def command(**given: Any) -> int:
         asked = {**{option.name: option.default for option in (*own, *common)}, **given}
-        seed, folder, as_json = (asked.pop(option.name) for option in common)
+        seed, folder, resume, as_json = (asked.pop(option.name) for option in common)
+        if resume is not None:
+            if odd := sorted(set(given) - {"resume", "json"}):
+                raise ValueError(f"A resumed run keeps the options it began with; leave out --{odd[0]}.")
+            return _resume(resume, as_json=as_json, recipe=name)
         folder = folder or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
         return _train(name, asked, seed=seed, folder=folder, as_json=as_json)
 

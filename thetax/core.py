@@ -8,7 +8,8 @@ deterministic, so there is no training mode to forget.
 A metric is an objective nobody descends.
 
 **Iteration.** `init(model) -> state` and `step(state, batch, *, key) -> state, info`. Optimisers and
-samplers are both this. `state.model` is the answer so far; `info` is what a plot wants.
+samplers are both this. `state.model` is the answer so far; `info`, a NamedTuple of numbers, is what a plot
+wants. A run stops where an info's `loss` or `gradient` is not finite; its other numbers may be anything.
 
 Letters in shapes: `n` examples, `d` features, `k` classes, `m` outputs of a layer, `t` and `s` times,
 `c h w` an image, `v` nodes and `e` edges of a graph, `p` parameters, `*s` any shape.
@@ -92,6 +93,15 @@ def expect_shape(name: str, x: Any, shape: tuple[int, ...]) -> None:
     batched = x.ndim == len(shape) + 1 and x.shape[1:] == shape
     cure = "map over a batch with jax.vmap" if batched else "check the sizes given to init, or reshape the input"
     raise ValueError(f"{name}: expected one example of shape {shape}, got {x.shape}; {cure}.")
+
+
+def wide(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """At least float32: sums, means and logarithms have no room in half precision.
+
+    >>> wide(jax.numpy.ones(2, "bfloat16")).dtype.name
+    'float32'
+    """
+    return x.astype("float32") if jax.numpy.finfo(x.dtype).bits < 32 else x
 
 
 def draws(f: Model) -> bool:

@@ -14,7 +14,7 @@ import jax.random as jr
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .core import Scalar
+from .core import Scalar, wide
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ def dot(a: Any, b: Any) -> Scalar:
     >>> float(dot({"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)}, {"w": jnp.ones(2), "b": jnp.array(2.0)}))
     9.0
     """
-    return sum(jax.tree.leaves(jax.tree.map(jnp.vdot, a, b)), start=jnp.zeros(()))
+    return sum(jax.tree.leaves(jax.tree.map(lambda x, y: jnp.vdot(wide(x), wide(y)), a, b)), start=jnp.zeros(()))
 
 
 def norm(a: Any) -> Scalar:
@@ -83,6 +83,16 @@ def ravel(a: T) -> tuple[Float[Array, " p"], Callable[[Float[Array, " p"]], T]]:
     return ravel_pytree(a)
 
 
+@jax.jit
+def finite(a: Any) -> Bool[Array, ""]:
+    """Whether every number of the tree is finite.
+
+    >>> bool(finite((jnp.ones(2), jnp.array(jnp.nan))))
+    False
+    """
+    return jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(a)] or [True]).all()
+
+
 def size(a: Any) -> int:
     """$p$, the number of scalars in the tree.
 
@@ -98,5 +108,9 @@ def names(a: Any) -> list[str]:
     >>> names({"layers": (jnp.zeros(2), jnp.zeros(3))})
     ['layers.0', 'layers.1']
     """
-    paths, _ = jax.tree.flatten_with_path(a)
-    return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+    return [dotted(path) for path, _ in jax.tree.flatten_with_path(a)[0]]
+
+
+def dotted(path: tuple[Any, ...]) -> str:
+    """A path in a tree, as its names are written."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")

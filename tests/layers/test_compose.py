@@ -38,16 +38,16 @@ def test_residual_is_the_sum():
     inner = Chain(Linear(W, b), centred(layers.sigmoid))
     expected = x + special.expit(np.asarray(W @ x + b)) - 0.5
     assert jnp.allclose(Residual(inner)(x), expected, atol=1e-6)
-    assert jnp.allclose(Residual(inner, jnp.eye(3))(x), expected, atol=1e-6)
+    assert jnp.allclose(Residual(inner, Linear(jnp.eye(3)))(x), expected, atol=1e-6)
     V = normal(4, 2, 3)
-    assert jnp.allclose(Residual(zero_layer(3, 2, centred(layers.sigmoid)), V)(x), V @ x, atol=1e-6)
+    assert jnp.allclose(Residual(zero_layer(3, 2, centred(layers.sigmoid)), Linear(V))(x), V @ x, atol=1e-6)
 
 
 def test_residual_projects_only_where_widths_differ():
     """init draws V of variance 1/n for n ≠ m and none for n = m."""
     inner = partial(Linear.init, key=jr.key(0))
-    assert Residual.init(inner(3, 3), 3, 3, key=jr.key(1)).V is None
-    V = Residual.init(inner(300, 400), 300, 400, key=jr.key(1)).V
+    assert Residual.init(inner(3, 3), 3, 3, key=jr.key(1)).skip is None
+    V = Residual.init(inner(300, 400), 300, 400, key=jr.key(1)).skip.W
     assert V.shape == (400, 300)
     assert abs(V.var() * 300 - 1) < 4 * np.sqrt(2 / V.size)
 

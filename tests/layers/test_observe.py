@@ -1,5 +1,6 @@
 """`tap` shows what flows through a network and changes nothing unless the visitor does."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -24,9 +25,10 @@ def test_tap_sees_every_chosen_layer_by_name():
     """Names are the paths of the tree, inputs are those the layer got, the output is unchanged."""
     net, x, seen = network(), normal(4, 3), {}
 
-    def visit(name, layer, x):
+    def visit(name, layer, call, x):
+        assert isinstance(layer, Linear)
         seen[name] = x
-        return layer(x)
+        return call(x)
 
     assert jnp.array_equal(tap(net, select=is_linear, visit=visit)(x), net(x))
     assert sorted(seen) == ["layers.0.inner.layers.0", "layers.1"]
@@ -37,7 +39,7 @@ def test_tap_sees_every_chosen_layer_by_name():
 def test_the_visitor_answers_for_the_layer():
     """An ablated layer is one line, under jit, vmap and grad."""
     net, xs = network(), normal(5, 4, 3)
-    ablated = lambda net, x: tap(net, select=is_linear, visit=lambda name, layer, x: 0 * layer(x))(x)
+    ablated = lambda net, x: tap(net, select=is_linear, visit=lambda name, layer, call, x: 0 * call(x))(x)
     assert jnp.array_equal(jax.jit(jax.vmap(ablated, (None, 0)))(net, xs), jnp.zeros((4, 2)))
     grad = jax.grad(lambda net: ablated(net, xs[0]).sum())(net)
     assert jax.tree.structure(grad) == jax.tree.structure(net)
@@ -46,6 +48,20 @@ def test_the_visitor_answers_for_the_layer():
 def test_keys_pass_through():
     """A tapped layer that draws draws the same."""
     net, x = Chain(Dropout(0.5), jnp.tanh), jnp.ones(50)
-    tapped = tap(net, select=lambda m: isinstance(m, Dropout), visit=lambda name, layer, x: layer(x))
+    tapped = tap(net, select=lambda m: isinstance(m, Dropout), visit=lambda name, layer, call, x: call(x))
     assert jnp.array_equal(tapped(x, key=jr.key(0)), net(x, key=jr.key(0)))
     assert not jnp.array_equal(tapped(x, key=jr.key(0)), net(x))
+
+
+def test_tied_weights_are_read_through_a_tap():
+    """A model that reads a layer's weights by name works when the layer is tapped."""
+
+    class Tied(eqx.Module):
+        encode: Linear
+
+        def __call__(self, x):
+            return self.encode.W.T @ self.encode(x)
+
+    net, x = Tied(Linear(normal(6, 2, 3), normal(7, 2))), normal(8, 3)
+    tapped = tap(net, select=is_linear, visit=lambda name, layer, call, x: call(x))
+    assert jnp.array_equal(tapped(x), net(x))

@@ -73,7 +73,7 @@ def test_residual_network_with_zero_weights_is_linear():
     *blocks, last = net.body.layers
     still, x = MLP(Chain(*map(tree.zeros_like, blocks), last)), normal(0, 4)
     assert jnp.allclose(still(x), last(x), atol=1e-6)
-    assert MLP.init(3, 4, 2, connect=Residual, key=jr.key(0)).body.layers[0].V.shape == (4, 3)
+    assert MLP.init(3, 4, 2, connect=Residual, key=jr.key(0)).body.layers[0].skip.W.shape == (4, 3)
 
 
 def test_law_and_key_are_heeded():

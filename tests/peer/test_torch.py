@@ -120,7 +120,7 @@ def test_residual_network():
     """The library's residual block is torch's x + φ(Wx + b) − φ(0) with a projection."""
     model = MLP.init(3, 5, 2, activation=jax.nn.sigmoid, connect=Residual, key=jr.key(0))
     block, last = model.body.layers
-    W, b, V = (torch.tensor(np.asarray(a)) for a in (block.inner.layers[0].W, block.inner.layers[0].b, block.V))
+    W, b, V = (torch.tensor(np.asarray(a)) for a in (block.inner.layers[0].W, block.inner.layers[0].b, block.skip.W))
     x = torch.tensor(rows(0, 3))
     hidden = V @ x + torch.sigmoid(W @ x + b) - 0.5
     close(model(jnp.asarray(x.numpy())), torch.tensor(np.asarray(last.W)) @ hidden + torch.tensor(np.asarray(last.b)))

@@ -289,14 +289,46 @@ def poisoned(step):
 def burn(state, batch, *, key):
     """The fifth step is too hot."""
     heat = jnp.where(state.model.values == 4, jnp.inf, 1.0)
-    return State(Numbers(state.model.values + 1)), {"loss": jnp.zeros(()), "heat": heat}
+    return State(Numbers(state.model.values + 1)), {"loss": heat}
+
+
+def reject(state, batch, *, key):
+    """A sampler's fifth step has an infinite energy error: a rejection, not a failure."""
+    error = jnp.where(state.model.values == 4, jnp.inf, 1.0)
+    return State(Numbers(state.model.values + 1)), {"error": error}
+
+
+def test_only_losses_and_gradients_must_be_finite(silent):
+    found = quiet(Iteration(State, reject), Numbers(jnp.zeros(())), jnp.arange(24), silent, epochs=4)
+    assert found.steps == 12
+    assert np.isinf(found.history["train error"][1])
+
+
+def test_an_info_without_names_is_refused(silent):
+    bare = Iteration(State, lambda state, batch, *, key: (state, jnp.zeros(())))
+    with pytest.raises(ValueError, match="info must be a NamedTuple or dict"):
+        quiet(bare, Numbers(jnp.zeros(())), jnp.arange(24), silent)
+
+
+def test_weights_that_are_not_finite_are_never_an_answer(silent):
+    """An update that overflows on a finite loss and gradient is seen at the end of the epoch."""
+    poison = optax.stateless(lambda updates, params: jax.tree.map(lambda u: u * jnp.inf, updates))
+    with pytest.raises(Diverged, match="weights became nan"):
+        quiet(
+            descend(squared_error, poison),
+            Linear(jnp.ones((1, 3)), jnp.zeros(1)),
+            (normal(0, 8, 3), normal(1, 8)),
+            silent,
+            epochs=1,
+            batch=8,
+        )
 
 
 def test_a_number_that_is_not_finite_stops_at_its_step(silent):
     """The fifth step, in the second epoch, is named, and so is the reading; later steps are not taken."""
-    with pytest.raises(Diverged, match=r"heat became inf at step 5\. No checkpoint") as caught:
+    with pytest.raises(Diverged, match=r"loss became inf at step 5\. No checkpoint") as caught:
         quiet(Iteration(State, burn), Numbers(jnp.zeros(())), jnp.arange(24), silent, epochs=4)
-    assert (caught.value.step, caught.value.name) == (5, "heat")
+    assert (caught.value.step, caught.value.name) == (5, "loss")
 
 
 def test_divergence_of_a_descent(silent):
@@ -389,3 +421,26 @@ def test_loss_per_example_is_comparable(silent):
     for batch in (4, 24):
         found = quiet(still, model, (xs, ys), silent, epochs=1, batch=batch)
         assert np.isclose(found.history["train loss"][0], expected, rtol=1e-5)
+
+
+def test_batch_norms_are_folded_on_a_fair_sample(silent):
+    """Data sorted by class, more than the sample: the validation is that of shuffled data."""
+    n = 3000
+    ys = jnp.repeat(jnp.arange(2), n // 2)
+    xs = normal(0, n, 2) + 4.0 * ys[:, None] - 2.0
+    model = MLP.init(2, 8, 2, normalise=BatchNorm.init, key=KEY)
+    descent = descend(cross_entropy, optax.adam(1e-2))
+    held_out = xs[::7], ys[::7]
+    for order in (jnp.arange(n), jnp.asarray(np.random.default_rng(0).permutation(n))):
+        found = fit(
+            descent,
+            model,
+            (xs[order], ys[order]),
+            epochs=3,
+            batch=50,
+            validation=held_out,
+            metrics={"error": error_rate},
+            key=KEY,
+            progress=silent,
+        )
+        assert found.history["valid error"][-1] < 0.02

@@ -43,7 +43,7 @@ BAD_DATA = [
     ("unequal lengths", (xs, ys[:-1]), r"data: expected arrays of one length, got \[20, 19\]"),
     ("object", (xs.astype(object), ys), r"data\[0\]: expected numbers, but the dtype is object"),
     ("strings", (xs, ys.astype(str)), r"data\[1\]: expected numbers, but the dtype is <U"),
-    ("a list of lists", ([[1.0, 2.0, 3.0]], [0]), r"data\[0\]: expected at least one example, but the shape is \(\)"),
+    ("a list of lists", ([[1.0, 2.0, 3.0]], [0]), "data: expected arrays, got lists"),
     ("NaN", (spoiled(np.nan), ys), r"data\[0\]: expected finite numbers, but row 3, column 1 is nan"),
     ("infinity", (spoiled(-np.inf), ys), r"data\[0\]: expected finite numbers, but row 3, column 1 is -inf"),
     ("too large for float32", (spoiled(1e300, np.float64), ys), r"data\[0\]: .* row 3, column 1 is 1e\+300"),
@@ -90,17 +90,21 @@ def test_bad_validation_data(silent, data, message):
 
 
 BAD_SETTINGS = [
-    ({"epochs": 0}, "epochs must be at least 1; got 0"),
-    ({"batch": 0}, "batch must be at least 1"),
+    ({"epochs": 0}, "epochs must be a whole number of at least 1; got 0"),
+    ({"batch": 0}, "batch must be a whole number of at least 1; got 0"),
     ({"batch": 21}, "batch=21 is larger than the 20 examples"),
-    ({"patience": 0, "validation": 0.2, "metrics": metrics}, "patience counts epochs"),
+    ({"patience": 0, "validation": 0.2, "metrics": metrics}, "patience must be a whole number of at least 1"),
     ({"patience": 2}, "patience needs a validation set and a metric"),
-    ({"patience": 2, "validation": 0.2}, "patience needs a validation set and a metric"),
-    ({"patience": 2, "metrics": metrics}, "patience needs a validation set and a metric"),
-    ({"validation": 0.0}, "strictly between 0 and 1"),
-    ({"validation": 1.0}, "strictly between 0 and 1"),
-    ({"validation": -0.5}, "strictly between 0 and 1"),
-    ({"validation": 0.9}, "20 examples less 18 held out leave fewer than one batch of 5"),
+    ({"patience": 2, "validation": 0.2}, "a validation set needs metrics"),
+    ({"patience": 2, "metrics": metrics}, "a validation set needs metrics"),
+    ({"validation": 0.0, "metrics": metrics}, "strictly between 0 and 1"),
+    ({"validation": 1.0, "metrics": metrics}, "strictly between 0 and 1"),
+    ({"validation": -0.5, "metrics": metrics}, "strictly between 0 and 1"),
+    ({"validation": 10, "metrics": metrics}, "strictly between 0 and 1"),
+    ({"key": 0}, r"such as jax\.random\.key\(0\); got 0"),
+    ({"metrics": [error_rate], "validation": 0.2}, "metrics must be a dict"),
+    ({"epochs": "3"}, "epochs must be a whole number"),
+    ({"validation": 0.9, "metrics": metrics}, "20 examples less 18 held out leave fewer than one batch of 5"),
 ]
 
 
@@ -120,7 +124,7 @@ def stream(*batches):
     ("data", "settings", "message"),
     [
         (stream(), {}, r"stream\(0\) gave no batch"),
-        (stream((xs, ys)), {"validation": 0.2}, "a stream has no fraction to hold out"),
+        (stream((xs, ys)), {"validation": 0.2, "metrics": metrics}, "a stream has no fraction to hold out"),
         (stream((spoiled(np.nan), ys)), {}, r"stream\(0\)\[0\]: expected finite numbers, but row 3, column 1 is nan"),
         (stream((xs, with_label(5))), {}, r"stream\(0\)\[1\]: expected labels from 0 to 1, but row 7 is 5"),
         (lambda epoch: iter([(xs, ys)][epoch:]), {"epochs": 2}, "gave no batch in a later epoch"),

@@ -14,7 +14,7 @@ from contracts import normal, same_bits
 
 from thetax.core import Iteration
 from thetax.layers import Linear
-from thetax.train import Run, descend, fit, load_weights, squared_error
+from thetax.train import Run, descend, disk, fit, load_weights, squared_error
 from thetax.train.checkpoint import Checkpoints
 
 descent = descend(squared_error, optax.sgd(0.05))
@@ -69,6 +69,7 @@ def test_the_same_run_may_begin_again(run):
 )
 def test_another_run_is_refused(run, change, message):
     """The message names what differs, what is there and what was asked."""
+    run.write("fit.json", {})
     with pytest.raises(ValueError, match=f"holds another run: .*{message}"):
         Run.begin(run.folder, **{**ASKED, **change})
 
@@ -89,6 +90,7 @@ def test_open_needs_a_run(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "\x00"])
 def test_a_damaged_description_is_a_value_error(run, content):
+    run.write("fit.json", {})
     (run.folder / "run.json").write_text(content)
     with pytest.raises(ValueError, match=r"run\.json"):
         Run.begin(run.folder, **ASKED)
@@ -168,12 +170,65 @@ def test_the_folder_is_given_back_when_a_checkpoint_is_refused(run, silent):
 
 
 def test_looking_trains_nothing(run, silent):
-    """`look_only` answers with what is there; here the beginning, and no file is written."""
+    """`look_only` refuses a folder without weights rather than show the initial ones, and writes no file."""
     before = sorted(path.name for path in run.folder.iterdir())
-    found = train(Run.open(run.folder, look_only=True), silent)
-    assert same_bits(found.model, model())
-    assert found.steps == 0
+    with pytest.raises(ValueError, match="holds no weights yet"):
+        train(Run.open(run.folder, look_only=True), silent)
     assert sorted(path.name for path in run.folder.iterdir()) == before
+
+
+def test_a_refused_option_does_not_spoil_the_folder(run):
+    """Nothing was fitted yet, so other options may be asked for."""
+    changed = {**ASKED, "seed": 8}
+    assert Run.begin(run.folder, **changed).described["seed"] == 8
+
+
+def test_a_finished_folder_refuses_other_settings(run, silent):
+    train(run, silent)
+    with pytest.raises(ValueError, match="holds a fit with epochs="):
+        train(run, silent, epochs=77)
+
+
+def test_damaged_final_weights_are_noticed(run, silent):
+    """One bit of the weights flipped: the fit says so, and gives the same weights again."""
+    whole, path = train(run, silent), run.folder / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+    assert same_bits(train(run, silent).model, whole.model)
+
+
+def test_the_folder_may_be_a_string(tmp_path, silent):
+    assert train(Run(str(tmp_path / "text")), silent).steps > 0
+
+
+def test_an_optimiser_with_a_key_is_resumed(tmp_path):
+    """Typed random keys in the state survive the disk."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, {"key": jr.key(5), "w": jnp.ones(2)}, {})
+    checkpoints.wait()
+    arrays = checkpoints.restore(like={"key": jr.key(0), "w": jnp.zeros(2)}).arrays
+    assert jr.key_data(arrays["key"]).tolist() == jr.key_data(jr.key(5)).tolist()
+
+
+def test_the_same_step_again_never_loses_the_first(tmp_path, monkeypatch):
+    """A second checkpoint of one step that fails leaves the first whole."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(7, {"w": jnp.ones(2)}, {})
+    checkpoints.wait()
+
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "write", full)
+        checkpoints.save(7, {"w": jnp.zeros(2)}, {})
+        with pytest.raises(OSError, match="checkpoint of step 7 is whole"):
+            checkpoints.wait()
+    assert checkpoints.restore(like={"w": jnp.zeros(2)}).arrays["w"].tolist() == [1.0, 1.0]
+    checkpoints.save(7, {"w": 2 * jnp.ones(2)}, {})
+    checkpoints.wait()
+    assert checkpoints.restore(like={"w": jnp.zeros(2)}).arrays["w"].tolist() == [2.0, 2.0]
 
 
 def test_several_fits_have_folders_of_their_own(run, silent):

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 
 from ..layers import Concat, Ensemble, Pointwise, Residual, tap
+from ..tree import dotted
 
 Path = tuple[Any, ...]
 JOINTS = (Residual, Concat)  # composites whose output is more than that of their last part
@@ -15,11 +16,6 @@ JOINTS = (Residual, Concat)  # composites whose output is more than that of thei
 def _children(node: Any) -> list[tuple[Path, Any]]:
     children, _ = jax.tree.flatten_with_path(node, is_leaf=lambda other: other is not node)
     return [(path, child) for path, child in children if path]
-
-
-def dotted(path: Path) -> str:
-    """A path as `thetax.tree.names` writes it."""
-    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def modules(node: Any, path: Path = ()) -> Iterator[tuple[str, Any]]:
@@ -84,7 +80,7 @@ def listen(model: Any, hear: Callable[[str, Any], Any]) -> Any:
     >>> _ = listen(Residual(Chain(jnp.cos)), lambda path, y: heard.append(path) or y)(jnp.zeros(1)); heard
     ['inner.layers.0', '']
     """
-    visit = lambda path, layer, x: hear(path, layer(x))
+    visit = lambda path, layer, call, x: hear(path, call(x))
     inside = lambda node: sum(isinstance(module, JOINTS) for _, module in modules(node))
     rings = max([inside(module) for _, module in modules(model) if isinstance(module, JOINTS)], default=0)
     heard = tap(model, select=is_part, visit=visit)

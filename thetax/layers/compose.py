@@ -1,7 +1,7 @@
 r"""How layers make a network (§2.2, §2.4): one after another, added to the input, or appended to it.
 
 `Chain`      $x \mapsto F_L(\dots F_1(x))$
-`Residual`   $x \mapsto Vx + F(x)$, with $V = I$ where the widths agree
+`Residual`   $x \mapsto Sx + F(x)$, with the identity for $S$ where the widths agree
 `Concat`     $x \mapsto [x, F(x)]$; a chain of these is a densely connected network
 `Ensemble`   $x \mapsto$ the pooled predictions of several networks of one shape
 
@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..core import Model, apply, expect_shape
+from ..core import Model, apply
 from .activation import Activation
 from .initialise import Law, lecun
-from .linear import dense
+from .linear import Linear
 
 
 class Pointwise(eqx.Module):
@@ -59,9 +59,10 @@ class Chain(eqx.Module):
 
 
 class Residual(eqx.Module):
-    r"""$x \mapsto Vx + F(x)$ (§2.4; He et al. 2016); without a projection $V$, $x \mapsto x + F(x)$.
+    r"""$x \mapsto S(x) + F(x)$ with a skip $S$ that is the identity unless given (§2.4; He et al. 2016).
 
-    With `centred` activations inside, zero weights give the identity exactly.
+    Where the widths differ $S$ is a projection, $Sx = Vx$. With `centred` activations inside, zero weights give
+    the identity exactly.
 
     >>> from thetax.layers import Linear, centred
     >>> zero = Linear(jnp.zeros((2, 2)), jnp.zeros(2))
@@ -70,24 +71,25 @@ class Residual(eqx.Module):
     """
 
     inner: Any
-    V: Float[Array, "m n"] | None = None
+    skip: Any = None
 
     @classmethod
     def init(cls, inner: Model, n: int, m: int, *, law: Law = lecun, key: PRNGKeyArray) -> "Residual":
-        """Adds a projection where the widths differ."""
-        return cls(inner, None if n == m else law(key, (m, n)))
+        """Adds a linear projection where the widths differ."""
+        return cls(inner, None if n == m else Linear.init(n, m, law=law, bias=False, key=key))
 
-    def __call__(self, x: Float[Array, " n"], *, key: PRNGKeyArray | None = None) -> Float[Array, " m"]:
-        if self.V is not None:
-            expect_shape("Residual", x, self.V.shape[1:])
-        skip, y = x if self.V is None else dense(self.V, x), apply(self.inner, x, key=key)
-        if skip.shape != y.shape:
-            raise ValueError(f"Residual: the inner part makes {y.shape} of {x.shape}; Residual.init adds a projection.")
-        return skip + y
+    def __call__(self, x: Float[Array, "..."], *, key: PRNGKeyArray | None = None) -> Float[Array, "..."]:
+        straight = x if self.skip is None else self.skip(x)
+        bent = apply(self.inner, x, key=key)
+        if straight.shape != bent.shape:
+            raise ValueError(
+                f"Residual: the inner part makes {bent.shape} of {x.shape}; Residual.init adds a projection."
+            )
+        return straight + bent
 
 
 class Concat(eqx.Module):
-    r"""$x \mapsto [x, F(x)]$: the next layer reads all that came before (§2.4; Huang et al. 2017).
+    r"""$x \mapsto [x, F(x)]$ along the leading axis: what follows reads all that came before (§2.4; Huang et al. 2017).
 
     >>> Concat(Pointwise(jnp.tanh))(jnp.zeros(3)).shape
     (6,)
@@ -95,7 +97,7 @@ class Concat(eqx.Module):
 
     inner: Any
 
-    def __call__(self, x: Float[Array, " n"], *, key: PRNGKeyArray | None = None) -> Float[Array, " m"]:
+    def __call__(self, x: Float[Array, "n *s"], *, key: PRNGKeyArray | None = None) -> Float[Array, "m *s"]:
         return jnp.concatenate([x, apply(self.inner, x, key=key)])
 
 

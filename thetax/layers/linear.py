@@ -21,7 +21,8 @@ def dense(W: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
 class Linear(eqx.Module):
     r"""The affine layer $f[W, b](x) = s_W W x + s_b b$, $W \in \mathbb{R}^{m \times n}$, $b \in \mathbb{R}^m$ (§2.2).
 
-    Departs: the notes print $b \in \mathbb{R}^n$. The scales are 1 but in the tangent parametrisation.
+    Departs: the notes print $b \in \mathbb{R}^n$. The scales are 1 but in the tangent parametrisation;
+    without $b$ the map is linear.
 
     >>> layer = Linear.init(3, 4, key=jr.key(0))
     >>> layer(jnp.ones(3)).shape
@@ -31,31 +32,33 @@ class Linear(eqx.Module):
     """
 
     W: Float[Array, "m n"]
-    b: Float[Array, " m"]
+    b: Float[Array, " m"] | None = None
     scale_W: float = eqx.field(static=True, default=1.0)
     scale_b: float = eqx.field(static=True, default=1.0)
 
     @classmethod
-    def init(cls, n: int, m: int, *, law: Law = he, key: PRNGKeyArray) -> "Linear":
+    def init(cls, n: int, m: int, *, law: Law = he, bias: bool = True, key: PRNGKeyArray) -> "Linear":
         """Draws $W_0$ and $b_0$ from the law."""
         key_W, key_b = jr.split(key)
-        return cls(law(key_W, (m, n)), law.bias(key_b, m), law.scale_W((m, n)), law.scale_b)
+        b = law.bias(key_b, m) if bias else None
+        return cls(law(key_W, (m, n)), b, law.scale_W((m, n)), law.scale_b)
 
     def __check_init__(self):
-        if self.W.ndim != 2 or self.b.shape != self.W.shape[:1]:
+        if self.W.ndim != 2 or (self.b is not None and self.b.shape != self.W.shape[:1]):
             raise ValueError(
-                f"Linear: W must be (m, n) and b (m,); got W {self.W.shape} and b {self.b.shape}. "
+                f"Linear: W must be (m, n) and b (m,); got W {self.W.shape} and b "
+                f"{None if self.b is None else self.b.shape}. "
                 "The number of rows of W is the number of outputs."
             )
 
     def __call__(self, x: Float[Array, " n"]) -> Float[Array, " m"]:
         expect_shape("Linear", x, self.W.shape[1:])
-        y, b = dense(self.W, x), self.b
+        y = dense(self.W, x)
         if self.scale_W != 1:
             y = self.scale_W * y
-        if self.scale_b != 1:
-            b = self.scale_b * b
-        return y + b
+        if self.b is None:
+            return y
+        return y + (self.b if self.scale_b == 1 else self.scale_b * self.b)
 
 
 class Affine(eqx.Module):

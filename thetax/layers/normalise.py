@@ -10,12 +10,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..core import BATCH, expect_shape
+from ..core import BATCH, expect_shape, wide
+from ..tree import dotted
 from .compose import Ensemble
 from .initialise import Law, he
-from .linear import Affine, Linear, along, dense
+from .linear import Affine, along, dense
 from .observe import tap
 
 
@@ -39,8 +41,9 @@ class LayerNorm(eqx.Module):
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         expect_shape("LayerNorm", x, self.gamma.shape)
-        scale = jax.lax.rsqrt(x.var() + self.epsilon)
-        return self.mu + self.gamma * (x - x.mean()) * scale
+        z = wide(x)
+        normal = (z - z.mean()) * jax.lax.rsqrt(z.var() + self.epsilon)
+        return (wide(self.mu) + wide(self.gamma) * normal).astype(x.dtype)
 
 
 class BatchNorm(eqx.Module):
@@ -67,7 +70,7 @@ class BatchNorm(eqx.Module):
 
     def moments(self, x: Float[Array, "d *s"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
         """Mean and biased variance of each feature over the batch."""
-        space = tuple(range(1, x.ndim))
+        x, space = wide(x), tuple(range(1, x.ndim))
         try:
             mean = jax.lax.pmean(x.mean(axis=space), BATCH)
         except NameError as unbound:
@@ -79,14 +82,15 @@ class BatchNorm(eqx.Module):
 
     def fixed(self, mean: Float[Array, " d"], variance: Float[Array, " d"]) -> Affine:
         """The affine map this is when the moments are given."""
-        scale = self.gamma * jax.lax.rsqrt(variance + self.epsilon)
-        return Affine(scale, self.mu - scale * mean)
+        scale = wide(self.gamma) * jax.lax.rsqrt(variance + self.epsilon)
+        shift = wide(self.mu) - scale * mean
+        return Affine(scale.astype(self.gamma.dtype), shift.astype(self.mu.dtype))
 
     def __call__(self, x: Float[Array, "d *s"]) -> Float[Array, "d *s"]:
         expect_shape("BatchNorm", x, self.gamma.shape + x.shape[1:])
         mean, variance = self.moments(x)
-        centred = (x - along(mean, x)) * along(jax.lax.rsqrt(variance + self.epsilon), x)
-        return along(self.mu, x) + along(self.gamma, x) * centred
+        normal = (wide(x) - along(mean, x)) * along(jax.lax.rsqrt(variance + self.epsilon), x)
+        return (along(wide(self.mu), x) + along(wide(self.gamma), x) * normal).astype(x.dtype)
 
 
 class WeightNorm(eqx.Module):
@@ -106,9 +110,9 @@ class WeightNorm(eqx.Module):
     @classmethod
     def init(cls, n: int, m: int, *, law: Law = he, key: PRNGKeyArray) -> "WeightNorm":
         """Begins as the `Linear` layer of the same law."""
-        linear = Linear.init(n, m, law=law, key=key)
-        W = linear.scale_W * linear.W
-        return cls(W, jnp.linalg.norm(W, axis=1), linear.scale_b * linear.b)
+        key_W, key_b = jr.split(key)
+        W = law.scale_W((m, n)) * law(key_W, (m, n))
+        return cls(W, jnp.linalg.norm(W, axis=1), law.scale_b * law.bias(key_b, m))
 
     @property
     def W(self) -> Float[Array, "m n"]:
@@ -132,9 +136,8 @@ def fold(model: Any, xs: Float[Array, "n ..."]) -> Any:
     Runs once over `xs` as one batch, under `jit` if you like; the members of an `Ensemble` are folded each by
     itself. Norms inside a `scan` over layers are out of its sight.
 
-    >>> import jax.random as jr
     >>> from thetax.core import predict
-    >>> from thetax.layers import Chain
+    >>> from thetax.layers import Chain, Linear
     >>> xs = jr.normal(jr.key(1), (32, 3))
     >>> net = Chain(Linear.init(3, 4, key=jr.key(0)), BatchNorm.init(4), jnp.tanh)
     >>> bool(jnp.allclose(predict(net, xs), predict(fold(net, xs), xs), atol=1e-5))
@@ -148,23 +151,17 @@ def fold(model: Any, xs: Float[Array, "n ..."]) -> Any:
     def moments(x):
         seen = {}
 
-        def visit(name, layer, x):
+        def visit(name, norm, call, x):
             if name in seen:
                 raise ValueError(f"fold: the BatchNorm at {name} is used twice; give each use a norm of its own.")
-            seen[name] = norms[name].moments(x)
-            return layer(x)
+            seen[name] = norm.moments(x)
+            return call(x)
 
         tap(model, select=is_norm, visit=visit)(x)
         return seen
 
-    norms = {jax.tree_util.keystr(p, simple=True, separator="."): node for p, node in nodes if is_norm(node)}
-    if not norms:
+    if not has_batch_norm(model):
         return model
     fixed = jax.vmap(moments, axis_name=BATCH, out_axes=None)(xs)
-    return jax.tree.unflatten(
-        structure,
-        [
-            node.fixed(*fixed[jax.tree_util.keystr(path, simple=True, separator=".")]) if is_norm(node) else node
-            for path, node in nodes
-        ],
-    )
+    replaced = [node.fixed(*fixed[dotted(path)]) if is_norm(node) else node for path, node in nodes]
+    return jax.tree.unflatten(structure, replaced)

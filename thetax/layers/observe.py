@@ -1,8 +1,8 @@
 r"""Looking inside a network while it computes: every chosen layer reports to a visitor.
 
 A model is a pure function, so nothing can be hooked onto it; instead `tap` gives a copy whose chosen
-layers are wrapped. The visitor sees each one's name and input and answers for its output, inside
-whatever `jit`, `vmap` or `grad` the call runs in.
+layers are wrapped. The visitor sees each one's name, the layer, its call (with the key it was given, if
+any) and its input, and answers for its output, inside whatever `jit`, `vmap` or `grad` the call runs in.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,9 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from ..core import apply
+from ..tree import dotted
 
-Visitor = Callable[[str, Callable[[Any], Any], Any], Any]  # visit(name, layer, x) -> y
+Visitor = Callable[[str, Any, Callable[[Any], Any], Any], Any]  # visit(name, layer, call, x) -> y
 
 
 class _Tap(eqx.Module):
@@ -23,7 +24,12 @@ class _Tap(eqx.Module):
     visit: Visitor = eqx.field(static=True)
 
     def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
-        return self.visit(self.name, lambda x: apply(self.layer, x, key=key), x)
+        return self.visit(self.name, self.layer, lambda x: apply(self.layer, x, key=key), x)
+
+    def __getattr__(self, name: str) -> Any:  # a model may read a layer's weights, e.g. to tie them
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.layer, name)
 
 
 def tap(model: Any, *, select: Callable[[Any], bool], visit: Visitor) -> Any:
@@ -32,16 +38,13 @@ def tap(model: Any, *, select: Callable[[Any], bool], visit: Visitor) -> Any:
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Chain, Pointwise
     >>> seen = {}
-    >>> def visit(name, layer, x):
-    ...     seen[name] = layer(x)
+    >>> def visit(name, layer, call, x):
+    ...     seen[name] = call(x)
     ...     return seen[name]
     >>> net = tap(Chain(jnp.cos, jnp.sin), select=lambda m: isinstance(m, Pointwise), visit=visit)
     >>> _ = net(jnp.array(0.0)); {name: round(float(y), 3) for name, y in seen.items()}
     {'layers.0': 1.0, 'layers.1': 0.841}
     """
     nodes, structure = jax.tree.flatten_with_path(model, is_leaf=select)
-    wrapped = [
-        _Tap(node, jax.tree_util.keystr(path, simple=True, separator="."), visit) if select(node) else node
-        for path, node in nodes
-    ]
+    wrapped = [_Tap(node, dotted(path), visit) if select(node) else node for path, node in nodes]
     return jax.tree.unflatten(structure, wrapped)

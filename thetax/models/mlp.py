@@ -47,6 +47,10 @@ class MLP(eqx.Module):
             raise ValueError(
                 f"MLP: needs an input and an output width, all positive; got {sizes}, e.g. (784, 256, 10)."
             )
+        if connect not in (None, Residual, Concat):
+            raise ValueError(f"MLP: connect is Residual, Concat or None; got {connect!r}.")
+        if not callable(activation):
+            raise ValueError(f"MLP: activation is a function such as jax.nn.relu; got {activation!r}.")
         hidden = len(sizes) - 2
         rates = [dropout] * hidden if isinstance(dropout, int | float) else list(dropout)
         if len(rates) != hidden:
@@ -58,13 +62,13 @@ class MLP(eqx.Module):
             block = [affine(width, m, law=law, key=key_affine)]
             block += [normalise(m)] if normalise else []
             block += [centred(activation) if connect is Residual else activation]
+            block += [Dropout(rate)] if rate else []  # within the block: the straight way is never dropped
             if connect is None:
                 blocks += block
             elif connect is Residual:
-                blocks += [Residual.init(Chain(*block), width, m, key=key_connect)]
+                blocks += [Residual.init(Chain(*block), width, m, law=law, key=key_connect)]
             else:
                 blocks += [Concat(Chain(*block))]
-            blocks += [Dropout(rate)] if rate else []
             width = width + m if connect is Concat else m
         return cls(Chain(*blocks, affine(width, sizes[-1], law=law, key=key_last)))
 

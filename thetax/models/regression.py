@@ -52,7 +52,7 @@ def ridge(xs: Float[Array, "n d"], ys: Float[Array, "n *m"], *, strength: float)
     >>> ridge(xs, xs[:, 0], strength=2.0).W.tolist()
     [[0.5...]]
     """
-    if strength < 0:
+    if isinstance(strength, int | float) and strength < 0:
         raise ValueError(f"ridge: strength must not be negative; got {strength}.")
     targets = ys.reshape(len(xs), -1)
     centre_x, centre_y = xs.mean(axis=0), targets.mean(axis=0)

@@ -40,7 +40,7 @@ def classify(
         epochs=epochs,
         batch=batch,
         validation=valid,
-        metrics=METRICS,
+        metrics=None if valid is None else METRICS,
         patience=patience,
         key=key,
         run=run,
@@ -119,9 +119,11 @@ def mnist(
         Stop when the validation error has not fallen for so many epochs; by default never.
     """
     key_valid, key_init, key_fit = jr.split(job.key, 3)
+    job.say("loading mnist")
     full = data.load("mnist")
     train, valid = data.split(full.train, 0.9, key=key_valid, by=full.train[1])
-    model = MLP.init(784, *hidden, 10, dropout=dropout, key=key_init)
+    rates = (dropout * len(hidden))[: len(hidden)]  # one rate serves all layers
+    model = MLP.init(784, *hidden, 10, dropout=rates, key=key_init)
     found = classify(
         job, model, train, valid, rate=rate, epochs=epochs, batch=batch, patience=patience, key=key_fit, run=job.run
     )

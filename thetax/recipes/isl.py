@@ -60,6 +60,7 @@ def isl_table(job: Job, *, epochs: int = 30, batch: int = 128, rate: float = 2e-
         Strength of the ridge penalty.
     """
     key_init, *keys = jr.split(job.key, 4)
+    job.say("loading mnist, then linear discriminant analysis")
     full = data.load("mnist")
     train, test = _flat(full.train), _flat(full.test)
     net = lambda dropout: MLP.init(784, 256, 128, 10, dropout=dropout, key=key_init)

@@ -15,7 +15,7 @@ class Outcome:
 
     `train` and `test` are pairs `(xs, ys)`. `objective` is what was descended; called without a key it has no
     chance in it. `classes` names the classes, and is empty for a regression. `table` has a row for each
-    method, e.g. `{"network": {"test error": 0.021}}`.
+    method, e.g. `{"network": {"test error": 0.021}}`, that of the model last.
     """
 
     model: Any

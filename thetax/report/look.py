@@ -91,8 +91,8 @@ def _section(lens: Lens, outcome: Outcome, figures: Path) -> Section:
 def _summary(outcome: Outcome) -> dict[str, str]:
     """What a reader wants to know before anything else."""
     sizes = [len(data[0]) for data in (outcome.train, outcome.test)]
-    first = next(iter(outcome.table.values()), {})
-    told = {name: f"{value:.4g}" for name, value in list(first.items())[:3]}
+    own = list(outcome.table.values())[-1] if outcome.table else {}  # the model's row is the last
+    told = {name: f"{value:.4g}" for name, value in list(own.items())[:3]}
     told |= {"parameters": f"{tree.size(outcome.model):,}", "training examples": f"{sizes[0]:,}"}
     told |= {"test examples": f"{sizes[1]:,}"}
     told |= {"batch norms": "seen as affine maps"} if has_batch_norm(outcome.model) else {}

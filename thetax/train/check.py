@@ -1,33 +1,53 @@
 """Bad input is refused by name, with what was expected, what came and what to do, before any compute is spent."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..core import Batch, Model, Objective, predict
+from ..core import Batch, Iteration, Model, Objective, predict
 from ..data.check import check_labels, check_numbers
 
 
 def check_settings(
-    *, epochs: int, batch: int, patience: int | None, validation: Any, metrics: Mapping[str, Objective] | None
+    iteration: Any,
+    *,
+    epochs: int,
+    batch: int,
+    patience: int | None,
+    validation: Any,
+    metrics: Mapping[str, Objective] | None,
+    key: Any,
 ) -> None:
     """Refuses settings of `fit` that cannot be meant."""
-    if epochs < 1:
-        raise ValueError(f"fit: epochs must be at least 1; got {epochs}.")
-    if batch < 1:
-        raise ValueError(f"fit: batch must be at least 1; got {batch}.")
-    if patience is not None and patience < 1:
-        raise ValueError(f"fit: patience counts epochs and must be at least 1; got {patience}.")
-    if patience is not None and (validation is None or not metrics):
+    if not isinstance(iteration, Iteration):
+        kind = type(iteration).__name__
+        raise ValueError(f"fit: expected an Iteration, got {kind}; make one with descend(objective, optimiser).")
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        raise ValueError(f"fit: key must be a random key such as jax.random.key(0); got {key!r}.")
+    for name, value in {"epochs": epochs, "batch": batch, "patience": 1 if patience is None else patience}.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"fit: {name} must be a whole number of at least 1; got {value!r}.")
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise ValueError(f"fit: metrics must be a dict of names and objectives; got {type(metrics).__name__}.")
+    if (validation is None) != (not metrics):
+        raise ValueError(
+            "fit: a validation set needs metrics to be judged by, and metrics a set to be measured on; "
+            'give both, e.g. validation=0.1 and metrics={"error": error_rate}.'
+        )
+    if patience is not None and validation is None:
         raise ValueError("fit: patience needs a validation set and a metric to watch; give validation= and metrics=.")
-    if isinstance(validation, float) and not 0 < validation < 1:
+    if isinstance(validation, int | float) and not 0 < validation < 1:
         raise ValueError(f"fit: validation as a fraction must lie strictly between 0 and 1; got {validation}.")
 
 
 def check_arrays(name: str, data: Batch, model: Model, *, batch: int = 1) -> int:
     """The number of examples; refuses data that are empty, ragged, not numbers, not finite, or wrongly labelled."""
+    if isinstance(data, Iterator):
+        raise ValueError(f"{name}: an iterator can be read only once; give a function stream(epoch) that makes one.")
+    if any(isinstance(leaf, int | float | str) for leaf in jax.tree.leaves(data)):
+        raise ValueError(f"{name}: expected arrays, got lists; make them arrays first, e.g. with np.asarray.")
     leaves = [check_numbers(leaf, name=f"{name}[{i}]") for i, leaf in enumerate(jax.tree.leaves(data))]
     if not leaves:
         raise ValueError(f"{name}: holds no arrays; give a pair (xs, ys).")

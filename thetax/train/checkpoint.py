@@ -15,10 +15,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import orbax.checkpoint as ocp
 
 from .. import tree
 from . import disk
+
+LONGEST = 600.0  # seconds between two checkpoints, whatever they cost
 
 
 class Restored(NamedTuple):
@@ -50,13 +53,13 @@ class Checkpoints:
     def due(self) -> bool:
         """Whether writing one now keeps within the share of time."""
         idle = self._pending is None or self._pending.done()
-        return idle and time.monotonic() - self._last > self._cost / self.share
+        return idle and time.monotonic() - self._last > min(self._cost / self.share, LONGEST)
 
     def save(self, step: int, arrays: Any, place: dict[str, Any]) -> None:
         """Begins to write; the arrays are copied first, so the caller may give them away at once."""
         began = time.monotonic()
         self.wait()
-        leaves = {name: jnp.copy(leaf) for name, leaf in zip(tree.names(arrays), jax.tree.leaves(arrays))}
+        leaves = {name: jnp.copy(_words(leaf)) for name, leaf in zip(tree.names(arrays), jax.tree.leaves(arrays))}
         self._pending = self._writer.submit(self._write, step, leaves, place)
         self._last = time.monotonic()
         self._cost = max(self._cost, self._last - began)
@@ -88,28 +91,45 @@ class Checkpoints:
             if damage := _damage(folder):
                 notes.append(f"checkpoint {step} is damaged ({damage}); falling back to an older one")
                 continue
-            return Restored(_read(folder / "arrays", like), json.loads((folder / "place.json").read_text()), notes)
+            try:
+                place = json.loads((folder / "place.json").read_text())
+                return Restored(_read(folder / "arrays", like), place, notes)
+            except FileNotFoundError as gone:  # removed by the process that trains, while this one looks
+                notes.append(f"checkpoint {step} went away ({gone}); falling back to an older one")
         return Restored(None, {}, notes) if notes else None
 
     def _write(self, step: int, leaves: dict[str, Any], place: dict[str, Any]) -> float:
         began = time.monotonic()
         hidden, final = self.folder / f".{step}", self.folder / str(step)
-        leftovers = self.folder.glob(".*")  # of a process that was killed while it wrote
-        for path in (final, *leftovers):
-            shutil.rmtree(path, ignore_errors=True)
+        for leftover in self.folder.glob(".*"):  # of a process that was killed while it wrote
+            shutil.rmtree(leftover, ignore_errors=True)
         hidden.mkdir(parents=True)
         with ocp.PyTreeCheckpointer() as writer:
             writer.save((hidden / "arrays").absolute(), leaves)
         disk.write(hidden / "place.json", json.dumps(place))
         hashes = {str(path.relative_to(hidden)): disk.sha256(path) for path in _files(hidden)}
         disk.write(hidden / "manifest.json", json.dumps(hashes, indent=1))
+        if final.exists():  # the same step again, after a resume
+            self._remove(step)
         os.rename(hidden, final)
         disk.flush_folder(self.folder)
         for old in self.steps()[: -self.keep]:
-            doomed = self.folder / f".old-{old}"
-            os.rename(self.folder / str(old), doomed)  # never half a checkpoint under a real name
-            shutil.rmtree(doomed, ignore_errors=True)
+            self._remove(old)
         return time.monotonic() - began
+
+    def _remove(self, step: int) -> None:
+        doomed = self.folder / f".old-{step}"
+        os.rename(self.folder / str(step), doomed)  # never half a checkpoint under a real name
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _words(leaf: Any) -> Any:
+    """A random key as the numbers it is; anything else as it is."""
+    return jr.key_data(leaf) if _is_key(leaf) else leaf
 
 
 def _files(folder: Path) -> list[Path]:
@@ -133,7 +153,8 @@ def _damage(folder: Path) -> str | None:
 
 
 def _read(folder: Path, like: Any) -> Any:
-    names, (leaves, structure) = tree.names(like), jax.tree.flatten(like)
+    names, (wanted, structure) = tree.names(like), jax.tree.flatten(like)
+    leaves = [_words(leaf) for leaf in wanted]
     with ocp.PyTreeCheckpointer() as reader:
         found = reader.metadata(folder.absolute()).item_metadata.tree
         shapes = {name: (tuple(leaf.shape), str(leaf.dtype)) for name, leaf in zip(names, leaves)}
@@ -148,4 +169,5 @@ def _read(folder: Path, like: Any) -> Any:
         restored = reader.restore(
             folder.absolute(), item=target, restore_args=ocp.checkpoint_utils.construct_restore_args(target)
         )
-    return jax.tree.unflatten(structure, [restored[name] for name in names])
+    keyed = lambda leaf, found: jr.wrap_key_data(found, impl=jr.key_impl(leaf)) if _is_key(leaf) else found
+    return jax.tree.unflatten(structure, [keyed(leaf, restored[name]) for leaf, name in zip(wanted, names)])

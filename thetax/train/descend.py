@@ -36,7 +36,7 @@ def descend(objective: Objective, optimiser: optax.GradientTransformation, *, ac
 
     Any Optax transformation serves: schedules, clipping (`optax.chain(optax.clip_by_global_norm(1.0), ...)`)
     and line searches (`optax.lbfgs()`) included. With `accumulate=a` the batch is worked off in `a` equal
-    parts and their gradients averaged: the same step in less memory.
+    parts and their gradients averaged: the same step in less memory (but for chance and batch norms).
 
     >>> from thetax.core import run
     >>> from thetax.layers import Linear
@@ -48,6 +48,8 @@ def descend(objective: Objective, optimiser: optax.GradientTransformation, *, ac
     >>> state.model.W.round(2).tolist()
     [[1.0, 2.0, 3.0]]
     """
+    if not callable(objective) or not hasattr(optimiser, "update"):
+        raise ValueError("descend: expected an objective and an Optax optimiser, in this order.")
     if accumulate < 1:
         raise ValueError(f"descend: accumulate must be at least 1; got {accumulate}.")
     optimiser = optax.with_extra_args_support(optimiser)
@@ -116,6 +118,9 @@ def swa(iteration: Iteration, *, start: int) -> Iteration:
     Stochastic weight averaging (Izmailov et al. 2018), every step counting alike.
     """
 
+    if start < 0:
+        raise ValueError(f"swa: start counts steps and must not be negative; got {start}.")
+
     def weight(steps):
         return 1 / jnp.maximum(1, steps - start + 1)
 
@@ -160,6 +165,8 @@ def restarts(iteration: Iteration) -> Iteration:
     """
 
     def init(ensemble):
+        if not isinstance(ensemble, Ensemble):
+            raise ValueError(f"restarts: expected an Ensemble, got {type(ensemble).__name__}; see Ensemble.init.")
         return Restarts(ensemble, jax.vmap(iteration.init)(ensemble.members))
 
     def step(state, batch, *, key):

@@ -16,14 +16,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from .. import tree
 from ..core import Batch, Iteration, Model, Objective
 from ..layers import has_batch_norm
 from .check import check_arrays, check_settings
 from .interrupt import listening
 from .journal import Journal, Place
-from .loop import Chunk, Pace, Stream, chunks, judge, no_readings, stream_chunks
+from .loop import Chunk, Pace, Stream, chunks, judge, no_readings, shuffled, stream_chunks
 from .progress import Progress, watch
-from .run import Run
+from .run import Damaged, Run
 
 CALIBRATION = 1024  # training examples on which batch norms are folded for a validation
 
@@ -88,36 +89,59 @@ def fit(
     >>> bool(found.history["valid error"][-1] < 0.1), found.reason
     (True, 'all 30 epochs done')
     """
-    check_settings(epochs=epochs, batch=batch, patience=patience, validation=validation, metrics=metrics)
-    if run is not None and run.done:
-        weights, outcome = run.finished(like=model)
-        return Fit(weights, _columns(outcome["rows"]), outcome["reason"], outcome["steps"], outcome["seconds"])
+    check_settings(
+        iteration, epochs=epochs, batch=batch, patience=patience, validation=validation, metrics=metrics, key=key
+    )
     key_order, key_step, key_split = jr.split(key, 3)
     data, held_out, example = _prepare(model, data, validation, batch, key_split)
-    start = _start(iteration, model, example, keep_best=patience is not None)
-    calibration = _calibration(model, data, example)
-    progress = progress or watch()
-    journal = Journal(run, progress)
+    size = len(jax.tree.leaves(example)[0])
     steps = None if callable(data) else len(jax.tree.leaves(data)[0]) // batch
-    settings = {"epochs": epochs, "batch": batch, "patience": patience, "steps": steps, "metrics": list(metrics or ())}
+    progress = progress or watch()
+    settings = {"epochs": epochs, "batch": batch, "patience": patience, "metrics": list(metrics or ())}
+    settings |= {"key": jr.key_data(key), "data": _described(example if callable(data) else data)}
+    if run is not None and (found := _finished(run, model, settings, progress)):
+        return found
+    start = _start(iteration, model, example, keep_best=patience is not None)
+    calibration = _calibration(model, data, example, key_split)
+    journal = Journal(run, progress)
     with closing(journal), listening() as stop_asked:
         journal.claim(settings)
         place, pace, reason = journal.recall(start), Pace(), None
-        progress.start(epochs, steps, batch)
+        progress.start(epochs, steps, size)
         while not (reason := _why_stop(place, epochs, patience, run)):
             for place in _epoch(iteration, data, place, batch, (key_order, key_step), pace, journal):  # noqa: B020
                 journal.update(place)
                 if stop_asked():
                     journal.leave(place)
-                    return _result(place, "interrupted", patience)
+                    return _result(place, "interrupted")
             scores = judge(tuple((metrics or {}).items()), place.state.model, held_out, calibration)
             in_order = {name: float(scores[name]) for name in metrics or () if name in scores}  # jit sorts a dict
-            _check_sound(in_order, place, journal)
-            place = _closed(place, in_order, batch, keep_best=patience)
+            _check_sound({**in_order, "weights": 0.0 if tree.finite(place.state.model) else np.nan}, place, journal)
+            place = _next_epoch(place, in_order, size, keep_best=patience is not None)
             journal.epoch(place)
-        found = _result(place, reason, patience)
+        found = _result(place, reason)
         journal.finish(place, found.model, reason)
+        if run is not None and stop_asked():  # too late to stop this fit, but not what comes after it
+            raise KeyboardInterrupt(f"the fit in {run.folder} had just ended")
         return found
+
+
+def _described(data: Any) -> list[str]:
+    """Types, shapes and sums: enough to notice that a fit is resumed on other data."""
+    return [f"{leaf.dtype}{list(leaf.shape)} of sum {float(jnp.sum(leaf)):.6g}" for leaf in jax.tree.leaves(data)]
+
+
+def _finished(run: Run, model: Any, settings: dict[str, Any], progress: Progress) -> Fit | None:
+    """What a fit that has ended left in its folder; nothing if its weights are damaged, and then it goes on."""
+    if not run.done:
+        return None
+    run.agree(settings)
+    try:
+        weights, outcome = run.finished(like=model)
+    except Damaged as damage:
+        progress.note(f"{damage}; going on from the checkpoints")
+        return None
+    return Fit(weights, _columns(outcome["rows"]), outcome["reason"], outcome["steps"], outcome["seconds"])
 
 
 def _prepare(model: Model, data: Any, validation: Any, batch: int, key: PRNGKeyArray) -> tuple[Any, Any, Any]:
@@ -147,11 +171,13 @@ def _prepare(model: Model, data: Any, validation: Any, batch: int, key: PRNGKeyA
     return data, validation, example
 
 
-def _calibration(model, data, example):
+def _calibration(model, data, example, key):
     """Training inputs on which batch norms are folded for a validation; None where there is nothing to fold."""
     if not has_batch_norm(model):
         return None
-    return (example if callable(data) else data)[0][:CALIBRATION]
+    if callable(data):
+        return example[0]
+    return data[0][shuffled(key, 0, len(data[0]))[:CALIBRATION]]
 
 
 def _start(iteration, model, example, *, keep_best):
@@ -199,7 +225,7 @@ def _check_sound(numbers: dict[str, float], place: Place, journal: Journal) -> N
             raise Diverged(place.steps, name, value, journal.safe())
 
 
-def _closed(place, scores, batch, *, keep_best):
+def _next_epoch(place, scores, size, *, keep_best):
     """The place at the start of the next epoch, with a row for the one that ended."""
     train = {f"train {name}": float(place.total[name]) / place.step for name in sorted(place.total, reverse=True)}
     spent = place.seconds - sum(row["seconds"] for row in place.rows)
@@ -208,12 +234,12 @@ def _closed(place, scores, batch, *, keep_best):
         **train,
         **{f"valid {name}": value for name, value in scores.items()},
         "seconds": spent,
-        "examples/s": round(place.step * batch / max(spent, 1e-9)),
+        "examples/s": round(place.step * size / max(spent, 1e-9)),
     }
     place = place._replace(
         epoch=place.epoch + 1, step=0, total=jax.tree.map(jnp.zeros_like, place.total), rows=(*place.rows, row)
     )
-    if keep_best is None:
+    if not keep_best:
         return place
     watched = next(iter(scores.values()))
     if place.lowest is None or watched < place.lowest:
@@ -221,8 +247,8 @@ def _closed(place, scores, batch, *, keep_best):
     return place._replace(waited=place.waited + 1)
 
 
-def _result(place, reason, patience):
-    model = place.state.model if patience is None else place.best
+def _result(place, reason):
+    model = place.state.model if place.lowest is None else place.best
     return Fit(model, _columns(place.rows), reason, place.steps, place.seconds)
 
 

@@ -1,11 +1,13 @@
 """What a fit tells the world: the user through a progress, the disk through a run's folder."""
 
+import os
 import time
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from .. import tree
 from .progress import Progress
 from .run import Run
 
@@ -40,6 +42,7 @@ class Journal:
 
     def __init__(self, run: Run | None, progress: Progress):
         self.run, self.progress, self.checkpoints, self.recorded = run, progress, None, 0.0
+        self.lock, self.saved = None, -1
         if run is not None:
             from .checkpoint import Checkpoints  # brings Orbax, which only a fit with a folder needs
 
@@ -50,12 +53,16 @@ class Journal:
         found = None if self.checkpoints is None else self.checkpoints.restore(like=start.arrays())
         for note in found.notes if found else ():
             self.progress.note(note)
+        looked_at = self.run.folder if self.run is not None and self.run.look_only else None
         if found is None or found.arrays is None:
+            if looked_at is not None:
+                raise ValueError(f"{looked_at} holds no weights yet, no checkpoint and no model; train it first.")
             return start
         arrays = jax.tree.map(jnp.asarray, found.arrays)
         place = Place(**arrays, **{**found.place, "rows": tuple(found.place["rows"])})
         self.record(place)
-        self.progress.note(f"resumed at epoch {place.epoch + 1}, step {place.step}")
+        where = f"epoch {place.epoch + 1}, step {place.step}"
+        self.progress.note(f"not finished: the weights are those of {where}" if looked_at else f"resumed at {where}")
         return place
 
     def update(self, place: Place) -> None:
@@ -66,10 +73,12 @@ class Journal:
             self.save(place)
 
     def save(self, place: Place) -> None:
-        """Begins to write a checkpoint."""
-        if self.checkpoints is not None:
-            self.checkpoints.save(place.steps, place.arrays(), place.rest())
-            self.record(place)
+        """Begins to write a checkpoint, unless this very step has one or its weights are not finite."""
+        if self.checkpoints is None or self.saved == place.steps or not tree.finite(place.state.model):
+            return
+        self.checkpoints.save(place.steps, place.arrays(), place.rest())
+        self.saved = place.steps
+        self.record(place)
 
     def leave(self, place: Place) -> None:
         """The user asked to stop: with a folder the work is saved and the interrupt goes on to the caller."""
@@ -93,7 +102,7 @@ class Journal:
     def claim(self, settings: dict[str, Any]) -> None:
         """Makes sure, before any compute, that the folder is ours and can be written."""
         if self.run is not None and not self.run.look_only:
-            self.run.claim(settings)
+            self.lock = self.run.claim(settings)
 
     def finish(self, place: Place, model: Any, reason: str) -> None:
         """The fit has ended of itself."""
@@ -109,8 +118,8 @@ class Journal:
         try:
             self.settle()
         finally:
-            if self.run is not None:
-                self.run.release()
+            if self.lock is not None:
+                os.close(self.lock)
 
     def settle(self) -> None:
         """Waits until what was begun is on disk."""

@@ -20,9 +20,11 @@ from jaxtyping import PRNGKeyArray
 from .. import tree
 from ..core import Batch, Iteration, Model, Objective
 from ..layers import fold, has_batch_norm
+from .check import check_arrays
 
 Stream = Callable[[int], Iterable[Batch]]  # stream(epoch) -> the batches of that epoch, the same each time
 BLOCK = 2048  # examples judged at once in a validation
+MUST_BE_FINITE = ("loss", "gradient")  # a sampler may well report an infinite energy error: a rejection
 BEAT = 0.2  # seconds a chunk should take
 
 
@@ -38,7 +40,12 @@ class Chunk(NamedTuple):
 
 def readings(info: Any) -> dict[str, jax.Array]:
     """The numbers of a step's info by name, each averaged over whatever was run side by side."""
-    return {name: jnp.mean(leaf) for name, leaf in zip(tree.names(info), jax.tree.leaves(info))}
+    found = {name: jnp.mean(leaf) for name, leaf in zip(tree.names(info), jax.tree.leaves(info))}
+    if not found or "" in found:
+        raise ValueError(
+            f"fit: an iteration's info must be a NamedTuple or dict of numbers; got {type(info).__name__}."
+        )
+    return found
 
 
 def no_readings(iteration: Iteration, model: Model, batch: Batch) -> dict[str, jax.Array]:
@@ -55,7 +62,7 @@ def _first(iteration, model, batch):  # traced, never run; jit remembers the tra
 def _take(iteration, state, total, batch, key, epoch, step):
     state, info = iteration.step(state, batch, key=jr.fold_in(jr.fold_in(key, epoch), step))
     seen = readings(info)
-    sound = jnp.all(jnp.array([jnp.isfinite(value) for value in seen.values()]))
+    sound = jnp.all(jnp.array([jnp.isfinite(seen[name]) for name in MUST_BE_FINITE if name in seen] or [True]))
     return state, jax.tree.map(jnp.add, total, seen), seen, sound
 
 
@@ -185,6 +192,7 @@ def evaluate(model: Model, data: Batch, metrics: Mapping[str, Objective]) -> dic
     >>> evaluate(Pointwise(jnp.sin), data, {"error": error_rate})
     {'error': 0.5}
     """
+    check_arrays("data", data, model)
     if has_batch_norm(model):
         raise ValueError("evaluate: the model has batch norms, which depend on the batch; fold(model, xs) it first.")
     found = judge(tuple(metrics.items()), model, jax.tree.map(jnp.asarray, data), None)

@@ -11,14 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from ..core import Batch, Model, Objective, Scalar, predict
+from ..core import Batch, Model, Objective, Scalar, predict, wide
 
 Loss = Callable[[Float[Array, "..."], Shaped[Array, "..."]], Scalar]  # l(prediction, y) of one example
-
-
-def _wide(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """At least float32: half precision has no room for a log-sum-exp."""
-    return z.astype(jnp.float32) if jnp.finfo(z.dtype).bits < 32 else z
 
 
 def squared_loss(prediction: Float[Array, "..."], y: Float[Array, "..."]) -> Scalar:
@@ -27,10 +22,19 @@ def squared_loss(prediction: Float[Array, "..."], y: Float[Array, "..."]) -> Sca
     >>> float(squared_loss(jnp.array([1.0, 2.0]), jnp.array([0.0, 0.0])))
     2.5
     """
-    prediction = _wide(prediction)
+    prediction = wide(prediction)
     if y.shape != prediction.shape and not y.size == prediction.size == 1:
         raise ValueError(f"squared_loss: expected a target of shape {prediction.shape}, got {y.shape}.")
     return jnp.square(prediction - y.reshape(prediction.shape)).sum() / 2
+
+
+def _check_label(name: str, logits: Array, y: Array) -> None:
+    if logits.ndim != 1:
+        raise ValueError(f"{name}: expected the logits of one example, (k,), got {logits.shape}; map it over the rest.")
+    if len(logits) == 1:
+        raise ValueError(f"{name}: one logit has no classes to choose from; take the binary loss for two classes.")
+    if y.shape != (() if jnp.issubdtype(y.dtype, jnp.integer) else logits.shape):
+        raise ValueError(f"{name}: expected an integer or {len(logits)} probabilities, got {y.dtype}{y.shape}.")
 
 
 def log_loss(logits: Float[Array, " k"], y: Shaped[Array, "..."]) -> Scalar:
@@ -41,11 +45,10 @@ def log_loss(logits: Float[Array, " k"], y: Shaped[Array, "..."]) -> Scalar:
     >>> float(log_loss(jnp.array([1e4, 0.0]), jnp.array(1)))
     10000.0
     """
-    log_p = jax.nn.log_softmax(_wide(logits))
+    _check_label("log_loss", logits, y)
+    log_p = jax.nn.log_softmax(wide(logits))
     if jnp.issubdtype(y.dtype, jnp.integer):
         return -jnp.take(log_p, y)
-    if y.shape != log_p.shape:
-        raise ValueError(f"log_loss: expected an integer or {len(log_p)} probabilities, got {y.dtype}{y.shape}.")
     return -jnp.vdot(y.astype(log_p.dtype), log_p)
 
 
@@ -57,7 +60,7 @@ def binary_log_loss(logit: Float[Array, "..."], y: Shaped[Array, ""]) -> Scalar:
     """
     if logit.size != 1:
         raise ValueError(f"binary_log_loss: expected one logit, got {logit.shape}; take log_loss for classes.")
-    z = _wide(logit).reshape(())
+    z = wide(logit).reshape(())
     return jax.nn.softplus(z) - y.astype(z.dtype) * z
 
 
@@ -67,6 +70,7 @@ def mistake(logits: Float[Array, " k"], y: Shaped[Array, "..."]) -> Scalar:
     >>> float(mistake(jnp.array([0.1, 0.9]), jnp.array(0)))
     1.0
     """
+    _check_label("mistake", logits, y)
     truth = y if jnp.issubdtype(y.dtype, jnp.integer) else jnp.argmax(y)
     return (jnp.argmax(logits) != truth).astype(jnp.float32)
 
@@ -92,9 +96,15 @@ def average(loss: Loss) -> Objective:
     """
 
     def objective(model: Model, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
+        if not (isinstance(batch, tuple) and len(batch) == 2):
+            raise ValueError(f"{name}: expected a batch (xs, ys), got {type(batch).__name__}.")
         xs, ys = batch
         return jax.vmap(loss)(predict(model, xs, key=key), ys).mean()
 
+    name = getattr(loss, "__name__", "loss")
+    objective.__doc__ = (
+        f"The mean of `{name}` over a batch `(xs, ys)`: {(loss.__doc__ or '').partition('>>>')[0].strip()}"
+    )
     return objective
 
 

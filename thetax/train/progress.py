@@ -67,7 +67,7 @@ class Lines:
     """A line an epoch, but at most two a second, and one every ten seconds within a long epoch."""
 
     def __init__(self, stream: TextIO | None = None):
-        self.stream, self.said = stream or sys.stderr, time.monotonic()
+        self.stream, self.said, self.last = stream or sys.stderr, time.monotonic(), ""
 
     def start(self, epochs: int, steps: int | None, size: int) -> None:
         self.epochs, self.steps, self.size, self.said = epochs, steps, size, time.monotonic()
@@ -77,14 +77,18 @@ class Lines:
             self._say(f"epoch {epoch + 1}/{self.epochs}  step {step}/{self.steps or '?'}  loss {loss:.4f}")
 
     def epoch(self, row: dict[str, Any]) -> None:
-        if time.monotonic() - self.said > 0.5 or row["epoch"] in (1, self.epochs):
-            self._say(f"epoch {row['epoch']}/{self.epochs}  {numbers(row)}  {row['examples/s']:,} examples/s")
+        self.last = f"epoch {row['epoch']}/{self.epochs}  {numbers(row)}  {row['examples/s']:,} examples/s"
+        if time.monotonic() - self.said > 0.5 or row["epoch"] == 1:
+            self._say(self.last)
+            self.last = ""
 
     def note(self, text: str) -> None:
         self._say(text)
 
     def close(self) -> None:
-        pass
+        if self.last:  # the last epoch is always told
+            self._say(self.last)
+        self.last = ""
 
     def _say(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
@@ -102,23 +106,25 @@ class JsonLines(Silent):
 
 
 class Bar:
-    """A rich bar: epoch, loss, validation, examples a second, time left."""
+    """A rich bar: epoch, time left, loss, validation, examples a second; the last give way on a narrow terminal."""
 
     def __init__(self):
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
-        from rich.progress import TimeRemainingColumn as TimeLeft
+        from rich.table import Column
 
-        columns = [TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeLeft()]
-        self.bar = RichProgress(*columns, console=Console(stderr=True))
+        words = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
+        count = TextColumn("epoch {task.fields[epoch]}/{task.total:.0f}", table_column=Column(no_wrap=True))
+        left = TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7))
+        self.bar = RichProgress(count, BarColumn(bar_width=12), left, words, console=Console(stderr=True), expand=True)
 
     def start(self, epochs: int, steps: int | None, size: int) -> None:
         self.steps, self.size, self.last = steps, size, ""
         self.bar.start()
         for task in self.bar.task_ids:  # of a fit before
             self.bar.remove_task(task)
-        self.task = self.bar.add_task("compiling", total=epochs)
+        self.task = self.bar.add_task("compiling", total=epochs, epoch=1)
         self.clock, self.seen = time.monotonic(), 0
 
     def update(self, epoch: int, step: int, loss: float) -> None:
@@ -126,7 +132,7 @@ class Bar:
         speed = steps * self.size / max(now - self.clock, 1e-6)
         part = step / self.steps if self.steps else 0.0
         text = f"loss {loss:.4f}  {self.last}{speed:,.0f} examples/s"
-        self.bar.update(self.task, completed=round(epoch + part, 2), description=text)
+        self.bar.update(self.task, completed=epoch + part, epoch=epoch + 1, description=text)
         self.clock, self.seen = now, step
 
     def epoch(self, row: dict[str, Any]) -> None:

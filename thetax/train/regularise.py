@@ -71,7 +71,10 @@ def confuse_labels(objective: Objective, confusion: Float[Array, "k k"]) -> Obje
         raise ValueError(f"confuse_labels: the confusion matrix must be square (k, k); got {columns.shape}.")
     if bool(jnp.any(columns < 0)) or not bool(jnp.allclose(columns.sum(axis=0), 1.0, atol=1e-5)):
         raise ValueError("confuse_labels: every column must be a distribution: not negative, of sum 1.")
+    return _confused(objective, columns)
 
+
+def _confused(objective: Objective, columns: Float[Array, "k k"]) -> Objective:
     def confused(model, batch, *, key=None):
         xs, ys = batch
         soft = columns.T[ys] if jnp.issubdtype(ys.dtype, jnp.integer) else ys @ columns.T
@@ -88,9 +91,9 @@ def smooth_labels(objective: Objective, classes: int, *, strength: float) -> Obj
     >>> float(smooth_labels(cross_entropy, 2, strength=0.2)(lambda x: x, batch)) > 0.5
     True
     """
-    if not 0 <= strength <= 1:
+    if isinstance(strength, int | float) and not 0 <= strength <= 1:
         raise ValueError(f"smooth_labels: strength is a probability in [0, 1]; got {strength}.")
-    return confuse_labels(objective, (1 - strength) * jnp.eye(classes) + strength / classes)
+    return _confused(objective, (1 - strength) * jnp.eye(classes) + strength / classes)
 
 
 def augmented(objective: Objective, augment: Callable[..., Array]) -> Objective:

@@ -14,7 +14,7 @@ import json
 import os
 import platform
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,11 @@ from . import disk
 from .weights import load_weights, save_weights
 
 
-@dataclass(frozen=True)
+class Damaged(ValueError):
+    """A file of a run is missing or not what was written."""
+
+
+@dataclass(frozen=True, init=False)
 class Run:
     """A run's folder. With `look_only` nothing is trained: a fit answers with the newest weights it finds.
 
@@ -44,13 +48,17 @@ class Run:
     folder: Path
     look_only: bool = False
     share: float = 0.01  # of the time, for checkpoints
-    locks: list[int] = field(default_factory=list, compare=False, repr=False)
+
+    def __init__(self, folder: str | Path, look_only: bool = False, share: float = 0.01):
+        for name, value in {"folder": Path(folder), "look_only": look_only, "share": share}.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def begin(cls, folder: str | Path, *, recipe: str, arguments: dict[str, Any], seed: int) -> "Run":
         """A new run, or the same one again; refuses the folder of another."""
         run, asked = cls(Path(folder)), {"recipe": recipe, "arguments": _plain(arguments), "seed": seed}
-        if (run.folder / "run.json").exists():
+        begun = any(run.folder.glob("fit.json")) or any(run.folder.glob("*/fit.json"))
+        if (run.folder / "run.json").exists() and begun:
             there, here = _flat(run.described), _flat(asked)
             for name in here | there:
                 if there.get(name) != here.get(name):
@@ -59,7 +67,7 @@ class Run:
                         "Choose another folder, or resume it as it was begun."
                     )
             return run
-        if run.folder.is_dir() and any(run.folder.iterdir()):
+        if run.folder.is_dir() and {path.name for path in run.folder.iterdir()} - {"run.json"}:
             raise ValueError(f"{run.folder} is not empty and holds no run; choose a new folder.")
         run.write("run.json", {**asked, "versions": _versions(), "commit": _commit()})
         return run
@@ -70,6 +78,8 @@ class Run:
         run = cls(Path(folder), look_only)
         if not (run.folder / "run.json").is_file():
             raise ValueError(f"{run.folder} holds no run (no run.json); give the folder `thetax train` printed.")
+        if {"recipe", "arguments", "seed"} - run.described.keys():
+            raise ValueError(f"{run.folder}/run.json lacks the recipe, its arguments or the seed; begin a new run.")
         return run
 
     def __truediv__(self, name: str) -> "Run":
@@ -93,9 +103,12 @@ class Run:
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Puts a JSON file into the run, whole or not at all."""
+        self._write(name, json.dumps(_plain(content), indent=1) + "\n")
+
+    def _write(self, name: str, text: str) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            disk.write(self.folder / name, json.dumps(_plain(content), indent=1) + "\n")
+            disk.write(self.folder / name, text)
         except OSError as trouble:
             raise OSError(
                 f"Cannot write to {self.folder}: {trouble}. Choose a folder with room that you own."
@@ -103,37 +116,36 @@ class Run:
 
     def record(self, rows: list[dict[str, Any]]) -> None:
         """Makes `metrics.jsonl` hold these rows, one an epoch."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        disk.write(self.folder / "metrics.jsonl", "".join(json.dumps(_plain(row)) + "\n" for row in rows))
+        self._write("metrics.jsonl", "".join(json.dumps(_plain(row)) + "\n" for row in rows))
 
-    def claim(self, settings: dict[str, Any]) -> None:
-        """Takes the folder for a fit with these settings; refuses one that another process or another fit has.
+    def agree(self, settings: dict[str, Any]) -> None:
+        """Refuses settings other than those the fit in this folder began with."""
+        if not (self.folder / "fit.json").exists():
+            return
+        there, asked = self.read("fit.json"), _plain(settings)
+        for name in sorted(there.keys() | asked.keys()):
+            if there.get(name) != asked.get(name):
+                raise ValueError(
+                    f"{self.folder} holds a fit with {name}={there.get(name)!r}, not {asked.get(name)!r}. "
+                    "Resume with the settings it began with, or choose a new folder."
+                )
 
-        The lock goes with the process, however it ends.
+    def claim(self, settings: dict[str, Any]) -> int | None:
+        """Takes the folder for a fit with these settings; refuses one that another process has.
+
+        Gives the lock, to be closed at the end; it goes with the process, however that ends.
         """
-        if (self.folder / "fit.json").exists():
-            there, asked = self.read("fit.json"), _plain(settings)
-            for name in sorted(there.keys() | asked.keys()):
-                if there.get(name) != asked.get(name):
-                    raise ValueError(
-                        f"{self.folder} holds a fit with {name}={there.get(name)!r}, not {asked.get(name)!r}. "
-                        "Resume with the settings it began with, or choose a new folder."
-                    )
-        else:
-            self.write("fit.json", settings)
-        if fcntl is not None:
-            lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR, 0o644)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock)
-                raise ValueError(f"Another process is training in {self.folder}; wait for it, or stop it.") from None
-            self.locks.append(lock)
-
-    def release(self) -> None:
-        """Gives the folder back."""
-        while self.locks:
-            os.close(self.locks.pop())
+        self.agree(settings)
+        self.write("fit.json", settings)
+        if fcntl is None:
+            return None
+        lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise ValueError(f"Another process is training in {self.folder}; wait for it, or stop it.") from None
+        return lock
 
     @property
     def done(self) -> bool:
@@ -146,8 +158,11 @@ class Run:
         self.write("done.json", {**outcome, "sha256": disk.sha256(self.folder / "model.safetensors")})
 
     def finished(self, like: Any) -> tuple[Any, dict[str, Any]]:
-        """The weights and the outcome of a fit that has ended."""
-        return load_weights(self.folder / "model.safetensors", like), self.read("done.json")
+        """The weights and the outcome of a fit that has ended; refuses weights that are not those it wrote."""
+        outcome, path = self.read("done.json"), self.folder / "model.safetensors"
+        if not path.is_file() or disk.sha256(path) != outcome.get("sha256"):
+            raise Damaged(f"{path} is missing or damaged")
+        return load_weights(path, like), outcome
 
 
 def _flat(described: dict[str, Any]) -> dict[str, Any]:
