@@ -115,7 +115,7 @@ def _confusion(outcome: Outcome) -> explain.Confusion:
 
 
 def _examples(result: explain.Worst) -> list[dict[str, str]]:
-    if as_pictures(result.x) is not None:
+    if not len(result.x) or as_pictures(result.x) is not None:
         return []
     flat = result.x.reshape(len(result.x), -1)
     feature = lambda row: {f"x{j + 1}": f"{value:.4g}" for j, value in enumerate(row[:8])}
