@@ -16,6 +16,7 @@ from thetax.train import Silent
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thetax" / "tests-jax"
 
+jax.config.update("jax_default_matmul_precision", "highest")  # a GPU would round products to tf32
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

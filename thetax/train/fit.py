@@ -127,8 +127,9 @@ def fit(
 
 
 def _described(data: Any) -> list[str]:
-    """Types, shapes and sums: enough to notice that a fit is resumed on other data."""
-    return [f"{leaf.dtype}{list(leaf.shape)} of sum {float(jnp.sum(leaf)):.6g}" for leaf in jax.tree.leaves(data)]
+    """Types, shapes and sums of sizes: enough to notice that a fit is resumed on other data."""
+    total = lambda leaf: float(jnp.abs(leaf.astype(jnp.float32)).sum())
+    return [f"{leaf.dtype}{list(leaf.shape)} of size {total(leaf):.5g}" for leaf in jax.tree.leaves(data)]
 
 
 def _finished(run: Run, model: Any, settings: dict[str, Any], progress: Progress) -> Fit | None:
