@@ -98,9 +98,10 @@ def fit(
     steps = None if callable(data) else len(jax.tree.leaves(data)[0]) // batch
     progress = progress or watch()
     settings = {"epochs": epochs, "batch": batch, "patience": patience, "metrics": list(metrics or ())}
-    settings |= {"key": jr.key_data(key), "data": _described(example if callable(data) else data)}
-    if run is not None and (found := _finished(run, model, settings, progress)):
-        return found
+    if run is not None:
+        settings |= {"key": jr.key_data(key), "data": _described(example if callable(data) else data)}
+        if found := _finished(run, model, settings, progress):
+            return found
     start = _start(iteration, model, example, keep_best=patience is not None)
     calibration = _calibration(model, data, example, key_split)
     journal = Journal(run, progress)
