@@ -79,6 +79,11 @@ def test_train_resume_look(capsys, tmp_path):
     code, out, _ = run(capsys, "train", "--resume", "r", "--json")
     assert json.loads(out.splitlines()[-1])["table"]["multi-layer perceptron"]["test error %"] == error
 
+    code, out, _ = run(capsys, "train", "digits", "--resume", "r", "--json")
+    assert json.loads(out.splitlines()[-1])["table"]["multi-layer perceptron"]["test error %"] == error
+    assert "is a run of digits, not of mnist" in run(capsys, "train", "mnist", "--resume", "r")[2]
+    assert "leave out --epochs" in run(capsys, "train", "digits", "--resume", "r", "--epochs", "9")[2]
+
     code, out, _ = run(capsys, "look", "r", "--json")
     assert code == 0
     page = (tmp_path / "r" / "report.html").read_text()

@@ -1,7 +1,7 @@
 """The command line: `thetax train | look | list | data`.
 
 The options of `thetax train RECIPE` are those of the recipe's signature; nothing is written down twice.
-Exit codes: 0 done, 1 it failed, 2 it was asked wrongly, 130 interrupted and resumable.
+Exit codes: 0 done, 1 it failed, 2 an unknown command or option, 130 interrupted and resumable.
 """
 
 import inspect
@@ -23,7 +23,7 @@ from .core import cache_folder
 from .recipes import RECIPES, Job, Outcome, find_recipe
 from .train import JsonLines, Run, watch
 
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+FAILED, INTERRUPTED = 1, 130
 OPTIONS = cyclopts.Parameter(consume_multiple=True, negative="")
 
 app = cyclopts.App(

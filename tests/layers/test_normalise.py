@@ -222,3 +222,15 @@ def test_fold_folds_each_member_of_an_ensemble():
     assert np.allclose(predict(folded, xs), predict(net, xs), atol=1e-10)
     alone = fold(jax.tree.map(lambda leaf: leaf[1], net.members), xs)
     assert np.allclose(folded.members.body.layers[1].gamma[1], alone.body.layers[1].gamma, atol=1e-12)
+
+
+def test_statistics_of_half_precision_are_taken_in_float32():
+    """Around 100 with a spread of 1/2, where bfloat16 moments are off by percents; the output stays bfloat16."""
+    cast = lambda norm, dtype: jax.tree.map(lambda leaf: leaf.astype(dtype), norm)
+    x = (100 + 0.5 * normal(20, 64)).astype(jnp.bfloat16)
+    half, exact = (cast(LayerNorm.init(64), dtype) for dtype in (jnp.bfloat16, jnp.float32))
+    assert half(x).dtype == jnp.bfloat16
+    assert jnp.array_equal(half(x), exact(x.astype(jnp.float32)).astype(jnp.bfloat16))
+    xs = (100 + 0.5 * normal(21, 32, 4)).astype(jnp.bfloat16)
+    half, exact = (cast(BatchNorm.init(4), dtype) for dtype in (jnp.bfloat16, jnp.float32))
+    assert jnp.array_equal(predict(half, xs), predict(exact, xs.astype(jnp.float32)).astype(jnp.bfloat16))

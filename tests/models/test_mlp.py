@@ -117,3 +117,11 @@ def test_networks_of_one_make_form_a_vector_space():
     make = lambda seed: MLP.init(3, 4, 4, 2, connect=Residual, normalise=LayerNorm.init, key=jr.key(seed))
     middle = tree.axpy(0.5, make(0), jax.tree.map(lambda leaf: 0.5 * leaf, make(1)))
     assert middle(jnp.ones(3)).shape == (2,)
+
+
+def test_dropout_spares_the_straight_way():
+    """Blocks of zero weights are the identity with dropout too: only the bent way is dropped."""
+    net = MLP.init(6, *[6] * 5, 2, connect=Residual, dropout=0.5, key=jr.key(0))
+    still = Chain(*jax.tree.map(jnp.zeros_like, net.body.layers[:-1]))
+    x = jnp.arange(6.0)
+    assert jnp.array_equal(still(x, key=jr.key(1)), x)

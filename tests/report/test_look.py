@@ -1,6 +1,7 @@
 """The report holds every lens that applies, stands alone, and survives a lens that fails."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import jax
@@ -196,3 +197,12 @@ def test_cost_is_bounded():
     assert xs[-1] == 9999
     assert some((jnp.arange(5), jnp.arange(5)), 10)[0].shape == (5,)
     assert jax.tree.leaves(some({"x": np.arange(3)}, 2))[0].tolist() == [0, 2]
+
+
+def test_the_headline_is_the_model_s_own_row(tmp_path, quick):
+    """The table's last row is that of the model; a baseline above it must not head the page."""
+    table = {"baseline": {"test error %": 91.25}, "network": {"test error %": 3.5}}
+    page = look(replace(outcome("classes"), table=table), tmp_path).read_text()
+    head = page[: page.index("Results</h2>")]
+    assert "3.5" in head
+    assert "91.25" not in head

@@ -444,3 +444,22 @@ def test_batch_norms_are_folded_on_a_fair_sample(silent):
             progress=silent,
         )
         assert found.history["valid error"][-1] < 0.02
+
+
+class Drawn(NamedTuple):
+    model: Numbers
+    step: jax.Array
+
+
+def draw(state, batch, *, key):
+    """Writes down one number of the step's chance."""
+    values = state.model.values.at[state.step].set(jr.uniform(key))
+    return Drawn(Numbers(values), state.step + 1), {"loss": jnp.zeros(())}
+
+
+@pytest.mark.parametrize("data", [jnp.arange(32), lambda epoch: [jnp.arange(8)] * 4], ids=["arrays", "stream"])
+def test_every_step_of_every_epoch_has_chance_of_its_own(silent, data):
+    """Twelve steps in three epochs draw twelve different numbers."""
+    start = Iteration(lambda model: Drawn(model, jnp.zeros((), jnp.int32)), draw)
+    found = quiet(start, Numbers(jnp.zeros(12)), data, silent, epochs=3, batch=8)
+    assert len(set(found.model.values.tolist())) == 12

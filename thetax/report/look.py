@@ -15,11 +15,10 @@ from .. import tree
 from ..layers import fold, has_batch_norm
 from ..recipes.outcome import Outcome
 from ..train import disk
+from ..train.fit import CALIBRATION
 from .figure import render
 from .lenses import LENSES, Lens, some
 from .page import Section, page
-
-CALIBRATION = 1024  # training examples on which batch norms are folded
 
 
 def look(
