@@ -1,8 +1,8 @@
 """Deep learning as one library: one model $f[\\theta](x)$ from training to certificate.
 
 The parts are loaded when first touched, so that `import thetax` costs little more than importing JAX:
-`thetax.data`, `thetax.layers`, `thetax.models`, `thetax.train`, `thetax.explain`, `thetax.plot`,
-`thetax.recipes`, `thetax.report`.
+`thetax.data`, `thetax.layers`, `thetax.models`, `thetax.train`, `thetax.explain`, `thetax.certify`,
+`thetax.plot`, `thetax.recipes`, `thetax.claims`, `thetax.report`.
 
 >>> import thetax
 >>> thetax.layers.Linear.__name__
@@ -15,7 +15,20 @@ from types import ModuleType
 
 __version__ = version("thetax")
 
-_PARTS = ("core", "tree", "data", "layers", "models", "train", "explain", "plot", "recipes", "report")
+_PARTS = (
+    "core",
+    "tree",
+    "data",
+    "layers",
+    "models",
+    "train",
+    "explain",
+    "certify",
+    "plot",
+    "recipes",
+    "claims",
+    "report",
+)
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import cyclopts
-import jax
 import jax.random as jr
 from rich.console import Console
 from rich.table import Table
 
 from . import __version__, data
-from .core import cache_folder
+from .core import remember_compilations
 from .recipes import RECIPES, Job, Outcome, find_recipe
 from .train import JsonLines, Run, watch
 
@@ -42,7 +41,7 @@ out, err = Console(), Console(stderr=True)
 def main(arguments: list[str] | None = None) -> None:
     """Runs one command and exits with its code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    _remember_compilations()
+    remember_compilations()
     try:
         sys.exit(app(arguments))
     except (ValueError, OSError, FloatingPointError) as trouble:
@@ -56,13 +55,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _plain(trouble: BaseException) -> str:
     return str(trouble).replace("[", r"\[")
-
-
-def _remember_compilations() -> None:
-    """What was compiled once on this machine is not compiled again."""
-    jax.config.update("jax_compilation_cache_dir", str(cache_folder("compiled")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def _train(recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, as_json: bool) -> int:

@@ -81,6 +81,13 @@ def cache_folder(*parts: str) -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache").joinpath("thetax", *parts)
 
 
+def remember_compilations() -> None:
+    """What was compiled once on this machine is not compiled again, in any process that says so too."""
+    jax.config.update("jax_compilation_cache_dir", str(cache_folder("compiled")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
 def expect_shape(name: str, x: Any, shape: tuple[int, ...]) -> None:
     """Refuses an input of another shape before any compute is spent.
 

@@ -8,6 +8,8 @@ from . import depth as depth
 from . import judgement as judgement
 from . import landscape as landscape
 from . import training as training
+from .chart import Chart as Chart
+from .chart import Panel as Panel
 from .draw import blank as blank
 from .draw import draw as draw
 from .draw import drawable as drawable

@@ -1,0 +1,36 @@
+"""The course, executable: every statement a claim that runs and is checked, one folder a chapter.
+
+`thetax verify` runs them, `find_claims` finds them, `settle` runs one here. A claim is added by one function under
+`@claim` in its chapter; the errata of the notes are claims of their own, under `@erratum`.
+"""
+
+from .check import Check as Check
+from .check import Method as Method
+from .check import at_least as at_least
+from .check import at_most as at_most
+from .check import between as between
+from .check import close as close
+from .check import equal as equal
+from .check import falls as falls
+from .check import likely as likely
+from .check import refuted as refuted
+from .check import rises as rises
+from .check import within as within
+from .claim import CLAIMS as CLAIMS
+from .claim import Claim as Claim
+from .claim import Scale as Scale
+from .claim import Verdict as Verdict
+from .claim import claim as claim
+from .claim import erratum as erratum
+from .claim import find_claims as find_claims
+from .course import CHAPTERS as CHAPTERS
+from .course import Coverage as Coverage
+from .course import coverage as coverage
+from .course import rows as rows
+from .verify import Finding as Finding
+from .verify import settle as settle
+from .verify import verify as verify
+
+from . import connectionism as connectionism  # isort: skip
+from . import feedforward as feedforward  # isort: skip
+from . import gradients as gradients  # isort: skip

@@ -1,0 +1,209 @@
+r"""One comparison of what was measured with what was expected, and how it was made.
+
+| check | holds when |
+|---|---|
+| `equal` | every entry is the same, to the last bit |
+| `close` | the largest difference is within the tolerance |
+| `at_most`, `at_least` | no entry passes its bound by more than the slack |
+| `between` | the number lies in a range |
+| `falls`, `rises` | each number is less (more) than the one before |
+| `within` | the difference is within chance, at a stated rate of false alarms |
+| `likely` | a p-value is above a stated rate of false alarms |
+| `refuted` | another check does not hold: a control that must fail |
+
+NaN passes nothing, and a comparison of nothing is refused: a check must be able to fail.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy import stats
+
+Method = Literal["exact", "closed form", "brute force", "finite differences", "statistical", "trend"]
+Shown = float | int | bool | str | list[Any] | None
+FEW = 6  # numbers that are still read one by one
+
+
+@dataclass(frozen=True)
+class Check:
+    """A comparison made: whether it holds, the two sides in a form to print, and how it was made."""
+
+    name: str
+    holds: bool
+    measured: Shown
+    expected: Shown
+    tolerance: float | None = None
+    method: Method = "exact"
+    false_alarm: float | None = None
+
+    def __post_init__(self):
+        if self.method not in get_args(Method):
+            raise ValueError(f"{self.name}: a method is one of {', '.join(get_args(Method))}; got {self.method!r}.")
+
+
+def equal(name: str, measured: Any, expected: Any, *, method: Method = "exact") -> Check:
+    """Every entry is the same.
+
+    >>> equal("C(3, 2)", 6, 6).holds, equal("bits", np.array([1, 2]), np.array([1, 3])).holds
+    (True, False)
+    """
+    a, b = _pair(name, measured, expected)
+    same = np.asarray(a == b)
+    if a.size <= FEW:
+        return Check(name, bool(same.all()), _shown(a), _shown(b), method=method)
+    return Check(name, bool(same.all()), f"{same.sum():,} of {same.size:,} equal", f"all {same.size:,}", method=method)
+
+
+def close(
+    name: str,
+    measured: Any,
+    expected: Any,
+    *,
+    tolerance: float,
+    relative: bool = False,
+    method: Method = "closed form",
+) -> Check:
+    """The largest absolute difference, or the largest relative to the largest entry expected, is within the tolerance.
+
+    >>> close("sin", np.sin([0.0, 1e-4]), np.array([0.0, 1e-4]), tolerance=1e-9).holds
+    True
+    >>> close("NaN", np.nan, 0.0, tolerance=1.0).holds
+    False
+    """
+    a, b = _pair(name, measured, expected)
+    a, b = np.asarray(a, complex if np.iscomplexobj(a) else float), np.asarray(b)
+    scale = float(np.abs(b).max()) or 1.0
+    error = float(np.abs(a - b).max()) / (scale if relative else 1.0)
+    holds = bool(error <= tolerance)
+    if a.size == 1 and not np.iscomplexobj(a):
+        return Check(name, holds, _shown(a), _shown(b), tolerance * (scale if relative else 1.0), method)
+    kind = "largest relative difference" if relative else "largest difference"
+    return Check(f"{name}: {kind}", holds, error, 0.0, tolerance, method)
+
+
+def at_most(name: str, measured: Any, bound: Any, *, slack: float = 0.0, method: Method = "brute force") -> Check:
+    """No entry exceeds its bound by more than the slack; the worst entry is shown.
+
+    >>> check = at_most("updates", np.array([3, 9]), np.array([4, 8]))
+    >>> check.holds, check.measured, check.expected
+    (False, 9, '≤ 8')
+    """
+    return _bounded(name, measured, bound, slack, method, sign=1)
+
+
+def at_least(name: str, measured: Any, bound: Any, *, slack: float = 0.0, method: Method = "brute force") -> Check:
+    """No entry falls short of its bound by more than the slack; the worst entry is shown."""
+    return _bounded(name, measured, bound, slack, method, sign=-1)
+
+
+def _bounded(name, measured, bound, slack, method, *, sign):
+    a, b = np.asarray(measured), np.asarray(bound)
+    if not a.size or not b.size:
+        raise ValueError(f"{name}: there is nothing to compare.")
+    a, b = np.broadcast_arrays(a, b)
+    excess = np.where(np.isnan(a) | np.isnan(b), np.inf, sign * (np.asarray(a, float) - np.asarray(b, float)))
+    worst = int(excess.argmax())
+    low_or_high = "≤" if sign == 1 else "≥"
+    shown = f"{low_or_high} {_text(b.ravel()[worst])}"
+    holds = bool((excess <= slack).all())
+    return Check(name, holds, _shown(a.ravel()[worst]), shown, slack or None, method)
+
+
+def between(name: str, measured: float, low: float, high: float, *, method: Method = "trend") -> Check:
+    """The number lies in the closed range.
+
+    >>> between("slope", -1.02, -1.1, -0.9).holds
+    True
+    """
+    value = float(measured)
+    return Check(name, bool(low <= value <= high), value, f"{_text(low)} to {_text(high)}", method=method)
+
+
+def falls(name: str, values: Any, *, method: Method = "trend") -> Check:
+    """Each number is less than the one before.
+
+    >>> falls("error", [0.5, 0.3, 0.3]).holds
+    False
+    """
+    return _ordered(name, values, method, "falling", -1)
+
+
+def rises(name: str, values: Any, *, method: Method = "trend") -> Check:
+    """Each number is more than the one before."""
+    return _ordered(name, values, method, "rising", 1)
+
+
+def _ordered(name, values, method, word, sign):
+    a = np.asarray(values, float)
+    if a.ndim != 1 or len(a) < 2:
+        raise ValueError(f"{name}: an order needs at least two numbers in a row; got {a.shape}.")
+    shown = _shown(a) if len(a) <= FEW else f"{_text(a[0])} … {_text(a[-1])}"
+    return Check(name, bool((sign * np.diff(a) > 0).all()), shown, word, method=method)
+
+
+def within(name: str, measured: Any, expected: Any, *, error: Any, false_alarm: float = 1e-5) -> Check:
+    r"""$|\hat\mu - \mu| \le z\,\hat s$ with $z$ such that, for normal errors $\hat s$, chance alone fails it rarely.
+
+    Over several numbers the rate of false alarms is shared among them (Bonferroni).
+
+    >>> within("mean", 0.02, 0.0, error=0.01).tolerance < 0.05
+    True
+    >>> within("mean", 0.1, 0.0, error=0.01).holds
+    False
+    """
+    a, b = _pair(name, measured, expected)
+    s = np.broadcast_to(np.asarray(error, float), a.shape)
+    if not (s > 0).all():
+        raise ValueError(f"{name}: a standard error must be positive; got {s.min()}.")
+    z = float(stats.norm.isf(false_alarm / 2 / a.size))
+    off = np.where(np.isnan(np.asarray(a, float)), np.inf, np.abs(np.asarray(a, float) - b) / s)
+    worst = int(off.argmax())
+    return Check(
+        name,
+        bool((off <= z).all()),
+        _shown(a.ravel()[worst]),
+        _shown(b.ravel()[worst]),
+        z * float(s.ravel()[worst]),
+        "statistical",
+        false_alarm,
+    )
+
+
+def likely(name: str, p_value: float, *, false_alarm: float = 1e-4) -> Check:
+    """A test's p-value is above the rate of false alarms.
+
+    >>> likely("normal", 0.3).holds
+    True
+    """
+    value = float(p_value)
+    return Check(name, bool(value >= false_alarm), value, f"p ≥ {false_alarm:g}", None, "statistical", false_alarm)
+
+
+def refuted(check: Check) -> Check:
+    """A control: the wrong form of a statement must not pass the very check the right form passes.
+
+    >>> refuted(close("wrong sign", 1.0, -1.0, tolerance=1e-6)).holds
+    True
+    """
+    return replace(check, name=f"must fail: {check.name}", holds=not check.holds)
+
+
+def _pair(name: str, measured: Any, expected: Any) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.asarray(measured), np.asarray(expected)
+    if a.shape != b.shape and b.ndim:
+        raise ValueError(f"{name}: shapes differ, {a.shape} measured and {b.shape} expected.")
+    if not a.size:
+        raise ValueError(f"{name}: there is nothing to compare.")
+    return a, np.broadcast_to(b, a.shape)
+
+
+def _shown(value: Any) -> Shown:
+    """Something JSON can hold: a plain number, text, or a short list of them."""
+    a = np.asarray(value)
+    return a.item() if a.size == 1 else a.tolist()
+
+
+def _text(value: Any) -> str:
+    value = _shown(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

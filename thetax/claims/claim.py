@@ -1,0 +1,192 @@
+r"""A claim: a statement of the course that runs.
+
+    @claim("1.2-novikoff", title="Novikoff's bound", kind="theorem", of=("models.fit_perceptron",), cites="...")
+    def novikoff(key, scale):
+        r'''Data with margin $\gamma$ in a ball of radius $R$: at most $\lfloor R^2 / \gamma^2 \rfloor$ mistakes.'''
+        ...
+        return Verdict(at_most("mistakes", mistakes, bound), assumed=("no bias",), figure=...)
+
+The docstring is the statement, in words and formula. The function is given a key, and the scale, "quick" or
+"full", if it asks for it; it runs in double precision. What it returns was checked, not proved.
+An `erratum` shows that a printed form fails and the corrected one holds, by the same checks.
+"""
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from .check import Check
+
+Scale = Literal["quick", "full"]
+Kind = Literal[
+    "definition", "identity", "theorem", "algorithm", "model", "layer", "loss", "experiment", "figure", "exercise",
+    "erratum",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, init=False)
+class Verdict:
+    """What came of a claim: it holds if every check does, its checked assumptions included.
+
+    Of an erratum, every `printed` check must fail and the others, the corrected form, must hold.
+
+    >>> from thetax.claims import equal
+    >>> Verdict(equal("two", 1 + 1, 2), assumed=("the integers",)).holds
+    True
+    >>> Verdict(equal("two", 1 + 1, 2), printed=[equal("printed", 1 + 1, 2)]).holds
+    False
+    """
+
+    checks: tuple[Check, ...]
+    assumptions: tuple[Check, ...]  # what the statement assumes, and was checked
+    assumed: tuple[str, ...]  # what it assumes, and was not
+    printed: tuple[Check, ...]
+    figure: Any  # a result that `thetax.plot.draw` draws
+
+    def __init__(
+        self,
+        *checks: Check,
+        assumptions: Sequence[Check] = (),
+        assumed: Sequence[str] = (),
+        printed: Sequence[Check] = (),
+        figure: Any = None,
+    ):
+        if not checks:
+            raise ValueError("Verdict: a claim without a check cannot fail; give at least one.")
+        if isinstance(assumed, str):
+            raise ValueError("Verdict: assumed is a tuple of sentences.")
+        set_field = lambda name, value: object.__setattr__(self, name, value)
+        set_field("checks", checks)
+        set_field("assumptions", tuple(assumptions))
+        set_field("assumed", tuple(assumed))
+        set_field("printed", tuple(printed))
+        set_field("figure", figure)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the statement was seen to hold."""
+        right = all(check.holds for check in (*self.checks, *self.assumptions))
+        return right and not any(check.holds for check in self.printed)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, the rows of the course it settles, and the function that checks it."""
+
+    ids: tuple[str, ...]
+    title: str
+    kind: Kind
+    statement: str
+    function: Callable[..., Verdict]
+    of: tuple[str, ...] = ()  # the public names it is about, as in "models.Perceptron"
+    cites: str = ""
+    printed: str = ""  # an erratum's two formulas
+    corrected: str = ""
+
+    @property
+    def name(self) -> str:
+        """What a link to it is called: its first row, and whether it is an erratum."""
+        return self.ids[0] + ("-erratum" if self.kind == "erratum" else "")
+
+    @property
+    def chapter(self) -> str:
+        """The chapter of its first row.
+
+        >>> chapter_of("10.2-posterior"), chapter_of("L1-svd")
+        ('10', 'L1')
+        """
+        return chapter_of(self.ids[0])
+
+
+CLAIMS: dict[str, Claim] = {}
+
+
+def chapter_of(row: str) -> str:
+    """The chapter of a row."""
+    found = re.match(r"\d+|L\d+", row)
+    if not found:
+        raise ValueError(f"A row is named like '1.2-novikoff' or 'L1-svd'; got {row!r}.")
+    return found.group()
+
+
+def claim(
+    *ids: str, title: str, kind: Kind, of: Sequence[str] = (), cites: str = ""
+) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
+    """Registers a function of a key, and perhaps a scale, as the check of these rows."""
+    if kind == "erratum" or kind not in get_args(Kind):
+        raise ValueError(f"claim {ids}: kind is one of {', '.join(get_args(Kind)[:-1])}; got {kind!r}.")
+    return lambda function: _register(Claim(ids, title, kind, _statement(function), function, _names(of), cites))
+
+
+def erratum(
+    *ids: str, title: str, printed: str, corrected: str, of: Sequence[str] = (), cites: str = ""
+) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
+    """Registers a function that shows a printed form to fail and the corrected one to hold; both are LaTeX."""
+    return lambda function: _register(
+        Claim(ids, title, "erratum", _statement(function), function, _names(of), cites, printed, corrected)
+    )
+
+
+def _names(of: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(of, str):
+        raise ValueError(f"A claim is of a tuple of public names; got the string {of!r}.")
+    return tuple(of)
+
+
+def _statement(function: Callable[..., Verdict]) -> str:
+    statement = inspect.getdoc(function)
+    if not statement:
+        raise ValueError(f"claim {function.__name__}: its docstring is its statement; write one.")
+    return statement
+
+
+def _register(claim: Claim) -> Callable[..., Verdict]:
+    wrong = claim.kind == "erratum"
+    for other in CLAIMS.values():
+        if (other.kind == "erratum") == wrong and (both := set(claim.ids) & set(other.ids)):
+            raise ValueError(f"{sorted(both)[0]} is settled twice, by {other.title!r} and {claim.title!r}.")
+    CLAIMS[claim.name] = claim
+    return claim.function
+
+
+def find_claims(*wanted: str) -> list[Claim]:
+    """The claims of these rows, links or beginnings of rows, in the order of the course; all without any.
+
+    >>> [claim.name for claim in find_claims("1.2-novikoff")]
+    ['1.2-novikoff', '1.2-novikoff-erratum']
+    >>> find_claims("1.2-novikof")
+    Traceback (most recent call last):
+    ValueError: There is no claim '1.2-novikof'; did you mean 1.2-novikoff or ...
+    """
+    chosen = {name for want in wanted for name in _matching(want)} if wanted else set(CLAIMS)
+    return sorted((CLAIMS[name] for name in chosen), key=_place)
+
+
+def _matching(want: str) -> list[str]:
+    exact = [name for name, claim in CLAIMS.items() if want == name or want in claim.ids]
+    found = exact or [name for name, claim in CLAIMS.items() if any(_begins(row, want) for row in claim.ids)]
+    if found:
+        return found
+    rows = sorted({row for claim in CLAIMS.values() for row in claim.ids})
+    near = difflib.get_close_matches(want, rows, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see thetax list claims."
+    raise ValueError(f"There is no claim {want!r}; {hint}")
+
+
+def _begins(row: str, want: str) -> bool:
+    """Whether the row lies in a chapter ("1"), a section ("1.2") or begins like this ("1.2-cov").
+
+    >>> _begins("10.1-x", "1"), _begins("1.2-novikoff", "1"), _begins("1.2-novikoff", "1.")
+    (False, True, True)
+    """
+    whole = re.fullmatch(r"L?\d+(\.\d+)?", want)
+    return row.startswith(want) and (not whole or not row[len(want)].isdigit())
+
+
+def _place(claim: Claim) -> tuple[int, bool]:
+    from .course import place  # the course counts claims, so it comes after them
+
+    return place(claim.ids[0]), claim.kind == "erratum"

@@ -1,0 +1,1 @@
+"""Chapter 1, connectionism: threshold units, the perceptron, Cover's count, associative memories."""

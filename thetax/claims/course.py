@@ -1,0 +1,85 @@
+"""The course as a list of rows: what there is to claim, and how much of it is claimed."""
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from .claim import CLAIMS, chapter_of
+
+CHAPTERS = {
+    "1": "Connectionism",
+    "2": "Feed-forward networks",
+    "3": "Gradient-based learning",
+    "4": "Convolutional networks",
+    "5": "Recurrent networks",
+    "6": "Transformers",
+    "7": "Sets and graphs",
+    "8": "Tricks of the trade",
+    "9": "Tangent kernels",
+    "10": "Bayesian learning",
+    "11": "Learning theory",
+    "12": "Generative models",
+    "13": "Adversarial examples",
+    "L1": "Lecture: introduction",
+    "L10": "Lecture: fundamentals",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A statement of the course by its name; `erratum` if the course prints it wrongly."""
+
+    id: str
+    kind: str
+    erratum: bool
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many rows of a chapter are claimed, how many of its errata, and by how many claims."""
+
+    chapter: str
+    title: str
+    rows: int
+    settled: int
+    errata: int
+    errata_settled: int
+    claims: int
+
+
+@cache
+def rows() -> dict[str, Row]:
+    """Every row of the course, in its order.
+
+    >>> rows()["1.2-novikoff"]
+    Row(id='1.2-novikoff', kind='theorem', erratum=True)
+    """
+    text = files("thetax.claims").joinpath("course.csv").read_text("utf-8")
+    table = (Row(row["id"], row["kind"], row["erratum"] == "yes") for row in csv.DictReader(text.splitlines()))
+    ordered = sorted(table, key=lambda row: list(CHAPTERS).index(chapter_of(row.id)))
+    return {row.id: row for row in ordered}
+
+
+@cache
+def _places() -> dict[str, int]:
+    return {row: place for place, row in enumerate(rows())}
+
+
+def place(row: str) -> int:
+    """Where a row stands in the course; one that is not in it comes last."""
+    return _places().get(row, len(_places()))
+
+
+def coverage() -> list[Coverage]:
+    """The chapters of the course, and how much of each is claimed."""
+    right = {row for claim in CLAIMS.values() if claim.kind != "erratum" for row in claim.ids}
+    wrong = {row for claim in CLAIMS.values() if claim.kind == "erratum" for row in claim.ids}
+    found = []
+    for chapter, title in CHAPTERS.items():
+        own = [row for row in rows().values() if chapter_of(row.id) == chapter]
+        misprinted = [row.id for row in own if row.erratum]
+        count = sum(claim.chapter == chapter for claim in CLAIMS.values())
+        settled, corrected = sum(row.id in right for row in own), sum(row in wrong for row in misprinted)
+        found.append(Coverage(chapter, title, len(own), settled, len(misprinted), corrected, count))
+    return found
