@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test check bench clean
+.PHONY: run test check docs bench clean
 
 run: .venv/run        ## train the digits model, look at it, print the error and the report
 	$(BIN)/thetax train digits
@@ -17,6 +17,9 @@ check: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+
+docs: .venv/test       ## write docs/syllabus.md and docs/errata.md from the claims
+	$(BIN)/python -m thetax.claims docs
 
 bench: .venv/bench     ## measure against peers; NAME=mlp runs one subject
 	$(BIN)/python -m bench $(NAME)

@@ -10,7 +10,9 @@ from pathlib import Path
 import jax
 import jaxtyping
 import pytest
+import scipy.linalg  # noqa: F401  its LAPACK must be here to be limited
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from thetax.train import Silent
 
@@ -21,6 +23,8 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+threadpool_limits(1)  # two workers that both want every core wait for each other
 
 settings.register_profile("thetax", deadline=None, max_examples=25, derandomize=True, database=None)
 settings.load_profile("thetax")

@@ -24,14 +24,28 @@ from thetax.layers import (
     Ensemble,
     LayerNorm,
     Linear,
+    ModernHopfield,
     Pointwise,
     Residual,
     WeightNorm,
     centred,
     tangent,
 )
-from thetax.models import MLP, linear_regression, logistic_regression, multinomial_regression
+from thetax.models import (
+    MLP,
+    McCullochPitts,
+    Perceptron,
+    barron_network,
+    bell,
+    interpolate,
+    linear_regression,
+    logistic_regression,
+    multinomial_regression,
+    step_network,
+)
 from thetax.train import (
+    adagrad,
+    adam,
     augmented,
     average,
     binary_cross_entropy,
@@ -41,12 +55,16 @@ from thetax.train import (
     descend,
     ema,
     error_rate,
+    heavy_ball,
     lasso,
     mixed_precision,
+    nesterov,
     restarts,
+    rmsprop,
     smooth_labels,
     squared_error,
     swa,
+    uncorrected_adam,
     weight_decay,
 )
 
@@ -96,6 +114,8 @@ MODELS = [
     ModelRow("Concat", lambda key: Concat(Linear.init(3, 2, key=key)), (3,), (4,)),
     ModelRow("Ensemble mean", partial(Ensemble.init, partial(Linear.init, 3, 2), 3), (3,), (4,)),
     ModelRow("Ensemble mixture", partial(Ensemble.init, chain, 3, pool=layers.mixture), (3,), (4,)),
+    ModelRow("ModernHopfield", partial(ModernHopfield.init, 4, 3, beta=0.7), (3,), (5,)),
+    ModelRow("ModernHopfield twice", partial(ModernHopfield.init, 4, 3, beta=0.7, steps=2), (3,), (5,)),
     ModelRow("Ensemble with dropout", partial(Ensemble.init, partial(chain, p=0.5), 3), (3,), (4,), draws=True),
     ModelRow("MLP", partial(MLP.init, 4, 6, 5, 2), (2, 2), (3,)),
     ModelRow("MLP dropout", partial(MLP.init, 3, 8, 2, activation=layers.tanh, dropout=0.5), (3,), (4,), draws=True),
@@ -113,6 +133,18 @@ MODELS = [
     ModelRow("linear regression", lambda key: linear_regression(3, 2), (3,), (4,)),
     ModelRow("logistic regression", lambda key: logistic_regression(3), (3,), (4,)),
     ModelRow("multinomial regression", lambda key: multinomial_regression(3, 4), (3,), (4,)),
+    ModelRow("interpolate", lambda key: interpolate(np.arange(4.0), np.array([0.3, -1.0, 0.5, 0.2])), (1,), (2,)),
+    ModelRow("step network", lambda key: step_network(jnp.sin, low=-2.0, high=2.0, width=3, steepness=2.0), (1,), (2,)),
+    ModelRow("Barron network", partial(barron_network, bell(3), radius=1.0, width=4, steepness=2.0), (3,), (4,)),
+]
+
+STEPS = [  # what they put out is a step, so that their derivatives are 0
+    ModelRow("McCullochPitts", partial(McCullochPitts.init, 3, 4), (3,), (5,)),
+    ModelRow("Perceptron", partial(Perceptron.init, 3), (3,), (4,)),
+    ModelRow("Perceptron without bias", partial(Perceptron.init, 3, bias=False), (3,), (4,)),
+    ModelRow("heaviside", lambda key: Pointwise(layers.heaviside), (4,)),
+    ModelRow("sign", lambda key: Pointwise(layers.sign), (4,)),
+    ModelRow("spin", lambda key: Pointwise(layers.spin), (4,)),
 ]
 
 
@@ -223,6 +255,12 @@ ITERATIONS = [
     IterationRow("adam", of(optax.adam(0.05))),
     IterationRow("adamw", of(optax.adamw(optax.cosine_decay_schedule(0.05, 10), weight_decay=0.01))),
     IterationRow("lbfgs", of(optax.lbfgs(memory_size=3))),
+    IterationRow("heavy_ball", of(heavy_ball(0.1, momentum=0.9))),
+    IterationRow("nesterov", of(nesterov(0.1, momentum=lambda t: (t - 1) / (t + 2)))),
+    IterationRow("adagrad", of(adagrad(0.1))),
+    IterationRow("rmsprop", of(rmsprop(0.02))),
+    IterationRow("corrected adam", of(adam(0.05, momentum=0.8, decay=0.99))),
+    IterationRow("uncorrected_adam", of(uncorrected_adam(0.02))),
     IterationRow("clipped, scheduled", of(clipped)),
     IterationRow("accumulate", of(optax.adam(0.05), accumulate=3)),
     IterationRow("ema", ema(of(optax.sgd(0.3)), decay=0.9)),

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -144,3 +146,59 @@ def test_interrupt_leaves_a_resumable_run(tmp_path):
     assert "resumed at epoch" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
+
+
+def test_verify_writes_what_it_found(capsys):
+    code, out, said = run(capsys, "verify", "1.2-xor", "1.2-sgn", "--json", "out.json", "--html", "out.html")
+    assert code == 0
+    assert "all hold" in out
+    assert "2/2 checked" in said
+    found = json.loads(Path("out.json").read_text())
+    assert [finding["ids"][0] for finding in found] == ["1.2-sgn", "1.2-xor"]
+    assert all(finding["holds"] for finding in found)
+    assert 'id="1.2-xor"' in Path("out.html").read_text()
+
+
+def test_verify_says_what_does_not_hold_and_goes_on(capsys, monkeypatch):
+    """A claim broken in this process only would not reach the others, so they are run here."""
+    from thetax import claims
+
+    def broken(key):
+        return claims.Verdict(claims.equal("two and two", 5, 4))
+
+    (good,) = claims.find_claims("1.2-sgn")
+    bad = replace(good, ids=("1.2-xor",), title="Arithmetic", function=broken)
+    monkeypatch.setattr(claims, "find_claims", lambda *wanted: [bad, good])
+    here = lambda chosen, *, seed, scale, jobs: (claims.settle(claim, seed=seed, scale=scale) for claim in chosen)
+    monkeypatch.setattr(claims, "verify", here)
+    code, out, _ = run(capsys, "verify")
+    assert code == 1
+    assert "1 do not hold" in out
+    assert "two and two: measured 5, expected 4" in out
+    assert "1.2-sgn" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("1.2-novikov",), "did you mean 1.2-novikoff"),
+        (("1.2-xor", "--json", "nowhere/out.json"), "make it first"),
+        (("1.2-xor", "--html", "."), "is a folder"),
+        (("1.2-xor", "--jobs", "0"), "at least 1"),
+    ],
+)
+def test_verify_refuses_before_it_runs(capsys, arguments, says):
+    code, out, said = run(capsys, "verify", *arguments)
+    assert code == 1
+    assert says in said
+    assert out == ""
+
+
+def test_list_claims(capsys):
+    code, out, _ = run(capsys, "list", "claims")
+    assert code == 0
+    assert "60 of 60" in out
+    _, out, _ = run(capsys, "list", "claims", "--json")
+    chapters = json.loads(out)
+    assert [c["chapter"] for c in chapters][:3] == ["1", "2", "3"]
+    assert all(c["settled"] == c["rows"] for c in chapters[:3])

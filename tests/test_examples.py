@@ -8,3 +8,26 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 def test_one_model():
     assert runpy.run_path(str(EXAMPLES / "one_model.py"))["main"](epochs=15) < 0.1
+
+
+def test_chapter_3(tmp_path):
+    ends = runpy.run_path(str(EXAMPLES / "chapter_3.py"))["main"](steps=100, folder=str(tmp_path))
+    assert ends["heavy ball"] < ends["descent"] / 2
+    assert {path.name for path in tmp_path.iterdir()} == {"rates.png", "way.png"}
+
+
+def test_chapter_1():
+    found = runpy.run_path(str(EXAMPLES / "chapter_1.py"))["main"]()
+    assert found["perceptron"] == 0
+    assert found["Hebb"] == 0
+    assert found["modern"] == 1
+    assert found["overlap"] > 0.99
+
+
+def test_chapter_2(tmp_path):
+    found = runpy.run_path(str(EXAMPLES / "chapter_2.py"))["main"](folder=str(tmp_path))
+    assert max(found["staircase"], found["polygon"], found["random units"]) < 0.05 < found["cubic"]
+    assert found["twin"] < 1e-4
+    assert found["greedy"] < 0.5
+    assert found["plain"] < 1e-6 * found["residual"]
+    assert (tmp_path / "cubic.png").stat().st_size > 0

@@ -40,6 +40,17 @@ def depth(layers):
     }
 
 
+def remembered(sites, names=("Hebb", "projection"), right=False):
+    stored = np.random.default_rng(0).choice([-1.0, 1.0], (12, sites))
+    answers = np.stack([stored if right else stored[::-1]] * len(names))
+    return explain.Recall(answers, np.mean(answers * stored, axis=2), stored, -stored, names)
+
+
+side = np.linspace(-1, 1, 9)
+steep = 0.01 + side[:, None] ** 2 + 9 * side**2
+gaps = {"descent": np.append(0.9 ** np.arange(30), 0.0), "Nesterov": 1 / np.arange(1.0, 32) ** 2}
+decays = {name: explain.fit_decay(gap) for name, gap in gaps.items()}
+bends = explain.Smoothness(4.0, np.array([1.0, 4.0]))
 confused = explain.Confusion(np.eye(3, dtype=int) + 2, np.full(3, 2 / 3), ("a", "b", "c"))
 scores = np.array([np.nan, 0.3, 0.9])
 RESULTS = {
@@ -56,6 +67,20 @@ RESULTS = {
     "no mistakes": worst(np.zeros((0, 64))),
     "spectrum": spectrum,
     "curvature": Curvature(Sharpness(4.0, 0.0, 0.1, 0.1, 0.0, 1.0, 0.05), Trace(3.0, 0.1), spectrum),
+    "recall": remembered(64),
+    "recall of no pictures": remembered(7, names=("Hebb",), right=True),
+    "capacity": explain.Capacity(np.array([1.0, 0.4]), np.array([0.1, 0.2]), np.array([[1.0, 1.0], [0.2, 0.6]]), 500),
+    "landscape": explain.Landscape(steep, side, side, 0.01),
+    "flat landscape with a path": explain.Landscape(
+        np.ones((9, 9)), side, side, 1.0, path=np.array([[-0.5, 0.5], [0.0, 0.0]])
+    ),
+    "landscape with a cliff": explain.Landscape(np.where(steep > 5, np.inf, steep), side, side, 0.01),
+    "rates": explain.Rates(decays, gaps, explain.promises(steps=30, smooth=1.0, distance=1.0, gap=1.0, convex=0.1)),
+    "powers": explain.Rates({"Nesterov": decays["Nesterov"]}, {"Nesterov": gaps["Nesterov"]}),
+    "trajectory": explain.trajectory([2.0, 1.0, 0.6, 0.3], bends),
+    "two epochs": explain.trajectory([1.0, 0.5], bends),
+    "smoothness": bends,
+    "dominance": explain.Dominance(0.5, np.array([0.5, np.inf, 2.0])),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},
 }
@@ -72,7 +97,7 @@ def test_every_result_is_drawn(name, theme):
 
 def test_there_is_a_drawing_for_every_result():
     kinds = {kind.__name__ for kind in vars(explain).values() if isinstance(kind, type)}
-    assert kinds - {"Lanczos", "Ritz", "Trace", "Sharpness"} == set(drawable()) & kinds
+    assert kinds - {"Decay", "Lanczos", "Plane", "Ritz", "Trace", "Sharpness"} == set(drawable()) & kinds
     assert {type(result).__name__ for result in RESULTS.values()} == set(drawable()) & kinds
 
 

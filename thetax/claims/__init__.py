@@ -1,7 +1,7 @@
 """The course, executable: every statement a claim that runs and is checked, one folder a chapter.
 
 `thetax verify` runs them, `find_claims` finds them, `settle` runs one here. A claim is added by one function under
-`@claim` in its chapter; the errata of the notes are claims of their own, under `@erratum`.
+`@claim` in its chapter's folder; the errata of the notes are claims of their own, under `@erratum`.
 """
 
 from .check import Check as Check
@@ -16,7 +16,6 @@ from .check import likely as likely
 from .check import refuted as refuted
 from .check import rises as rises
 from .check import within as within
-from .claim import CLAIMS as CLAIMS
 from .claim import Claim as Claim
 from .claim import Scale as Scale
 from .claim import Verdict as Verdict
@@ -30,7 +29,3 @@ from .course import rows as rows
 from .verify import Finding as Finding
 from .verify import settle as settle
 from .verify import verify as verify
-
-from . import connectionism as connectionism  # isort: skip
-from . import feedforward as feedforward  # isort: skip
-from . import gradients as gradients  # isort: skip

@@ -40,6 +40,8 @@ class Check:
     def __post_init__(self):
         if self.method not in get_args(Method):
             raise ValueError(f"{self.name}: a method is one of {', '.join(get_args(Method))}; got {self.method!r}.")
+        if (self.method == "statistical") != (self.false_alarm is not None):
+            raise ValueError(f"{self.name}: a statistical check, and only that, states its rate of false alarms.")
 
 
 def equal(name: str, measured: Any, expected: Any, *, method: Method = "exact") -> Check:

@@ -16,9 +16,12 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 from .check import Check
+from .course import chapter_of, place
 
 Scale = Literal["quick", "full"]
 Kind = Literal[
@@ -93,23 +96,24 @@ class Claim:
 
     @property
     def chapter(self) -> str:
-        """The chapter of its first row.
-
-        >>> chapter_of("10.2-posterior"), chapter_of("L1-svd")
-        ('10', 'L1')
-        """
+        """The chapter of its first row."""
         return chapter_of(self.ids[0])
 
+    @property
+    def place(self) -> tuple[int, bool]:
+        """Where it stands in the course; an erratum comes after the statement it corrects."""
+        return place(self.ids[0]), self.kind == "erratum"
 
-CLAIMS: dict[str, Claim] = {}
+
+FOLDERS = ("connectionism", "feedforward", "gradients")  # of the chapters, under this one
+_claims: dict[str, Claim] = {}
 
 
-def chapter_of(row: str) -> str:
-    """The chapter of a row."""
-    found = re.match(r"\d+|L\d+", row)
-    if not found:
-        raise ValueError(f"A row is named like '1.2-novikoff' or 'L1-svd'; got {row!r}.")
-    return found.group()
+@cache
+def _load() -> None:
+    """The chapters are imported when a claim is first looked for: they bring every library a claim compares with."""
+    for folder in FOLDERS:
+        import_module(f"thetax.claims.{folder}")
 
 
 def claim(
@@ -144,11 +148,13 @@ def _statement(function: Callable[..., Verdict]) -> str:
 
 
 def _register(claim: Claim) -> Callable[..., Verdict]:
+    for row in claim.ids:
+        chapter_of(row)
     wrong = claim.kind == "erratum"
-    for other in CLAIMS.values():
+    for other in _claims.values():
         if (other.kind == "erratum") == wrong and (both := set(claim.ids) & set(other.ids)):
             raise ValueError(f"{sorted(both)[0]} is settled twice, by {other.title!r} and {claim.title!r}.")
-    CLAIMS[claim.name] = claim
+    _claims[claim.name] = claim
     return claim.function
 
 
@@ -161,16 +167,17 @@ def find_claims(*wanted: str) -> list[Claim]:
     Traceback (most recent call last):
     ValueError: There is no claim '1.2-novikof'; did you mean 1.2-novikoff or ...
     """
-    chosen = {name for want in wanted for name in _matching(want)} if wanted else set(CLAIMS)
-    return sorted((CLAIMS[name] for name in chosen), key=_place)
+    _load()
+    chosen = {name for want in wanted for name in _matching(want)} if wanted else set(_claims)
+    return sorted((_claims[name] for name in chosen), key=lambda claim: claim.place)
 
 
 def _matching(want: str) -> list[str]:
-    exact = [name for name, claim in CLAIMS.items() if want == name or want in claim.ids]
-    found = exact or [name for name, claim in CLAIMS.items() if any(_begins(row, want) for row in claim.ids)]
+    exact = [name for name, claim in _claims.items() if want == name or want in claim.ids]
+    found = exact or [name for name, claim in _claims.items() if any(_begins(row, want) for row in claim.ids)]
     if found:
         return found
-    rows = sorted({row for claim in CLAIMS.values() for row in claim.ids})
+    rows = sorted({row for claim in _claims.values() for row in claim.ids})
     near = difflib.get_close_matches(want, rows, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "see thetax list claims."
     raise ValueError(f"There is no claim {want!r}; {hint}")
@@ -184,9 +191,3 @@ def _begins(row: str, want: str) -> bool:
     """
     whole = re.fullmatch(r"L?\d+(\.\d+)?", want)
     return row.startswith(want) and (not whole or not row[len(want)].isdigit())
-
-
-def _place(claim: Claim) -> tuple[int, bool]:
-    from .course import place  # the course counts claims, so it comes after them
-
-    return place(claim.ids[0]), claim.kind == "erratum"

@@ -1,11 +1,12 @@
 """The course as a list of rows: what there is to claim, and how much of it is claimed."""
 
 import csv
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-
-from .claim import CLAIMS, chapter_of
+from typing import Any
 
 CHAPTERS = {
     "1": "Connectionism",
@@ -24,6 +25,18 @@ CHAPTERS = {
     "L1": "Lecture: introduction",
     "L10": "Lecture: fundamentals",
 }
+
+
+def chapter_of(row: str) -> str:
+    """The chapter of a row.
+
+    >>> chapter_of("10.2-posterior"), chapter_of("L1-svd")
+    ('10', 'L1')
+    """
+    found = re.match(r"\d+|L\d+", row)
+    if not found or found.group() not in CHAPTERS:
+        raise ValueError(f"A row is named like '1.2-novikoff' or 'L1-svd'; got {row!r}.")
+    return found.group()
 
 
 @dataclass(frozen=True)
@@ -71,15 +84,21 @@ def place(row: str) -> int:
     return _places().get(row, len(_places()))
 
 
-def coverage() -> list[Coverage]:
-    """The chapters of the course, and how much of each is claimed."""
-    right = {row for claim in CLAIMS.values() if claim.kind != "erratum" for row in claim.ids}
-    wrong = {row for claim in CLAIMS.values() if claim.kind == "erratum" for row in claim.ids}
+def coverage(claims: Iterable[Any]) -> list[Coverage]:
+    """The chapters of the course, and how much of each these claims settle.
+
+    >>> from thetax.claims import find_claims
+    >>> coverage(find_claims("1.2-novikoff"))[0].settled
+    1
+    """
+    claims = list(claims)
+    right = {row for claim in claims if claim.kind != "erratum" for row in claim.ids}
+    wrong = {row for claim in claims if claim.kind == "erratum" for row in claim.ids}
     found = []
     for chapter, title in CHAPTERS.items():
         own = [row for row in rows().values() if chapter_of(row.id) == chapter]
         misprinted = [row.id for row in own if row.erratum]
-        count = sum(claim.chapter == chapter for claim in CLAIMS.values())
+        count = sum(claim.chapter == chapter for claim in claims)
         settled, corrected = sum(row.id in right for row in own), sum(row in wrong for row in misprinted)
         found.append(Coverage(chapter, title, len(own), settled, len(misprinted), corrected, count))
     return found

@@ -16,10 +16,12 @@ from zlib import crc32
 
 import jax
 import jax.random as jr
+import scipy.linalg  # noqa: F401  its LAPACK, which JAX uses, must be here to be limited
+from threadpoolctl import threadpool_limits
 
 from ..core import remember_compilations
 from .check import Check
-from .claim import CLAIMS, Claim, Scale, Verdict
+from .claim import Claim, Scale, Verdict
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def verify(
     """Runs the claims on `jobs` processes (as many as there are cores), yielding each finding as it comes.
 
     A process that dies takes nothing with it: the claims it may have died of are run again, each alone, and only
-    the one that kills its process twice is reported as the killer.
+    the one that kills its process twice is reported as the killer. The functions are sent by name, so they must
+    be at the top of an importable module.
     """
     jobs = max(1, min(jobs or len(os.sched_getaffinity(0)), len(claims)))
     waiting, suspects = deque(claims), deque()
@@ -116,7 +119,7 @@ def verify(
                 while queue or running:
                     while queue and len(running) < limit:
                         claim = queue.popleft()
-                        running[pool.submit(_work, claim.name, seed, scale)] = claim
+                        running[pool.submit(_work, claim, seed, scale)] = claim
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         verdict, trouble, seconds = future.result()
                         yield Finding(running.pop(future), verdict, trouble, seed, scale, seconds)
@@ -134,11 +137,13 @@ def _pool(size: int) -> ProcessPoolExecutor:
 
 
 def _begin() -> None:
+    """One thread of linear algebra a process: two libraries that both want every core wait for each other."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threadpool_limits(1)
     jax.config.update("jax_platforms", "cpu")
     remember_compilations()
 
 
-def _work(name: str, seed: int, scale: Scale) -> tuple[Verdict | None, str, float]:
-    finding = settle(CLAIMS[name], seed=seed, scale=scale)
+def _work(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, float]:
+    finding = settle(claim, seed=seed, scale=scale)
     return finding.verdict, finding.trouble, finding.seconds

@@ -25,6 +25,7 @@ from .compose import Residual as Residual
 from .compose import mean as mean
 from .compose import mixture as mixture
 from .dropout import Dropout as Dropout
+from .hopfield import ModernHopfield as ModernHopfield
 from .initialise import Law as Law
 from .initialise import fan_in as fan_in
 from .initialise import fan_out as fan_out

@@ -4,9 +4,14 @@ Figures are made without `pyplot`: no global state, no window. To draw a result 
 function with `draws`.
 """
 
+from . import approximation as approximation
 from . import depth as depth
+from . import descent as descent
 from . import judgement as judgement
 from . import landscape as landscape
+from . import memory as memory
+from . import regions as regions
+from . import separation as separation
 from . import training as training
 from .chart import Chart as Chart
 from .chart import Panel as Panel

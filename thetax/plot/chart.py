@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .draw import blank, draws
+from .draw import blank, draws, log_axis
 from .theme import Theme
 
 Curve = tuple[Any, Any]  # x and y
@@ -73,14 +73,20 @@ def _panel(axes: Any, panel: Panel, theme: Theme) -> None:
         axes.annotate(name, (place, 0.98), xycoords=("data", "axes fraction"), va="top", fontsize=8.5, rotation=90,
                       xytext=(3, 0), textcoords="offset points", color=theme.muted)  # fmt: skip
     axes.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
-    if "x" in panel.log:
-        axes.set_xscale("log")
-    if "y" in panel.log:
-        axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.axis_name in panel.log:
+            log_axis(axis, *_span(axes, axis.axis_name))
     if panel.equal:
         axes.set_aspect("equal")
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(frameon=False, fontsize=8.5, handlelength=1.4)
+
+
+def _span(axes: Any, which: str) -> tuple[float, float]:
+    """From the least positive number on an axis to the largest, with a little room."""
+    axes.set(**{f"{which}scale": "log"})
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    return float(low), float(high)
 
 
 def _colours(panel: Panel, theme: Theme) -> Sequence[str]:

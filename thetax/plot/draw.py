@@ -56,7 +56,8 @@ def log_axis(axis: Axis, low: float, high: float) -> None:
     across = axis is axis.axes.xaxis
     axis.axes.set(xscale="log", xlim=(low, high)) if across else axis.axes.set(yscale="log", ylim=(low, high))
     few = high < 1000 * low
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0, 3.0) if few else (1.0,)))
+    subs = (1.0, 2.0, 5.0) if high < 30 * low else (1.0, 3.0) if high < 300 * low else (1.0,)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=12 if few else None))
     axis.set_minor_formatter(NullFormatter())
     if few:
         axis.set_major_formatter(FormatStrFormatter("%g"))

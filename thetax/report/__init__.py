@@ -1,9 +1,14 @@
-"""A trained model as one HTML file: `look(outcome, folder)` runs every lens that applies and writes the page.
+"""A trained model or a set of claims as one HTML file.
+
+`look(outcome, folder)` runs every lens that applies and writes the page; `Verdicts` is the page of a set of claims.
 
 A lens is one registration in `lenses`; its figure is what `thetax.plot.draw` makes of its result.
 """
 
+from . import descent as descent
+from . import geometry as geometry
 from .lenses import LENSES as LENSES
 from .lenses import Lens as Lens
 from .lenses import lens as lens
 from .look import look as look
+from .verdicts import Verdicts as Verdicts

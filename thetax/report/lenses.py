@@ -64,11 +64,13 @@ def some(data: Batch, count: int) -> Batch:
     return data if n <= count else jax.tree.map(lambda a: a[chosen], data)
 
 
-def _classifies(outcome: Outcome) -> bool:
+def classifies(outcome: Outcome) -> bool:
+    """Whether the outcome has classes to tell apart."""
     return len(outcome.classes) > 1
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share as a reader wants it."""
     return f"{100 * share:.2f} %"
 
 
@@ -95,9 +97,9 @@ def _confused(result: explain.Confusion) -> dict[str, str]:
     off = np.where(np.eye(len(result.classes), dtype=bool), 0, result.counts)
     truth, guess = np.unravel_index(off.argmax(), off.shape)
     hardest = int(np.nanargmax(result.errors))
-    told = {"test error": f"{_percent(result.error)} of {result.counts.sum()}"}
+    told = {"test error": f"{percent(result.error)} of {result.counts.sum()}"}
     if off.any():
-        told["hardest class"] = f"{result.classes[hardest]} ({_percent(result.errors[hardest])} wrong)"
+        told["hardest class"] = f"{result.classes[hardest]} ({percent(result.errors[hardest])} wrong)"
         often = "once" if off.max() == 1 else f"{off.max()} times"
         told["commonest mistake"] = f"{result.classes[truth]} taken for {result.classes[guess]}, {often}"
     return told
@@ -107,7 +109,7 @@ def _confused(result: explain.Confusion) -> dict[str, str]:
     "Confusion matrix",
     says="Each row is a true class and each column a guess, counted on the test set. Everything off the diagonal, "
     "in orange, is a mistake.",
-    applies=_classifies,
+    applies=classifies,
     tells=_confused,
 )
 def _confusion(outcome: Outcome) -> explain.Confusion:
@@ -131,7 +133,7 @@ def _examples(result: explain.Worst) -> list[dict[str, str]]:
     "Most confidently wrong",
     says="The test examples on which the network was surest of a wrong answer, the worst first. They are often "
     "mislabelled, ambiguous, or of a kind the training set lacks.",
-    applies=_classifies,
+    applies=classifies,
     tells=lambda result: {"mistakes": f"{result.mistakes} of {result.examples}"},
     rows=_examples,
 )
@@ -142,7 +144,7 @@ def _worst(outcome: Outcome) -> explain.Worst:
 def _trust(result: explain.Calibration) -> dict[str, str]:
     over = 100 * result.overconfidence
     return {
-        "expected calibration error": _percent(result.error),
+        "expected calibration error": percent(result.error),
         "on average": f"{abs(over):.2f} points too {'sure' if over > 0 else 'modest'}",
         "negative log-likelihood": f"{result.nll:.4f} nats",
         "Brier score": f"{result.brier:.4f}",
@@ -153,7 +155,7 @@ def _trust(result: explain.Calibration) -> dict[str, str]:
     "Calibration",
     says="Can its confidence be taken at its word? Test examples are grouped by how sure the network was; a point on "
     "the dashed line is right exactly as often as it claims. Larger points hold more examples.",
-    applies=_classifies,
+    applies=classifies,
     tells=_trust,
 )
 def _calibration(outcome: Outcome) -> explain.Calibration:
@@ -194,7 +196,7 @@ def _weights(outcome: Outcome) -> explain.Weights:
     says=f"What each layer puts out on at most {SEEN:,} test examples, from input to output. A dead unit is zero on "
     "all of them: it passes nothing on and learns nothing.",
     tells=lambda result: (
-        {"dead units, at worst": f"{_percent(result.dead.max())} of {_where(result, result.dead)}"}
+        {"dead units, at worst": f"{percent(result.dead.max())} of {_where(result, result.dead)}"}
         if result.dead.max() > 0
         else {"dead units": "none"}
     ),

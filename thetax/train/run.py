@@ -69,7 +69,7 @@ class Run:
             return run
         if run.folder.is_dir() and {path.name for path in run.folder.iterdir()} - {"run.json"}:
             raise ValueError(f"{run.folder} is not empty and holds no run; choose a new folder.")
-        run.write("run.json", {**asked, "versions": _versions(), "commit": _commit()})
+        run.write("run.json", {**asked, "versions": versions(), "commit": _commit()})
         return run
 
     @classmethod
@@ -182,7 +182,8 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """With what a run, or a set of findings, was made."""
     names = ("thetax", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy")
     device = jax.devices()[0].device_kind
     return {"python": platform.python_version(), **{n: version(n) for n in names}, "device": device}

@@ -25,7 +25,7 @@ def save_weights(path: str | Path, model: Any) -> None:
     >>> load_weights(path, Linear(jnp.zeros((2, 2)), jnp.zeros(2))).b.tolist()
     [1.0, 1.0]
     """
-    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(model)]
+    leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(model)]
     content = safetensors.numpy.save(dict(zip(tree.names(model), leaves)), metadata={"format": "thetax-1"})
     disk.write(Path(path), content)
 

@@ -1,60 +1,21 @@
-"""The command line: `thetax train | look | list | data`.
-
-The options of `thetax train RECIPE` are those of the recipe's signature; nothing is written down twice.
-Exit codes: 0 done, 1 it failed, 2 an unknown command or option, 130 interrupted and resumable.
-"""
+"""`thetax train` and `thetax look`: a recipe run, resumed and looked at."""
 
 import inspect
-import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import cyclopts
 import jax.random as jr
-from rich.console import Console
 from rich.table import Table
 
-from . import __version__, data
-from .core import remember_compilations
-from .recipes import RECIPES, Job, Outcome, find_recipe
-from .train import JsonLines, Run, watch
+from ..recipes import RECIPES, Job, Outcome, find_recipe
+from ..train import JsonLines, Run, watch
+from .app import INTERRUPTED, app, err, out, print_json
 
-FAILED, INTERRUPTED = 1, 130
-OPTIONS = cyclopts.Parameter(consume_multiple=True, negative="")
-
-app = cyclopts.App(
-    name="thetax",
-    help="Deep learning as one library: train a model, look at it, and go on.",
-    version=__version__,
-    default_parameter=OPTIONS,
-)
 train_app = cyclopts.App(name="train", help="Train a model by a recipe, or resume a run.")
-data_app = cyclopts.App(name="data", help="The datasets, and fetching one.")
 app.command(train_app)
-app.command(data_app)
-out, err = Console(), Console(stderr=True)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Runs one command and exits with its code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    remember_compilations()
-    try:
-        sys.exit(app(arguments))
-    except (ValueError, OSError, FloatingPointError) as trouble:
-        if "--json" in arguments:
-            print_json({"event": "error", "text": str(trouble)})
-        err.print(f"[bold red]thetax:[/] {_plain(trouble)}", soft_wrap=True)
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-
-
-def _plain(trouble: BaseException) -> str:
-    return str(trouble).replace("[", r"\[")
 
 
 def _train(recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, as_json: bool) -> int:
@@ -173,7 +134,7 @@ def look(run: Path | None = None, /, *, json: bool = False) -> int:
     json
         One JSON object instead of words.
     """
-    from .report import look as write_report  # brings matplotlib, which nothing else needs
+    from ..report import look as write_report  # brings matplotlib, which nothing else needs
 
     folder = run or _newest()
     opened = Run.open(folder, look_only=True)
@@ -205,80 +166,3 @@ def _say_nothing(title: str, done: int, total: int) -> None:
 
 def _lens_progress(title: str, done: int, total: int) -> None:
     err.print(f"{done}/{total}  {title}", highlight=False)
-
-
-@app.command(name="list")
-def list_(what: Literal["recipes", "data"] = "recipes", /, *, json: bool = False) -> int:
-    """List the recipes or the datasets.
-
-    Parameters
-    ----------
-    what
-        What to list.
-    json
-        One JSON object instead of a table.
-    """
-    if what == "data":
-        return list_data(json=json)
-    rows = {name: (inspect.getdoc(function) or "").split("\n")[0] for name, function in sorted(RECIPES.items())}
-    if json:
-        print_json(rows)
-        return 0
-    table = Table("recipe", "what it does")
-    for name, what_it_does in rows.items():
-        table.add_row(name, what_it_does)
-    out.print(table)
-    return 0
-
-
-@data_app.default
-def list_data(*, json: bool = False) -> int:
-    """List the datasets, their licences, and which are here already.
-
-    Parameters
-    ----------
-    json
-        One JSON object instead of a table.
-    """
-    rows = [
-        {
-            "name": d.name,
-            "what": d.about,
-            "licence": d.licence,
-            "here": d.embedded is not None or data.cached(d) is not None,
-        }
-        for d in data.datasets()
-    ]
-    if json:
-        print_json(rows)
-        return 0
-    table = Table("dataset", "what it is", "licence", "here")
-    for row in rows:
-        table.add_row(row["name"], row["what"], row["licence"], "yes" if row["here"] else "")
-    out.print(table)
-    return 0
-
-
-@data_app.command(name="fetch")
-def fetch(name: str, /, *, folder: Path | None = None) -> int:
-    """Fetch a dataset into the cache.
-
-    Parameters
-    ----------
-    name
-        One of `thetax list data`.
-    folder
-        A folder of yours that already has its files.
-    """
-    data.fetch(name, folder=folder)
-    out.print(f"{name} is here.")
-    return 0
-
-
-def print_json(content: Any) -> None:
-    """One JSON value on standard output."""
-    print(json.dumps(content), flush=True)
-
-
-if __name__ == "__main__":
-    main()

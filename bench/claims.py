@@ -1,0 +1,58 @@
+"""The first chapters at scale: the perceptron, Hopfield recall, linear regions, Cover's count."""
+
+import time
+from functools import cache
+from itertools import product
+
+import numpy as np
+from scipy.optimize import linprog
+
+from thetax.certify import cover_count, dichotomies
+
+from . import hopfield, perceptron, regions
+from .row import Row
+
+N, D = 12, 4
+
+
+@cache
+def points() -> np.ndarray:
+    """Points in general position."""
+    return np.random.default_rng(0).normal(size=(N, D))
+
+
+def by_labelling() -> np.ndarray:
+    """A linear programme for each of the 2^n labellings but for the sign of the first."""
+    found = []
+    for rest in product((-1, 1), repeat=N - 1):
+        rows = np.array([1, *rest])[:, None] * points()
+        if linprog(np.zeros(D), A_ub=-rows, b_ub=-np.ones(N), bounds=[(None, None)] * D, method="highs").status == 0:
+            found.append([1, *rest])
+    half = np.array(found)
+    return np.unique(np.concatenate([half, -half]), axis=0)
+
+
+def agree() -> None:
+    """Raises unless both find the same labellings, and Cover's number of them."""
+    ours = dichotomies(points())
+    np.testing.assert_array_equal(ours, by_labelling())
+    assert len(ours) == cover_count(N, D)
+
+
+def _milliseconds(work) -> float:
+    began = time.perf_counter()
+    work()
+    return 1e3 * (time.perf_counter() - began)
+
+
+def count() -> str:
+    """What is measured."""
+    own = f"Cover's count of {N} points in {D} dimensions: {cover_count(N, D):,} of {2**N:,} labellings."
+    return " ".join([perceptron.count(), hopfield.count(), regions.count(), own])
+
+
+def rows() -> list[Row]:
+    """Each against what one would otherwise take."""
+    ours, theirs = (lambda: _milliseconds(lambda: dichotomies(points()))), (lambda: _milliseconds(by_labelling))
+    cover = Row(f"Cover's count, n = {N}", "a programme a labelling", ours, theirs, "ms", agree, pairs=3)
+    return [*perceptron.rows(), *hopfield.rows(), *regions.rows(), cover]

@@ -1,0 +1,44 @@
+"""Every claim of the course, each a test of its own; and the registry is whole."""
+
+from pathlib import Path
+
+import pytest
+
+from thetax.claims import coverage, find_claims, rows, settle
+from thetax.claims.pages import PAGES, resolve
+from thetax.report.formula import formula, typeset
+
+CLAIMS = find_claims()
+DONE = {"1", "2", "3"}  # chapters that are claimed in full
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_it_holds(claim):
+    finding = settle(claim)
+    failed = [check for check in finding.checks if not check.holds and check not in finding.verdict.printed]
+    assert finding.holds, finding.trouble or failed or "the printed form passes too"
+
+
+@pytest.mark.parametrize("chapter", [c for c in coverage(CLAIMS) if c.chapter in DONE], ids=lambda c: c.chapter)
+def test_the_chapter_is_claimed_in_full(chapter):
+    assert (chapter.settled, chapter.errata_settled) == (chapter.rows, chapter.errata)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_it_is_well_formed(claim):
+    course = rows()
+    assert all(row in course for row in claim.ids)
+    assert claim.of, "name what of the library it is about"
+    resolve(claim.of)
+    if claim.kind == "erratum":
+        assert all(course[row].erratum for row in claim.ids)
+        assert claim.printed != claim.corrected
+    formulas = [formula(latex) for latex in (claim.printed, claim.corrected) if latex]
+    for text in (typeset(claim.statement), *formulas):
+        assert "\\" not in text, "a LaTeX command was not understood"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_documentation_is_not_stale(name):
+    assert (DOCS / name).read_text("utf-8") == PAGES[name](CLAIMS), "run make docs"

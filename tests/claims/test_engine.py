@@ -1,0 +1,244 @@
+"""The engine: checks that can fail, a registry that refuses nonsense, findings that hide nothing."""
+
+import json
+import os
+import signal
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thetax.claims import (
+    Verdict,
+    at_least,
+    at_most,
+    between,
+    close,
+    coverage,
+    equal,
+    erratum,
+    falls,
+    find_claims,
+    likely,
+    refuted,
+    rises,
+    settle,
+    verify,
+    within,
+)
+from thetax.claims import claim as register
+from thetax.claims.claim import Claim
+
+NAN = float("nan")
+
+
+def made(function, *, kind="identity", name="1.0-notation"):
+    """A claim outside the registry."""
+    return Claim((name,), "made for a test", kind, "It is so.", function)
+
+
+FAILING = [
+    equal("x", 1, 2),
+    equal("x", np.arange(9), np.arange(9) % 8),
+    close("x", 1.0, 1.1, tolerance=0.05),
+    close("x", NAN, 1.0, tolerance=10.0),
+    close("x", np.ones(3), np.array([1.0, 1.0, 2.0]), tolerance=0.4, relative=True),
+    at_most("x", 2.0, 1.0),
+    at_most("x", [0.0, NAN], 1.0),
+    at_least("x", [3.0, 1.0], [1.0, 2.0]),
+    at_least("x", NAN, 0.0),
+    between("x", 3.0, 1.0, 2.0),
+    between("x", NAN, 1.0, 2.0),
+    falls("x", [3, 2, 2]),
+    rises("x", [1, NAN, 3]),
+    within("x", 1.0, 0.0, error=0.1),
+    within("x", NAN, 0.0, error=0.1),
+    likely("x", 1e-9),
+    likely("x", NAN),
+    refuted(equal("x", 1, 1)),
+]
+
+
+@pytest.mark.parametrize("check", FAILING, ids=lambda check: f"{check.name} {check.method}")
+def test_a_check_can_fail(check):
+    assert not check.holds
+    assert refuted(check).holds
+
+
+PASSING = [
+    equal("x", np.arange(9), np.arange(9)),
+    close("x", 1.0, 1.04, tolerance=0.05),
+    close("x", 1e6 * np.ones(3), 1e6 * np.ones(3) + 1, tolerance=1e-5, relative=True),
+    at_most("x", [1.0, 2.0], [1.0, 3.0]),
+    at_most("x", 1.0 + 1e-12, 1.0, slack=1e-9),
+    at_least("x", 2, 1),
+    between("x", 1.0, 1.0, 2.0),
+    falls("x", [3, 2, 1]),
+    rises("x", [1, 2, 3]),
+    within("x", 0.2, 0.0, error=0.1),
+    likely("x", 0.5),
+]
+
+
+@pytest.mark.parametrize("check", PASSING, ids=lambda check: f"{check.name} {check.method}")
+def test_a_check_can_hold(check):
+    assert check.holds
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [
+        lambda: equal("x", [], []),
+        lambda: close("x", np.zeros((0, 2)), np.zeros((0, 2)), tolerance=1.0),
+        lambda: close("x", np.zeros((2, 1)), np.zeros(2), tolerance=1.0),
+        lambda: at_most("x", [], 1.0),
+        lambda: falls("x", [1.0]),
+        lambda: within("x", 1.0, 1.0, error=0.0),
+        lambda: close("x", 1.0, 1.0, tolerance=1.0, method="proved"),
+        lambda: close("x", 1.0, 1.0, tolerance=1.0, method="statistical"),
+        lambda: Verdict(),
+        lambda: Verdict(equal("x", 1, 1), assumed="one sentence"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_a_comparison_that_could_not_fail_is_refused(compare):
+    with pytest.raises(ValueError, match=r"."):
+        compare()
+
+
+@given(seed=st.integers(0, 10**6))
+def test_the_rate_of_false_alarms_is_shared(seed):
+    """With many numbers the allowed error of each grows, so that the rate of the whole stays."""
+    alone = within("x", 0.0, 0.0, error=1.0, false_alarm=1e-3).tolerance
+    many = within("x", np.zeros(100), np.zeros(100), error=1.0, false_alarm=1e-3).tolerance
+    assert alone is not None
+    assert many is not None
+    assert many > alone
+    draws = np.random.default_rng(seed).normal(size=100)
+    assert within("x", draws, 0.0, error=1.0, false_alarm=1e-9).holds
+
+
+def test_the_stated_rate_of_false_alarms_is_the_rate():
+    draws = np.random.default_rng(0).normal(size=20_000)
+    alarms = np.mean([not within("x", x, 0.0, error=1.0, false_alarm=0.05).holds for x in draws])
+    assert abs(alarms - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 20_000)
+
+
+def test_an_erratum_holds_only_if_the_printed_form_fails():
+    right, wrong = equal("right", 1, 1), equal("wrong", 1, 2)
+    assert Verdict(right, printed=[wrong]).holds
+    assert not Verdict(right, printed=[wrong, right]).holds
+    assert not Verdict(wrong, printed=[wrong]).holds
+
+
+def test_assumptions_count():
+    assert not Verdict(equal("x", 1, 1), assumptions=[equal("separable", False, True)]).holds
+
+
+def test_a_claim_runs_in_double_precision_with_its_own_chance():
+    keys = []
+
+    def function(key, scale):
+        keys.append((key, scale))
+        return Verdict(equal("bits", jnp.zeros(1).dtype.name, "float64"))
+
+    first, second = made(function), made(function, name="1.2-xor")
+    assert settle(first).holds
+    assert settle(second, scale="full").holds
+    assert (keys[0][0] != keys[1][0]).all()
+    assert [scale for _, scale in keys] == ["quick", "full"]
+    assert jnp.zeros(1).dtype == jnp.float32
+
+
+def test_trouble_is_a_finding():
+    def broken(key):
+        raise RuntimeError("the data are gone")
+
+    finding = settle(made(broken))
+    assert not finding.holds
+    assert "the data are gone" in finding.trouble
+    assert "broken" in finding.trouble
+    assert json.dumps(finding.as_json())
+
+
+def test_an_erratum_without_a_printed_form_is_trouble():
+    finding = settle(made(lambda key: Verdict(equal("x", 1, 1)), kind="erratum"))
+    assert "printed" in finding.trouble
+
+
+def test_the_json_of_a_finding():
+    def function(key):
+        return Verdict(close("a", 1.0, 1.01, tolerance=0.1), within("b", np.float64(0.1), 0.0, error=0.1))
+
+    told = settle(made(function), seed=3).as_json()
+    assert list(told) == [
+        "ids", "title", "kind", "holds", "method", "measured", "expected", "tolerance", "seed", "seconds",
+    ]  # fmt: skip
+    assert told["holds"] is True
+    assert told["seed"] == 3
+    assert told["measured"] == {"a": 1.0, "b": 0.1}
+    assert told["method"] == "closed form, statistical (false alarms 1e-5)"
+    json.dumps(told)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: register("1.2-xor", title="again", kind="identity")(_documented), "settled twice"),
+        (lambda: register("nonsense", title="x", kind="identity")(_documented), "A row is named like"),
+        (lambda: register("1.9-x", title="x", kind="truth"), "kind is one of"),
+        (lambda: register("1.9-x", title="x", kind="identity")(lambda key: Verdict(equal("x", 1, 1))), "docstring"),
+        (lambda: register("1.9-x", title="x", kind="identity", of="models.MLP")(_documented), "tuple"),
+        (lambda: erratum("1.2-novikoff", title="x", printed="a", corrected="b")(_documented), "settled twice"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_a_claim_that_is_not_well_formed_is_refused(wrong, says):
+    find_claims()
+    with pytest.raises(ValueError, match=says):
+        wrong()
+
+
+def _documented(key):
+    """It is so."""
+    return Verdict(equal("x", 1, 1))
+
+
+def test_finding_claims():
+    names = lambda *wanted: [claim.name for claim in find_claims(*wanted)]
+    assert names("1.2-novikoff") == ["1.2-novikoff", "1.2-novikoff-erratum"]
+    assert names("1.2-novikoff-erratum") == ["1.2-novikoff-erratum"]
+    assert set(names("1.")) == set(names("1")) > set(names("1.2")) > set(names("1.2-cover"))
+    assert names("3", "1.2-xor", "1.2-xor")[0] == names("1.2-xor")[0]
+    assert not any(name.startswith(("10", "11", "12", "13")) for name in names("1"))
+    assert sum(c.claims for c in coverage(find_claims())) == len(names())
+    with pytest.raises(ValueError, match=r"did you mean 1\.2-novikoff"):
+        find_claims("1.2-novikov")
+    with pytest.raises(ValueError, match="thetax list claims"):
+        find_claims("zzz")
+
+
+def _holds(key):
+    return Verdict(equal("x", 1, 1))
+
+
+def _raises(key):
+    raise RuntimeError("no data")
+
+
+def _kills(key):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_several_processes_and_a_death_hide_nothing():
+    """One claim raises, one kills its process; both are named, and the others are found."""
+    functions = {"1.0-notation": _holds, "1.2-sgn": _kills, "1.2-xor": _raises, "2.6-relu": _holds, "1.2-span": _holds}
+    chosen = [made(function, name=name) for name, function in functions.items()]
+    findings = {finding.claim.ids[0]: finding for finding in verify(chosen, jobs=2)}
+    assert set(findings) == set(functions)
+    assert findings.pop("1.2-sgn").trouble.startswith("Its process died")
+    assert "no data" in findings.pop("1.2-xor").trouble
+    assert all(finding.holds for finding in findings.values())

@@ -1,0 +1,54 @@
+"""Figures of descent hold the numbers of their results."""
+
+import numpy as np
+import pytest
+
+from thetax import explain
+from thetax.plot import draw
+
+side = np.linspace(-1, 1, 9)
+
+
+def test_the_landscape_marks_the_model_and_names_its_loss():
+    found = explain.Landscape(
+        1 + side[:, None] ** 2 + side**2, side, side, 1.0, path=np.array([[0.5, 0.5], [0.0, 0.0]])
+    )
+    (axes,) = draw(found).axes
+    path, centre = axes.lines
+    assert path.get_xydata().tolist() == [[0.5, 0.5], [0.0, 0.0]]
+    assert centre.get_xydata().tolist() == [[0.0, 0.0]]
+    assert axes.get_title(loc="left") == "loss"
+    assert any("θ: 1" in text.get_text() for text in axes.texts)
+
+
+def test_a_wide_range_of_losses_is_drawn_in_equal_ratios():
+    found = explain.Landscape(np.exp(9 * side[:, None] ** 2 + side**2), side, side, 1.0)
+    assert "equal ratios" in draw(found).axes[0].get_title(loc="left")
+
+
+def test_a_landscape_without_a_finite_loss_is_refused():
+    with pytest.raises(ValueError, match="no loss of the landscape is finite"):
+        draw(explain.Landscape(np.full((9, 9), np.nan), side, side, np.nan))
+
+
+@pytest.mark.parametrize(("gap", "scale", "said"), [
+    (0.5 ** np.arange(20.0), "linear", "ρ = 0.5"), (1 / np.arange(1.0, 40) ** 2, "log", "1/t^"),
+])  # fmt: skip
+def test_rates_are_named_beside_their_curves(gap, scale, said):
+    promised = {"a bound": 2 * gap}
+    found = explain.Rates(
+        {"descent": explain.fit_decay(gap[1:], times=np.arange(1, len(gap)))}, {"descent": gap}, promised
+    )
+    (axes,) = draw(found).axes
+    assert axes.get_xscale() == scale
+    measured, bound = axes.lines
+    assert measured.get_ydata().tolist() == gap.tolist()
+    assert bound.get_ydata().tolist() == (2 * gap).tolist()
+    assert said in axes.get_legend().get_texts()[0].get_text()
+
+
+def test_the_trajectory_s_fit_is_drawn():
+    found = explain.trajectory([4.0, 2.0, 1.0], explain.Smoothness(1.0, np.ones(1)))
+    losses, fit = draw(found).axes[0].lines
+    assert losses.get_ydata().tolist() == [4.0, 2.0, 1.0]
+    assert fit.get_ydata() == pytest.approx([4.0, 2.0, 1.0])

@@ -1,0 +1,80 @@
+"""The lens on regions and the boundary, through the report."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from thetax.explain import Boundary, Regions
+from thetax.layers import LayerNorm
+from thetax.models import MLP
+from thetax.recipes.outcome import Outcome
+from thetax.report import LENSES, look
+from thetax.train import binary_cross_entropy, cross_entropy, squared_error
+
+TITLE = "Linear regions and decision boundary"
+
+
+@pytest.fixture
+def only():
+    before = list(LENSES)
+    LENSES[:] = [shown for shown in LENSES if shown.title == TITLE]
+    yield LENSES[0]
+    LENSES[:] = before
+
+
+def outcome(d, k, *, shape=None, classes=(), objective=cross_entropy, **options):
+    xs = np.asarray(jr.normal(jr.key(1), (60, d))).reshape(60, *(shape or (d,)))
+    ys = np.arange(60) % max(len(classes), 1) if classes else xs.reshape(60, -1)[:, 0]
+    net = MLP.init(d, 8, 6, k, key=jr.key(0), **options)
+    return Outcome(net, (xs[:30], ys[:30]), (xs[30:], ys[30:]), objective, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (outcome(2, 3, classes=("a", "b", "c")), Boundary),
+        (outcome(2, 1, classes=("no", "yes"), objective=binary_cross_entropy, dropout=0.3), Boundary),
+        (outcome(9, 3, shape=(3, 3), classes=("a", "b", "c")), Boundary),
+        (outcome(5, 1, objective=squared_error), Regions),
+    ],
+)
+def test_piecewise_linear_networks(given, kind, only, tmp_path):
+    assert only.applies(given)
+    result = only.compute(given)
+    assert isinstance(result, kind)
+    text = look(given, tmp_path).read_text()
+    found = result if isinstance(result, Regions) else result.regions
+    assert f"<dt>linear regions in the window</dt><dd>{found.count:,}</dd>" in text
+    assert "This lens failed" not in text
+    assert (tmp_path / "figures" / "linear-regions-and-decision-boundary.png").exists()
+
+
+def test_the_plane_goes_through_three_classes(only):
+    given = outcome(9, 3, classes=("a", "b", "c"))
+    result = only.compute(given)
+    on = result.distances < 1e-4
+    assert on.sum() == 3
+    assert sorted(result.labels[on]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("options", [{"activation": jnp.tanh}, {"normalise": LayerNorm.init}])
+def test_smooth_networks_have_a_boundary_alone(options, only, tmp_path):
+    given = outcome(4, 3, classes=("a", "b", "c"), **options)
+    assert only.compute(given).regions is None
+    text = look(given, tmp_path).read_text()
+    assert "<dt>linear regions</dt><dd>none: " in text
+    assert text.count("<svg") == 1
+
+
+def test_where_it_does_not_apply(only):
+    assert not only.applies(outcome(4, 1, objective=squared_error, activation=jnp.tanh))
+    assert not only.applies(outcome(1, 1, objective=squared_error))
+
+
+def test_examples_on_a_line_are_told(only, tmp_path):
+    given = outcome(4, 3, classes=("a", "b", "c"))
+    flat = np.outer(np.arange(30.0), np.ones(4)).astype(np.float32)
+    line = Outcome(given.model, given.train, (flat, given.test[1]), given.objective, classes=given.classes)
+    with pytest.warns(RuntimeWarning, match="all lie on one line"):
+        look(line, tmp_path)

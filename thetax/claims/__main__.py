@@ -1,0 +1,13 @@
+"""`python -m thetax.claims FOLDER` writes the syllabus and the errata there."""
+
+import sys
+from pathlib import Path
+
+from . import find_claims
+from .pages import PAGES
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
+        sys.exit("Which folder? python -m thetax.claims docs")
+    for name, page in PAGES.items():
+        (Path(sys.argv[1]) / name).write_text(page(find_claims()), "utf-8")

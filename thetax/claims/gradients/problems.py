@@ -1,0 +1,128 @@
+r"""The small functions on which the chapter's theorems are tried: each by JAX for the library, and by numpy beside it.
+
+| name | $h(\theta)$ | $L$ | $\mu$ |
+|---|---|---|---|
+| `quadratic` | $\frac12 \theta^\top H \theta$ | $\lambda_{\max}(H)$ | $\lambda_{\min}(H)$ |
+| `least_squares` | $\frac12 \|X\theta - y\|^2$ | $\lambda_{\max}(X^\top X)$ | its least eigenvalue that is not 0 |
+| `logistic` | $\frac1n \sum_i \log(1 + e^{-y_i x_i^\top \theta})$ | $\lambda_{\max}(X^\top X) / 4n$ | |
+| `hills` | $\sum_i \log(1 + \theta_i^2)$ | 2 | |
+| `ripples` | $\theta^2 + 3 \sin^2 \theta$ | 8 | 1/32 |
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from ... import train
+from ...core import Objective, run
+
+
+class Problem(NamedTuple):
+    """A function of $\\theta \\in R^d$: by JAX; by numpy, with its gradient, over any leading axes; its constants."""
+
+    objective: Objective
+    value: Callable[[np.ndarray], np.ndarray]
+    gradient: Callable[[np.ndarray], np.ndarray]
+    d: int
+    L: float
+    mu: float = 0.0
+    least: float = 0.0
+    worst: np.ndarray = np.zeros(0)  # the direction in which it bends most, at the origin
+
+
+def chance(key: Any) -> np.random.Generator:
+    """Numpy's generator, from a key of JAX."""
+    return np.random.default_rng(np.asarray(jr.key_data(key)))
+
+
+def quadratic(H: np.ndarray) -> Problem:
+    values, vectors = np.linalg.eigh(H)
+    A = jnp.asarray(H)
+    return Problem(
+        lambda theta, batch=None, key=None: theta @ A @ theta / 2,
+        lambda theta: np.einsum("...i,ij,...j->...", theta, H, theta) / 2,
+        lambda theta: theta @ H,
+        len(H),
+        values[-1],
+        values[0],
+        0.0,
+        vectors[:, -1],
+    )
+
+
+def spectrum(rng: np.random.Generator, values: Any) -> np.ndarray:
+    """A symmetric matrix of these eigenvalues, in a random basis."""
+    Q, _ = np.linalg.qr(rng.normal(size=(len(values), len(values))))
+    return Q * np.asarray(values, float) @ Q.T
+
+
+def least_squares(rng: np.random.Generator, n: int = 12, d: int = 4, rank: int | None = None) -> Problem:
+    X, y = rng.normal(size=(n, d)), rng.normal(size=n)
+    X = X if rank is None else X @ (Q := np.linalg.qr(rng.normal(size=(d, rank)))[0]) @ Q.T
+    values, vectors = np.linalg.eigh(X.T @ X)
+    A, b = jnp.asarray(X), jnp.asarray(y)
+    best = np.linalg.lstsq(X, y, rcond=1e-10)[0]
+    return Problem(
+        lambda theta, batch=None, key=None: jnp.square(A @ theta - b).sum() / 2,
+        lambda theta: np.square(theta @ X.T - y).sum(axis=-1) / 2,
+        lambda theta: (theta @ X.T - y) @ X,
+        d,
+        values[-1],
+        values[values > 1e-8][0],
+        float(np.square(X @ best - y).sum() / 2),
+        vectors[:, -1],
+    )
+
+
+def logistic(rng: np.random.Generator, n: int = 20, d: int = 3) -> Problem:
+    X = rng.normal(size=(n, d)) * rng.choice([-1, 1], size=(n, 1))  # the rows are y x
+    values, vectors = np.linalg.eigh(X.T @ X / (4 * n))
+    A = jnp.asarray(X)
+    return Problem(
+        lambda theta, batch=None, key=None: jax.nn.softplus(-A @ theta).mean(),
+        lambda theta: np.logaddexp(0, -theta @ X.T).mean(axis=-1),
+        lambda theta: -(1 / (1 + np.exp(theta @ X.T))) @ X / n,
+        d,
+        values[-1],
+        worst=vectors[:, -1],
+    )
+
+
+def hills(d: int = 3) -> Problem:
+    return Problem(
+        lambda theta, batch=None, key=None: jnp.log1p(jnp.square(theta)).sum(),
+        lambda theta: np.log1p(theta**2).sum(axis=-1),
+        lambda theta: 2 * theta / (1 + theta**2),
+        d,
+        2.0,
+        worst=np.eye(d)[0],
+    )
+
+
+def ripples() -> Problem:
+    return Problem(
+        lambda theta, batch=None, key=None: (jnp.square(theta) + 3 * jnp.square(jnp.sin(theta))).sum(),
+        lambda theta: (theta**2 + 3 * np.sin(theta) ** 2).sum(axis=-1),
+        lambda theta: 2 * theta + 3 * np.sin(2 * theta),
+        1,
+        8.0,
+        1 / 32,
+        worst=np.ones(1),
+    )
+
+
+def descent(objective: Objective, optimiser: Any, start: Any, steps: int, *, keep: Any = None) -> np.ndarray:
+    r"""$\theta_0, \dots, \theta_T$ of the library's descent from one start, or from each of several."""
+    iteration = train.descend(objective, optimiser)
+    keep = keep or train.iterate
+
+    def walk(start):
+        return run(iteration, start, jnp.zeros(steps), key=jr.key(0), keep=keep)[1][0]
+
+    start = jnp.asarray(start, float)
+    kept = walk(start) if start.ndim == 1 else jax.vmap(walk, out_axes=1)(start)
+    return np.concatenate([np.asarray(start)[None], np.asarray(kept)])

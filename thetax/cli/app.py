@@ -1,0 +1,45 @@
+"""The program itself: its commands register with `app`; `main` runs one and turns trouble into words and a code."""
+
+import json
+import sys
+from typing import Any
+
+import cyclopts
+from rich.console import Console
+
+from .. import __version__
+from ..core import remember_compilations
+
+FAILED, INTERRUPTED = 1, 130
+
+app = cyclopts.App(
+    name="thetax",
+    help="Deep learning as one library: train a model, look at it, check the course.",
+    version=__version__,
+    default_parameter=cyclopts.Parameter(consume_multiple=True, negative=""),
+)
+out, err = Console(), Console(stderr=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one command and exits with its code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    remember_compilations()
+    try:
+        sys.exit(app(arguments))
+    except (ValueError, OSError, FloatingPointError) as trouble:
+        if "--json" in arguments:
+            print_json({"event": "error", "text": str(trouble)})
+        err.print(f"[bold red]thetax:[/] {_plain(trouble)}", soft_wrap=True)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _plain(trouble: BaseException) -> str:
+    return str(trouble).replace("[", r"\[")
+
+
+def print_json(content: Any) -> None:
+    """One JSON value on standard output."""
+    print(json.dumps(content), flush=True)

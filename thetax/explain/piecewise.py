@@ -1,0 +1,287 @@
+r"""A network of affine maps and kinked functions is affine on each of finitely many cells (§2.6).
+
+`through(layer, sheet)` carries a `Sheet`, an affine function on each of some cells, through one layer. An affine layer
+changes the functions; a kinked one also cuts the cells, where a unit crosses a kink. What a cell is (a polygon, a
+polyhedron, an interval, a point) is the business of its geometry, which need only know how to be `split`.
+A layer of a new kind is one function registered with `through.register`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial, singledispatch
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Int8, Shaped
+
+from ..core import Model
+from ..layers import (
+    Affine,
+    BatchNorm,
+    Chain,
+    Concat,
+    Dropout,
+    Ensemble,
+    Linear,
+    Pointwise,
+    Residual,
+    WeightNorm,
+    centred,
+    identity,
+    leaky_relu,
+    mean,
+    relu,
+)
+from ..models import MLP
+from .anatomy import labels, modules
+
+
+class Split(NamedTuple):
+    """Cells after a cut: what they are now, which of the old ones each lies in, and on which piece each unit is."""
+
+    cells: "Cells"
+    parent: Int[np.ndarray, " q"]
+    piece: Int8[np.ndarray, "q m"]
+
+
+@runtime_checkable
+class Cells(Protocol):
+    """A geometry of convex cells in $n$ coordinates; `F` has the coefficients of $m$ affine units on each cell."""
+
+    def split(self, F: Shaped[np.ndarray, "p n1 m"], kinks: tuple[float, ...]) -> Split:
+        """Cuts each cell wherever a unit equals a kink; piece $i$ of a unit lies between kinks $i$ and $i + 1$."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sheet:
+    r"""On cell $i$ the network so far is $t \mapsto \sum_j t_j F_{ij} + F_{in}$; its units' pieces are its pattern."""
+
+    cells: Cells
+    F: Shaped[np.ndarray, "p n1 *s"]  # float64, or Fractions
+    patterns: Int8[np.ndarray, "p u"]
+    origin: Int[np.ndarray, " p"]  # which of the cells it began with each lies in
+
+
+def begin(cells: Cells, F: Shaped[np.ndarray, "p n1 *s"]) -> Sheet:
+    """The input itself as a function on the cells."""
+    return Sheet(cells, F, np.zeros((len(F), 0), np.int8), np.arange(len(F)))
+
+
+def follow(model: Model, sheet: Sheet) -> Sheet:
+    """The whole network; one that is not piecewise linear is refused before any cell is cut, with its layer named."""
+    network = model if isinstance(model, eqx.Module) else Pointwise(model)
+    try:
+        through(network, begin(sheet.cells, sheet.F[:0]))
+    except NotPiecewiseLinear as refusal:
+        names = labels(network)
+        place = next((names[path] for path, module in modules(network) if module is refusal.layer), "the model")
+        raise NotPiecewiseLinear(refusal.layer, f"{place} {refusal.reason}") from None
+    return through(network, sheet)
+
+
+def is_piecewise_linear(model: Model, x: Shaped[np.ndarray, "*s"] | jax.Array) -> bool:
+    """Whether the network is known to be affine on cells; `x` is an example, of which only the shape matters.
+
+    >>> is_piecewise_linear(jax.nn.relu, np.zeros(2)), is_piecewise_linear(jnp.tanh, np.zeros(2))
+    (True, False)
+    """
+    try:
+        follow(model, begin(Points(), np.zeros((0, 1, *x.shape))))
+    except NotPiecewiseLinear:
+        return False
+    return True
+
+
+class NotPiecewiseLinear(ValueError):
+    """The network has no linear regions, and which layer is the reason."""
+
+    def __init__(self, layer: Any, reason: str):
+        super().__init__(f"regions: {reason}")
+        self.layer, self.reason = layer, reason
+
+
+@singledispatch
+def through(layer: Any, sheet: Sheet) -> Sheet:
+    """The sheet behind the layer."""
+    raise NotPiecewiseLinear(
+        layer,
+        f"is a {type(layer).__name__}, which is not piecewise linear, so that the network has no linear regions; "
+        "thetax.explain.boundary shows where any classifier changes its mind.",
+    )
+
+
+@through.register
+def _(layer: BatchNorm, sheet: Sheet) -> Sheet:
+    raise NotPiecewiseLinear(layer, "depends on the batch; make it the affine map it is with layers.fold(model, xs).")
+
+
+@through.register
+def _(layer: Linear, sheet: Sheet) -> Sheet:
+    bias = None if layer.b is None else layer.scale_b * np.asarray(layer.b, np.float64)
+    return _affine(sheet, layer.scale_W * np.asarray(layer.W, np.float64), bias)
+
+
+@through.register
+def _(layer: WeightNorm, sheet: Sheet) -> Sheet:
+    V, gamma = np.asarray(layer.V, np.float64), np.asarray(layer.gamma, np.float64)
+    return _affine(sheet, gamma[:, None] * V / np.linalg.norm(V, axis=1, keepdims=True), np.asarray(layer.b))
+
+
+def _affine(sheet: Sheet, W: Float[np.ndarray, "m n"], b: Shaped[np.ndarray, " m"] | None) -> Sheet:
+    F = sheet.F @ _numbers(W.T, sheet.F)
+    if b is not None:
+        F[:, -1] += _numbers(b, F)[None]
+    return replace(sheet, F=F)
+
+
+@through.register
+def _(layer: Affine, sheet: Sheet) -> Sheet:
+    rest = (1,) * (sheet.F.ndim - 3)
+    gamma, mu = (_numbers(np.asarray(v).reshape(1, -1, *rest), sheet.F) for v in (layer.gamma, layer.mu))
+    F = sheet.F * gamma[None]
+    F[:, -1] += mu
+    return replace(sheet, F=F)
+
+
+@through.register
+def _(layer: Dropout, sheet: Sheet) -> Sheet:
+    return sheet  # without a key
+
+
+@through.register
+def _(layer: Chain, sheet: Sheet) -> Sheet:
+    for part in layer.layers:
+        sheet = through(part, sheet)
+    return sheet
+
+
+@through.register
+def _(layer: MLP, sheet: Sheet) -> Sheet:
+    return through(layer.body, replace(sheet, F=_flat(sheet.F)))
+
+
+@through.register
+def _(layer: Residual, sheet: Sheet) -> Sheet:
+    sheet, (straight, bent) = _together(sheet, layer.skip or Pointwise(identity), layer.inner)
+    return replace(sheet, F=straight + bent)
+
+
+@through.register
+def _(layer: Concat, sheet: Sheet) -> Sheet:
+    sheet, parts = _together(sheet, Pointwise(identity), layer.inner)
+    return replace(sheet, F=np.concatenate(parts, axis=2))
+
+
+@through.register
+def _(layer: Ensemble, sheet: Sheet) -> Sheet:
+    if layer.pool is not mean:
+        raise NotPiecewiseLinear(layer, "pools its members by more than their mean, which is not piecewise linear.")
+    size = len(jax.tree.leaves(layer.members)[0])
+    members = [jax.tree.map(lambda leaf, i=i: leaf[i], layer.members) for i in range(size)]
+    sheet, made = _together(sheet, *members)
+    return replace(sheet, F=sum(made[1:], made[0]) / size)
+
+
+def _together(sheet: Sheet, *layers: Any) -> tuple[Sheet, list[np.ndarray]]:
+    """What several layers make of one input, each on the cells of them all."""
+    now, made = replace(sheet, origin=np.arange(len(sheet.F))), []
+    for layer in layers:
+        behind = through(layer, begin_again(now, sheet.F[now.origin]))
+        made = [F[behind.origin] for F in made] + [behind.F]
+        now = replace(behind, origin=now.origin[behind.origin])
+    return replace(now, origin=sheet.origin[now.origin]), made
+
+
+def begin_again(sheet: Sheet, F: np.ndarray) -> Sheet:
+    """The same cells and patterns under another function."""
+    return replace(sheet, F=F, origin=np.arange(len(F)))
+
+
+class Kinked(NamedTuple):
+    """A continuous piecewise linear function of one number: its kinks, and the line on each piece."""
+
+    kinks: tuple[float, ...]
+    slopes: tuple[float, ...]
+    offsets: tuple[float, ...]
+
+
+KINKED: dict[Callable[..., Any], Kinked] = {
+    identity: Kinked((), (1.0,), (0.0,)),
+    relu: Kinked((0.0,), (0.0, 1.0), (0.0, 0.0)),
+    leaky_relu: Kinked((0.0,), (0.01, 1.0), (0.0, 0.0)),
+    jnp.abs: Kinked((0.0,), (-1.0, 1.0), (0.0, 0.0)),
+    jax.nn.relu6: Kinked((0.0, 6.0), (0.0, 1.0, 0.0), (0.0, 0.0, 6.0)),
+    jax.nn.hard_tanh: Kinked((-1.0, 1.0), (0.0, 1.0, 0.0), (-1.0, 0.0, 1.0)),
+}
+KINKED |= {centred(f): line for f, line in KINKED.items()}  # all of these are 0 at 0
+
+
+def _kinked(layer: Pointwise) -> Kinked:
+    f = layer.activation
+    if isinstance(f, partial) and f.func is leaky_relu and set(f.keywords) == {"negative_slope"} and not f.args:
+        return Kinked((0.0,), (float(f.keywords["negative_slope"]), 1.0), (0.0, 0.0))
+    if f in KINKED:
+        return KINKED[f]
+    known = "relu, leaky_relu, abs, relu6, hard_tanh and identity"
+    raise NotPiecewiseLinear(layer, f"is not known to be piecewise linear; those that are: {known} (of jax.nn).")
+
+
+@through.register
+def _(layer: Pointwise, sheet: Sheet) -> Sheet:
+    shape, F = sheet.F.shape[2:], _flat(sheet.F)
+    kinked = _kinked(layer)
+    if not kinked.kinks:
+        return sheet
+    cells, parent, piece = sheet.cells.split(F, kinked.kinks) if len(F) else Split(sheet.cells, sheet.origin, _none(F))
+    slopes, offsets = (_numbers(np.asarray(line), F) for line in (kinked.slopes, kinked.offsets))
+    F = F[parent]
+    F *= slopes[piece][:, None]
+    F[:, -1] += offsets[piece]
+    patterns = np.concatenate([sheet.patterns[parent], piece], axis=1)
+    return Sheet(cells, F.reshape(*F.shape[:2], *shape), patterns, sheet.origin[parent])
+
+
+def _none(F: np.ndarray) -> np.ndarray:
+    return np.zeros((0, F.shape[2]), np.int8)
+
+
+def _flat(F: np.ndarray) -> np.ndarray:
+    return F.reshape(*F.shape[:2], int(np.prod(F.shape[2:])))
+
+
+def _numbers(a: Any, like: np.ndarray) -> np.ndarray:
+    """The array in the numbers of another: float64, or Fractions, which are exact."""
+    if like.dtype != object:
+        return np.asarray(a, np.float64)
+    exact = np.frompyfunc(Fraction, 1, 1)
+    return np.asarray(exact(np.asarray(a, np.float64)), object)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Cells of no extent, which nothing cuts: the network at some examples."""
+
+    def split(self, F: Shaped[np.ndarray, "p 1 m"], kinks: tuple[float, ...]) -> Split:
+        """A unit on a kink is on the lower piece, as a ReLU at 0 is off."""
+        piece = sum((F[:, 0] > kink).astype(np.int8) for kink in kinks)
+        return Split(self, np.arange(len(F)), np.asarray(piece, np.int8))
+
+
+def activation_patterns(model: Model, xs: Shaped[np.ndarray, "p ..."] | jax.Array) -> Int8[np.ndarray, "p u"]:
+    r"""$\kappa(x) = 1\{Wx + b > 0\}$ of every kinked unit, layer after layer, at each example (§2.6).
+
+    A unit with several kinks counts the pieces from below. Two examples of one pattern lie in one convex cell, on which
+    the network is one affine map. The weights are taken as they are and multiplied in float64.
+
+    >>> from thetax.layers import Chain, Linear
+    >>> net = Chain(Linear(jnp.array([[1.0, 0.0], [0.0, 1.0]]), jnp.zeros(2)), jax.nn.relu)
+    >>> activation_patterns(net, np.array([[1.0, -1.0], [0.0, 2.0]])).tolist()
+    [[1, 0], [0, 1]]
+    """
+    xs = np.asarray(xs, np.float64)
+    return follow(model, begin(Points(), xs[:, None])).patterns
