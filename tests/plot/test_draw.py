@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from thetax import explain
 from thetax.explain.curvature import Curvature, Sharpness, Spectrum, Trace
-from thetax.models import MLP
+from thetax.models import MLP, Perceptron
 from thetax.plot import DARK, LIGHT, as_pictures, draw, drawable, draws
 
 grid = np.linspace(-1, 5, 512)
@@ -51,6 +51,9 @@ steep = 0.01 + side[:, None] ** 2 + 9 * side**2
 gaps = {"descent": np.append(0.9 ** np.arange(30), 0.0), "Nesterov": 1 / np.arange(1.0, 32) ** 2}
 decays = {name: explain.fit_decay(gap) for name, gap in gaps.items()}
 bends = explain.Smoothness(4.0, np.array([1.0, 4.0]))
+square = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+halves = np.where(square[:, 0] > 0, 1, -1)
+net = MLP.init(2, 5, 2, key=jr.key(0))
 confused = explain.Confusion(np.eye(3, dtype=int) + 2, np.full(3, 2 / 3), ("a", "b", "c"))
 scores = np.array([np.nan, 0.3, 0.9])
 RESULTS = {
@@ -80,6 +83,11 @@ RESULTS = {
     "trajectory": explain.trajectory([2.0, 1.0, 0.6, 0.3], bends),
     "two epochs": explain.trajectory([1.0, 0.5], bends),
     "smoothness": bends,
+    "regions": explain.regions(net, explain.window(-1.0, 1.0)),
+    "boundary": explain.boundary(net, explain.window(-1.0, 1.0), classes=("a", "b"), grid=20),
+    "margins": explain.margins(Perceptron(jnp.array([1.0, 0.1]), jnp.array(0.0)), (square, halves)),
+    "cone": explain.version_cone(square[:3], halves[:3]),
+    "minimax": explain.minimax(jnp.square, lambda x: jnp.stack([x**0, x]), low=-1.0, high=1.0, points=21),
     "dominance": explain.Dominance(0.5, np.array([0.5, np.inf, 2.0])),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},
@@ -95,9 +103,13 @@ def test_every_result_is_drawn(name, theme):
     assert figure.get_facecolor()[:3] == pytest.approx([int(theme.paper[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
+NUMBERS = {"Decay", "Distance", "Lanczos", "Pieces", "Plane", "Ritz", "Sharpness", "Trace", "Volume", "Window"}
+
+
 def test_there_is_a_drawing_for_every_result():
-    kinds = {kind.__name__ for kind in vars(explain).values() if isinstance(kind, type)}
-    assert kinds - {"Decay", "Lanczos", "Plane", "Ritz", "Trace", "Sharpness"} == set(drawable()) & kinds
+    results = [kind for kind in vars(explain).values() if isinstance(kind, type) and not issubclass(kind, Exception)]
+    kinds = {kind.__name__ for kind in results}
+    assert kinds - NUMBERS == set(drawable()) & kinds
     assert {type(result).__name__ for result in RESULTS.values()} == set(drawable()) & kinds
 
 

@@ -163,9 +163,9 @@ def find_claims(*wanted: str) -> list[Claim]:
 
     >>> [claim.name for claim in find_claims("1.2-novikoff")]
     ['1.2-novikoff', '1.2-novikoff-erratum']
-    >>> find_claims("1.2-novikof")
+    >>> find_claims("1.2-novikov")
     Traceback (most recent call last):
-    ValueError: There is no claim '1.2-novikof'; did you mean 1.2-novikoff or ...
+    ValueError: There is no claim '1.2-novikov'; did you mean 1.2-novikoff or ...
     """
     _load()
     chosen = {name for want in wanted for name in _matching(want)} if wanted else set(_claims)

@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         sys.exit(app(arguments))
     except (ValueError, OSError, FloatingPointError) as trouble:
-        if "--json" in arguments:
+        if "--json" in arguments and arguments[0] != "verify":  # which writes a file
             print_json({"event": "error", "text": str(trouble)})
         err.print(f"[bold red]thetax:[/] {_plain(trouble)}", soft_wrap=True)
         sys.exit(FAILED)
