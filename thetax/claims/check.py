@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 Method = Literal["exact", "closed form", "brute force", "finite differences", "statistical", "trend"]
 Shown = float | int | bool | str | list[Any] | None
@@ -158,7 +158,7 @@ def within(name: str, measured: Any, expected: Any, *, error: Any, false_alarm: 
     s = np.broadcast_to(np.asarray(error, float), a.shape)
     if not (s > 0).all():
         raise ValueError(f"{name}: a standard error must be positive; got {s.min()}.")
-    z = float(stats.norm.isf(false_alarm / 2 / a.size))
+    z = -float(ndtri(false_alarm / 2 / a.size))
     off = np.where(np.isnan(np.asarray(a, float)), np.inf, np.abs(np.asarray(a, float) - b) / s)
     worst = int(off.argmax())
     return Check(

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, Num
-from scipy.optimize import linprog, nnls
 
 from ..core import Scalar
 from ..data import check
@@ -140,6 +139,8 @@ def as_unit(v: Any, bias: bool) -> Perceptron:
 
 def _programme(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The best v of the linear programme, and its multipliers made exact on the rows they rest on."""
+    from scipy.optimize import linprog, nnls  # costs a quarter of a second, which most users of a model need not wait
+
     n, d = units.shape
     found = linprog(
         -np.eye(d + 1)[d],
@@ -196,6 +197,8 @@ def max_margin(xs: Num[Any, "n d"], ys: Num[Any, " n"], *, bias: bool = True) ->
 
 def _least_distance(xs: np.ndarray, ys: np.ndarray, bias: bool, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     """(w, b) and its multipliers. The bias costs ever less in the least squares, until the support is the right one."""
+    from scipy.optimize import nnls
+
     centre = (xs[ys > 0].mean(axis=0) + xs[ys < 0].mean(axis=0)) / 2 if bias else np.zeros(xs.shape[1])
     zs = ys[:, None] * (xs - centre) / gamma  # of margin 1 or more
     for weight in (1e2, 1e3, 1e4, 1e5):
