@@ -32,7 +32,11 @@ def formula(latex: str, *, block: bool = False) -> str:
     math = re.sub(r'(?:<mi mathvariant="normal">\w</mi>){2,}', _word, math)
     math = re.sub(r"(<mo[^>]*>[^<]+</mo>)<mo>(&#x0002B;|&#x02212;)</mo>", _signed, math)
     math = re.sub(r"<mi>(&#x022?[0-9A-F]{3,4};|&#x02A[0-9A-F]{2};)</mi>", _relation, math)
-    return math.replace("<mo>&#x0002F;</mo>", '<mo lspace="0" rspace="0">&#x0002F;</mo>')
+    return re.sub(
+        r"<mo(?: stretchy=\"false\")?>(&#x0002F;|&#x0007C;)</mo>",
+        r'<mo lspace="0" rspace="0" stretchy="false">\1</mo>',
+        math,
+    )
 
 
 def _word(letters: re.Match) -> str:

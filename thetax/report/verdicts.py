@@ -162,7 +162,8 @@ def _row(role: str, check: Check, good: bool) -> str:
     near = "" if check.tolerance is None else f" ± {number(check.tolerance)}"
     cells = [label + check.name, number(check.measured), number(check.expected) + near, check.method + alarm]
     mark = f'<td class="mark {"good" if good else "bad"}">{MARK[good]}</td>'
-    return f"<tr>{mark}{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+    whole = lambda cell: escape(cell).replace("e-", "e\N{NON-BREAKING HYPHEN}")  # 1e-12 stays on one line
+    return f"<tr>{mark}{''.join(f'<td>{whole(cell)}</td>' for cell in cells)}</tr>"
 
 
 def number(value: Any) -> str:
