@@ -173,7 +173,7 @@ def test_verify_says_what_does_not_hold_and_goes_on(capsys, monkeypatch):
     monkeypatch.setattr(claims, "verify", here)
     code, out, _ = run(capsys, "verify")
     assert code == 1
-    assert "1 do not hold" in out
+    assert "1 does not hold" in out
     assert "two and two: measured 5, expected 4" in out
     assert "1.2-sgn" in out
 
@@ -185,6 +185,8 @@ def test_verify_says_what_does_not_hold_and_goes_on(capsys, monkeypatch):
         (("1.2-xor", "--json", "nowhere/out.json"), "make it first"),
         (("1.2-xor", "--html", "."), "is a folder"),
         (("1.2-xor", "--jobs", "0"), "at least 1"),
+        (("1.2-xor", "--html", "x", "--json", "x"), "name two files"),
+        (("1.2-xor", "--html", "/proc/x.html"), "cannot be written"),
     ],
 )
 def test_verify_refuses_before_it_runs(capsys, arguments, says):
@@ -192,6 +194,28 @@ def test_verify_refuses_before_it_runs(capsys, arguments, says):
     assert code == 1
     assert says in said
     assert out == ""
+
+
+def test_an_interrupted_verify_tells_what_it_found(capsys, monkeypatch):
+    from thetax import claims
+
+    def stopped(chosen, *, seed, scale, jobs):
+        yield claims.settle(chosen[0], seed=seed, scale=scale)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(claims, "verify", stopped)
+    code, out, said = run(capsys, "verify", "1.2-sgn", "1.2-xor", "--json", "part.json")
+    assert code == 130
+    assert "interrupted after 1 of 2" in said
+    assert "1 claim on 1 statement: all hold" in out
+    assert len(json.loads(Path("part.json").read_text())) == 1
+
+
+def test_list_claims_by_name(capsys):
+    code, out, _ = run(capsys, "list", "claims", "1.2-novikoff")
+    assert code == 0
+    assert out.count("1.2-novikoff") == 2
+    assert run(capsys, "list", "recipes", "1.2")[0] == 1
 
 
 def test_list_claims(capsys):

@@ -163,6 +163,37 @@ def test_trouble_is_a_finding():
     assert json.dumps(finding.as_json())
 
 
+def test_every_check_is_named_once_and_the_failed_are_named():
+    def function(key):
+        return Verdict(
+            equal("count", 6, 6),
+            equal("count", 7, 6),
+            assumptions=[equal("separable", True, True)],
+            printed=[equal("count", 4, 6), equal("other", 6, 6)],
+        )
+
+    told = settle(made(function, kind="erratum")).as_json()
+    assert list(told["measured"]) == [
+        "assumption: separable",
+        "printed form, must fail: count",
+        "printed form, must fail: other",
+        "count",
+        "count (2)",
+    ]
+    assert told["failed"] == ["printed form, must fail: other", "count (2)"]
+
+
+@pytest.mark.parametrize("answer", [True, None])
+def test_a_claim_that_returns_no_verdict_is_trouble(answer):
+    finding = settle(made(lambda key: answer))
+    assert not finding.holds
+    assert "returns a Verdict" in finding.trouble
+
+
+def test_a_control_says_what_it_must_not_be():
+    assert refuted(equal("x", 3, 4)).expected == "not 4"
+
+
 def test_an_erratum_without_a_printed_form_is_trouble():
     finding = settle(made(lambda key: Verdict(equal("x", 1, 1)), kind="erratum"))
     assert "printed" in finding.trouble
@@ -174,11 +205,12 @@ def test_the_json_of_a_finding():
 
     told = settle(made(function), seed=3).as_json()
     assert list(told) == [
-        "ids", "title", "kind", "holds", "method", "measured", "expected", "tolerance", "seed", "seconds",
+        "ids", "title", "kind", "holds", "method", "measured", "expected", "tolerance", "seed", "seconds", "failed",
     ]  # fmt: skip
     assert told["holds"] is True
     assert told["seed"] == 3
     assert told["measured"] == {"a": 1.0, "b": 0.1}
+    assert told["failed"] == []
     assert told["method"] == "closed form, statistical (false alarms 1e-5)"
     json.dumps(told)
 
@@ -187,7 +219,6 @@ def test_the_json_of_a_finding():
     ("wrong", "says"),
     [
         (lambda: register("1.2-xor", title="again", kind="identity")(_documented), "settled twice"),
-        (lambda: register("nonsense", title="x", kind="identity")(_documented), "A row is named like"),
         (lambda: register("1.9-x", title="x", kind="truth"), "kind is one of"),
         (lambda: register("1.9-x", title="x", kind="identity")(lambda key: Verdict(equal("x", 1, 1))), "docstring"),
         (lambda: register("1.9-x", title="x", kind="identity", of="models.MLP")(_documented), "tuple"),
@@ -213,11 +244,23 @@ def test_finding_claims():
     assert set(names("1.")) == set(names("1")) > set(names("1.2")) > set(names("1.2-cover"))
     assert names("3", "1.2-xor", "1.2-xor")[0] == names("1.2-xor")[0]
     assert not any(name.startswith(("10", "11", "12", "13")) for name in names("1"))
-    assert sum(c.claims for c in coverage(find_claims())) == len(names())
+    of_course = [claim for claim in find_claims() if claim.chapter != "own"]
+    assert sum(c.claims for c in coverage(find_claims())) == len(of_course)
     with pytest.raises(ValueError, match=r"did you mean 1\.2-novikoff"):
         find_claims("1.2-novikov")
     with pytest.raises(ValueError, match="thetax list claims"):
         find_claims("zzz")
+    with pytest.raises(ValueError, match="is claimed yet"):
+        find_claims("13.")
+    with pytest.raises(ValueError, match="got nothing"):
+        find_claims("")
+
+
+def test_a_claim_of_ones_own():
+    own = made(_holds, name="my-law")
+    assert own.chapter == "own"
+    assert own.place > find_claims("3")[-1].place
+    assert settle(own).holds
 
 
 def _holds(key):

@@ -25,7 +25,9 @@ from .claim import find_claims as find_claims
 from .course import CHAPTERS as CHAPTERS
 from .course import Coverage as Coverage
 from .course import coverage as coverage
+from .course import heading as heading
 from .course import rows as rows
+from .verify import PRINTED as PRINTED
 from .verify import Finding as Finding
 from .verify import settle as settle
 from .verify import verify as verify

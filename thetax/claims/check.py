@@ -185,10 +185,13 @@ def likely(name: str, p_value: float, *, false_alarm: float = 1e-4) -> Check:
 def refuted(check: Check) -> Check:
     """A control: the wrong form of a statement must not pass the very check the right form passes.
 
-    >>> refuted(close("wrong sign", 1.0, -1.0, tolerance=1e-6)).holds
-    True
+    >>> control = refuted(close("wrong sign", 1.0, -1.0, tolerance=1e-6))
+    >>> control.holds, control.expected
+    (True, 'not -1')
     """
-    return replace(check, name=f"must fail: {check.name}", holds=not check.holds)
+    return replace(
+        check, name=f"must fail: {check.name}", holds=not check.holds, expected=f"not {_text(check.expected)}"
+    )
 
 
 def _pair(name: str, measured: Any, expected: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args
 
 from .check import Check
-from .course import chapter_of, place
+from .course import chapter_of, place, rows
 
 Scale = Literal["quick", "full"]
 Kind = Literal[
@@ -148,8 +148,6 @@ def _statement(function: Callable[..., Verdict]) -> str:
 
 
 def _register(claim: Claim) -> Callable[..., Verdict]:
-    for row in claim.ids:
-        chapter_of(row)
     wrong = claim.kind == "erratum"
     for other in _claims.values():
         if (other.kind == "erratum") == wrong and (both := set(claim.ids) & set(other.ids)):
@@ -168,6 +166,8 @@ def find_claims(*wanted: str) -> list[Claim]:
     ValueError: There is no claim '1.2-novikov'; did you mean 1.2-novikoff or ...
     """
     _load()
+    if not all(wanted):
+        raise ValueError("A claim is named by its row, or how it begins, such as 1.2-novikoff or 1.2; got nothing.")
     chosen = {name for want in wanted for name in _matching(want)} if wanted else set(_claims)
     return sorted((_claims[name] for name in chosen), key=lambda claim: claim.place)
 
@@ -177,8 +177,10 @@ def _matching(want: str) -> list[str]:
     found = exact or [name for name, claim in _claims.items() if any(_begins(row, want) for row in claim.ids)]
     if found:
         return found
-    rows = sorted({row for claim in _claims.values() for row in claim.ids})
-    near = difflib.get_close_matches(want, rows, n=3, cutoff=0.5)
+    if ahead := [row for row in rows() if _begins(row, want)]:
+        raise ValueError(f"None of the {len(ahead)} statements that begin like {want!r} is claimed yet.")
+    known = sorted({row for claim in _claims.values() for row in claim.ids})
+    near = difflib.get_close_matches(want, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "see thetax list claims."
     raise ValueError(f"There is no claim {want!r}; {hint}")
 
@@ -190,4 +192,4 @@ def _begins(row: str, want: str) -> bool:
     (False, True, True)
     """
     whole = re.fullmatch(r"L?\d+(\.\d+)?", want)
-    return row.startswith(want) and (not whole or not row[len(want)].isdigit())
+    return row.startswith(want) and (not whole or not row[len(want) :][:1].isdigit())

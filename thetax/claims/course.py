@@ -27,16 +27,27 @@ CHAPTERS = {
 }
 
 
-def chapter_of(row: str) -> str:
-    """The chapter of a row.
+OWN = "own"
 
-    >>> chapter_of("10.2-posterior"), chapter_of("L1-svd")
-    ('10', 'L1')
+
+def chapter_of(row: str) -> str:
+    """The chapter of a row; what is not named like a row of the course is one's own.
+
+    >>> chapter_of("10.2-posterior"), chapter_of("L1-svd"), chapter_of("my-claim")
+    ('10', 'L1', 'own')
     """
-    found = re.match(r"\d+|L\d+", row)
-    if not found or found.group() not in CHAPTERS:
-        raise ValueError(f"A row is named like '1.2-novikoff' or 'L1-svd'; got {row!r}.")
-    return found.group()
+    found = re.match(r"(\d+|L\d+)[.-]", row)
+    return found.group(1) if found and found.group(1) in CHAPTERS else OWN
+
+
+def heading(chapter: str) -> str:
+    """A chapter's number and title, as on a page.
+
+    >>> heading("2")
+    '2. Feed-forward networks'
+    """
+    title = CHAPTERS.get(chapter, "Claims of one's own")
+    return f"{chapter}. {title}" if chapter.isdigit() else title
 
 
 @dataclass(frozen=True)

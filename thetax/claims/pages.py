@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from .claim import Claim
-from .course import CHAPTERS, chapter_of, rows
+from .course import chapter_of, heading, rows
 
 NOTE = "<!-- Written by `make docs` from the claims; edit those instead. -->"
 
@@ -19,7 +19,7 @@ def syllabus(claims: Sequence[Claim]) -> str:
     for chapter, own in groupby(rows().values(), lambda row: chapter_of(row.id)):
         if chapter not in done:
             continue
-        parts += [f"## {_heading(chapter)}", "", "| row | kind | in the library | claim |", "|---|---|---|---|"]
+        parts += [f"## {heading(chapter)}", "", "| row | kind | in the library | claim |", "|---|---|---|---|"]
         for row in own:
             claim = settled.get(row.id)
             names = ", ".join(f"`{name}`" for name in claim.of) if claim else ""
@@ -38,7 +38,7 @@ def errata(claims: Sequence[Claim]) -> str:
         "",
     ]
     for chapter, own in groupby(wrong, lambda claim: claim.chapter):
-        parts += [f"## {_heading(chapter)}", ""]
+        parts += [f"## {heading(chapter)}", ""]
         for claim in own:
             parts += [f"### {claim.title}", "", f"`{'`, `'.join(claim.ids)}`, {_link(claim)}", "", claim.statement, ""]
             parts += [f"- printed: ${claim.printed}$", f"- corrected: ${claim.corrected}$", ""]
@@ -46,10 +46,6 @@ def errata(claims: Sequence[Claim]) -> str:
 
 
 PAGES: dict[str, Callable[[Sequence[Claim]], str]] = {"syllabus.md": syllabus, "errata.md": errata}
-
-
-def _heading(chapter: str) -> str:
-    return f"{chapter}. {CHAPTERS[chapter]}" if chapter.isdigit() else CHAPTERS[chapter]
 
 
 def _link(claim: Claim) -> str:

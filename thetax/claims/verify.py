@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 from zlib import crc32
 
@@ -22,6 +23,8 @@ from threadpoolctl import threadpool_limits
 from ..core import remember_compilations
 from .check import Check
 from .claim import Claim, Scale, Verdict
+
+PRINTED = "printed form, must fail: "
 
 
 @dataclass(frozen=True)
@@ -53,20 +56,36 @@ class Finding:
         return ", ".join(words) or "failed"
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as JSON has it; measured, expected and tolerance are by the name of the check."""
+        """The finding as JSON has it; measured, expected and tolerance are by the name of the check.
+
+        `failed` names the checks that did not come out as they should: all are listed, a printed form that passes too.
+        """
+        named = self.named()
         told: dict[str, Any] = {
             "ids": list(self.claim.ids),
             "title": self.claim.title,
             "kind": self.claim.kind,
             "holds": self.holds,
             "method": self.method,
-            "measured": {check.name: check.measured for check in self.checks},
-            "expected": {check.name: check.expected for check in self.checks},
-            "tolerance": {check.name: check.tolerance for check in self.checks if check.tolerance is not None},
+            "measured": {name: check.measured for name, check in named.items()},
+            "expected": {name: check.expected for name, check in named.items()},
+            "tolerance": {name: check.tolerance for name, check in named.items() if check.tolerance is not None},
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
+            "failed": [name for name, check in named.items() if check.holds == name.startswith(PRINTED)],
         }
         return told | ({"trouble": self.trouble} if self.trouble else {})
+
+    def named(self) -> dict[str, Check]:
+        """The checks by name, with what an assumption and a printed form are said to be; no two have the same."""
+        v, found = self.verdict, {}
+        if v is None:
+            return found
+        roles = [("assumption: ", v.assumptions), (PRINTED, v.printed), ("", v.checks)]
+        for name, check in [(role + check.name, check) for role, checks in roles for check in checks]:
+            again = sum(other == name or other.startswith(f"{name} (") for other in found)
+            found[f"{name} ({again + 1})" if again else name] = check
+        return found
 
 
 def _method(check: Check) -> str:
@@ -92,6 +111,8 @@ def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str]:
             key = jr.fold_in(jr.key(seed), crc32(claim.name.encode()))
             asked = {"scale": scale} if "scale" in signature(claim.function).parameters else {}
             verdict = claim.function(key, **asked)
+        if not isinstance(verdict, Verdict):
+            raise TypeError(f"a claim returns a Verdict of its checks; this one returned {verdict!r}.")
         if claim.kind == "erratum" and not verdict.printed:
             raise ValueError("an erratum must show the printed form to fail; give Verdict its printed checks.")
         return verdict, ""
@@ -108,7 +129,7 @@ def verify(
     the one that kills its process twice is reported as the killer. The functions are sent by name, so they must
     be at the top of an importable module.
     """
-    jobs = max(1, min(jobs or len(os.sched_getaffinity(0)), len(claims)))
+    jobs = max(1, min(jobs or cores(), len(claims)))
     waiting, suspects = deque(claims), deque()
     while waiting or suspects:
         alone = not waiting
@@ -119,26 +140,57 @@ def verify(
                 while queue or running:
                     while queue and len(running) < limit:
                         claim = queue.popleft()
-                        running[pool.submit(_work, claim, seed, scale)] = claim
+                        with _uninterrupted():
+                            running[pool.submit(_work, claim, seed, scale)] = claim
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         verdict, trouble, seconds = future.result()
                         yield Finding(running.pop(future), verdict, trouble, seed, scale, seconds)
             except BrokenProcessPool:
                 if alone:
                     (killer,) = running.values()
-                    yield Finding(killer, None, "Its process died, twice; it may need more memory.", seed, scale, 0.0)
+                    yield Finding(killer, None, DIED, seed, scale, 0.0)
                 else:
                     suspects.extend(running.values())
 
 
-def _pool(size: int) -> ProcessPoolExecutor:
-    """Fresh processes, on the CPU, which share the compiled programs on disk."""
-    return ProcessPoolExecutor(size, mp_context=get_context("spawn"), initializer=_begin)
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+DIED = (
+    "Its process died, twice: it may need more memory. In a script, call verify under "
+    "`if __name__ == '__main__':`, for every process imports the script anew."
+)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A process begun here does not hear Ctrl-C, which is for the one that waits for it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _pool(size: int) -> Iterator[ProcessPoolExecutor]:
+    """Fresh processes, on the CPU, which share the compiled programs on disk; left early, they are ended at once."""
+    before = set(active_children())
+    pool = ProcessPoolExecutor(size, mp_context=get_context("spawn"), initializer=_begin)
+    try:
+        yield pool
+        pool.shutdown()
+    except BaseException:
+        for child in set(active_children()) - before:
+            child.kill()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
 
 
 def _begin() -> None:
     """One thread of linear algebra a process: two libraries that both want every core wait for each other."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     threadpool_limits(1)
     jax.config.update("jax_platforms", "cpu")
     remember_compilations()

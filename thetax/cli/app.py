@@ -1,6 +1,7 @@
 """The program itself: its commands register with `app`; `main` runs one and turns trouble into words and a code."""
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -27,6 +28,9 @@ def main(arguments: list[str] | None = None) -> None:
     remember_compilations()
     try:
         sys.exit(app(arguments))
+    except BrokenPipeError:  # nobody reads on, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
     except (ValueError, OSError, FloatingPointError) as trouble:
         if "--json" in arguments and arguments[0] != "verify":  # which writes a file
             print_json({"event": "error", "text": str(trouble)})

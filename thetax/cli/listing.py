@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 import cyclopts
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
 from .. import data
 from ..recipes import RECIPES
@@ -17,20 +18,24 @@ app.command(data_app)
 
 
 @app.command(name="list")
-def list_(what: Literal["recipes", "data", "claims"] = "recipes", /, *, json: bool = False) -> int:
-    """List the recipes, the datasets, or how much of the course is claimed.
+def list_(what: Literal["recipes", "data", "claims"] = "recipes", /, *which: str, json: bool = False) -> int:
+    """List the recipes, the datasets, or how much of the course is claimed (`list claims 1.2` names the claims).
 
     Parameters
     ----------
     what
         What to list.
+    which
+        Of the claims: rows, or how they begin.
     json
         One JSON object instead of a table.
     """
+    if which and what != "claims":
+        raise ValueError(f"Only claims are listed by name; leave out {which[0]!r}.")
     if what == "data":
         return list_data(json=json)
     if what == "claims":
-        return list_claims(json=json)
+        return name_claims(*which, json=json) if which else list_claims(json=json)
     rows = {name: (inspect.getdoc(function) or "").split("\n")[0] for name, function in sorted(RECIPES.items())}
     if json:
         print_json(rows)
@@ -107,5 +112,20 @@ def list_claims(*, json: bool = False) -> int:
         "", "the course", f"{settled} of {rows}", f"{shown} of {errata}", str(sum(c.claims for c in chapters))
     )
     out.print(table)
-    out.print("check some with: thetax verify ID ..., e.g. thetax verify 1.2-novikoff")
+    out.print("name them with: thetax list claims 1.2; check them with: thetax verify 1.2")
+    return 0
+
+
+def name_claims(*which: str, json: bool = False) -> int:
+    """The claims of these rows, chapters or sections, with their rows, kinds and titles."""
+    from ..claims import find_claims
+
+    claims = find_claims(*which)
+    if json:
+        print_json([{"name": c.name, "ids": list(c.ids), "kind": c.kind, "title": c.title} for c in claims])
+        return 0
+    table = Table(Column("rows", overflow="fold"), "kind", "what")
+    for claim in claims:
+        table.add_row(escape(" ".join(claim.ids)), claim.kind, escape(claim.title))
+    out.print(table)
     return 0

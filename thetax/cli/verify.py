@@ -1,6 +1,8 @@
 """`thetax verify`: statements of the course, checked on every core there is."""
 
 import json as jsonlib
+import os
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from ..train import disk, versions
-from .app import FAILED, app, err, out
+from .app import FAILED, INTERRUPTED, app, err, out
 
 
 @app.command
@@ -28,7 +30,7 @@ def verify(
     Parameters
     ----------
     claims
-        Rows, or how they begin; `thetax list claims` says what there is.
+        Rows (1.2-cover), or else how they begin; `thetax list claims 1.2` names those of a section.
     full
         At full scale, where a claim has one.
     json
@@ -46,37 +48,48 @@ def verify(
         raise ValueError(f"jobs must be at least 1; got {jobs}.")
     chosen = course.find_claims(*claims)
     _writable(json, html)
-    began, found, page = time.monotonic(), [], None
+    began, found, page, scale = time.monotonic(), [], None, "full" if full else "quick"
     if html is not None:
         from ..report import Verdicts
 
         page = Verdicts()
-    with _Watch(len(chosen)) as watch:
-        for finding in course.verify(chosen, seed=seed, scale="full" if full else "quick", jobs=jobs):
-            found.append(finding)
-            watch.saw(finding)
-            if page is not None:
-                page.add(finding)
+    try:
+        with _Watch(len(chosen)) as watch:
+            for finding in course.verify(chosen, seed=seed, scale=scale, jobs=jobs):
+                found.append(finding)
+                watch.saw(finding)
+                if page is not None:
+                    page.add(finding)
+    except KeyboardInterrupt:
+        err.print(f"interrupted after {len(found)} of {len(chosen)} claims; this is what was found")
     found.sort(key=lambda finding: finding.claim.place)
     seconds = time.monotonic() - began
+    _show(found, seconds)
     if json is not None:
         disk.write(json, jsonlib.dumps([finding.as_json() for finding in found], indent=1) + "\n")
     if page is not None and html is not None:
-        facts = {"scale": "full" if full else "quick", "seed": str(seed), "seconds": f"{seconds:.0f}"}
-        page.write(html, facts=facts | versions())
-    _show(found, seconds)
+        page.write(html, facts={"scale": scale, "seed": str(seed), "seconds": f"{seconds:.0f}"} | versions())
     for path in filter(None, (json, html)):
         out.print(f"written: {path}", soft_wrap=True)
+    if len(found) < len(chosen):
+        return INTERRUPTED
     return 0 if all(finding.holds for finding in found) else FAILED
 
 
 def _writable(*paths: Path | None) -> None:
     """A name that cannot be written is refused before anything is run."""
+    if paths[0] is not None and paths[0] == paths[1]:
+        raise ValueError(f"{paths[0]} cannot be both the JSON and the page; name two files.")
     for path in filter(None, paths):
+        folder = path.absolute().parent
         if path.is_dir():
             raise ValueError(f"{path} is a folder; name a file.")
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"There is no folder {path.absolute().parent} to write {path.name} into; make it first.")
+        if not folder.is_dir():
+            raise ValueError(f"There is no folder {folder} to write {path.name} into; make it first.")
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as trouble:
+            raise ValueError(f"{path.name} cannot be written into {folder}: {trouble.strerror}.") from None
 
 
 class _Watch:
@@ -112,19 +125,22 @@ class _Watch:
 
 def _show(found: Sequence, seconds: float) -> None:
     """The table of all, then what a failure has to say."""
-    table = Table("", "claim", "what", "how it was checked", "s")
+    if not found:
+        return
+    table = Table("", Column("claim", overflow="fold"), "what", "how it was checked", "s")
     for finding in found:
         mark = "[green]✓[/]" if finding.holds else "[bold red]✗[/]"
         claim = finding.claim
         title = escape(claim.title) + (" [dim](erratum)[/]" if claim.kind == "erratum" else "")
         table.add_row(mark, escape(" ".join(claim.ids)), title, finding.method, f"{finding.seconds:.1f}")
-    (out if out.is_terminal else Console(width=130)).print(table)
+    (out if out.is_terminal or "COLUMNS" in os.environ else Console(width=130)).print(table)
     failed = [finding for finding in found if not finding.holds]
     for finding in failed:
         _tell(finding)
     rows = len({row for finding in found for row in finding.claim.ids})
-    word = "all hold" if not failed else f"[bold red]{len(failed)} do not hold[/]"
-    out.print(f"{len(found)} claims on {rows} statements: {word}; {seconds:.1f} s")
+    word = "all hold" if not failed else f"[bold red]{len(failed)} do{'es' * (len(failed) == 1)} not hold[/]"
+    count = lambda number, name: f"{number} {name}{'s' * (number != 1)}"
+    out.print(f"{count(len(found), 'claim')} on {count(rows, 'statement')}: {word}; {seconds:.1f} s")
 
 
 def _tell(finding) -> None:
@@ -132,10 +148,9 @@ def _tell(finding) -> None:
     if finding.trouble:
         out.print(finding.trouble, markup=False, highlight=False)
         return
-    printed = set(map(id, finding.verdict.printed))
-    for check in finding.checks:
-        if check.holds == (id(check) in printed):
-            role = "the printed form passes: " if id(check) in printed else ""
-            text = f"  {role}{check.name}: measured {check.measured}, expected {check.expected}"
-            tail = "" if check.tolerance is None else f", tolerance {check.tolerance:.3g}"
-            out.print(text + tail, markup=False, highlight=False, soft_wrap=True)
+    named = finding.named()
+    for name in finding.as_json()["failed"]:
+        check = named[name]
+        tail = "" if check.tolerance is None else f", tolerance {check.tolerance:.3g}"
+        text = f"  {name}: measured {check.measured}, expected {check.expected}{tail}"
+        out.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -30,6 +30,9 @@ def formula(latex: str, *, block: bool = False) -> str:
     """
     math = convert(latex, display="block" if block else "inline")
     math = re.sub(r'(?:<mi mathvariant="normal">\w</mi>){2,}', _word, math)
+    math = re.sub(
+        r"<msup>(<mi>[^<]*</mi>)<m[io]>(&#x0203[2-4];)</m[io]></msup>", r"\1<mo>\2</mo>", math
+    )  # primes stand high already
     math = re.sub(r"(<mo[^>]*>[^<]+</mo>)<mo>(&#x0002B;|&#x02212;)</mo>", _signed, math)
     math = re.sub(r"<mi>(&#x022?[0-9A-F]{3,4};|&#x02A[0-9A-F]{2};)</mi>", _relation, math)
     return re.sub(
@@ -56,6 +59,8 @@ def _relation(symbol: re.Match) -> str:
     """Symbols from U+2200 on are operators or relations but for a few letters."""
     code = int(symbol.group(1)[3:-1], 16)
     letters = {0x2200, 0x2202, 0x2203, 0x2205, 0x2207, 0x221E, 0x22A4, 0x22A5, 0x22EE, 0x22EF, 0x22F1}
+    if 0x2308 <= code <= 0x230B:  # floors and ceilings, which may carry an exponent
+        return f'<mo stretchy="false">{symbol.group(1)}</mo>'
     return symbol.group() if code < 0x2200 or code in letters else f"<mo>{symbol.group(1)}</mo>"
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..claims import CHAPTERS, Check, Finding
+from ..claims import PRINTED, Check, Finding, heading
 from ..train import disk
 from .figure import render, variables
 from .formula import font, formula, typeset
@@ -69,7 +69,7 @@ class Verdicts:
         )
 
     def _chapter(self, chapter: str, findings: Sequence[Finding]) -> str:
-        title = f"{chapter}. {CHAPTERS.get(chapter, '')}" if chapter.isdigit() else CHAPTERS.get(chapter, chapter)
+        title = heading(chapter)
         claims = "\n".join(self._claim(finding) for finding in findings)
         return f'<section class="chapter" data-chapter="{chapter}"><h2>{escape(title)}</h2>{claims}</section>'
 
@@ -118,7 +118,7 @@ def _headline(findings: Sequence[Finding]) -> str:
 def _filters(findings: Sequence[Finding]) -> str:
     chapters = list(dict.fromkeys(f.claim.chapter for f in findings))
     kinds = sorted({f.claim.kind for f in findings} - {"erratum"})
-    named = {c: f"{c}. {CHAPTERS.get(c, '')}" if c.isdigit() else CHAPTERS.get(c, c) for c in chapters}
+    named = {chapter: heading(chapter) for chapter in chapters}
     options = lambda values: "".join(f'<option value="{v}">{escape(w)}</option>' for v, w in values.items())
     return (
         '<nav class="filters" aria-label="Filters">'
@@ -145,22 +145,22 @@ def _ids(name: str, ids: Sequence[str]) -> str:
 def _checks(finding: Finding) -> str:
     if finding.verdict is None:
         return f'<pre class="trouble">{escape(finding.trouble)}</pre>'
-    roles = [("assumed", c, c.holds) for c in finding.verdict.assumptions]
-    roles += [("printed", c, not c.holds) for c in finding.verdict.printed]
-    roles += [("", c, c.holds) for c in finding.verdict.checks]
-    rows = "".join(_row(role, check, good) for role, check, good in roles)
+    named = finding.named()
+    rows = "".join(_row(name, check) for name, check in named.items())
     head = "".join(f"<th>{word}</th>" for word in ("", "compared", "measured", "expected", "how"))
     table = f'<table class="checks"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    unfolded = "" if finding.holds and len(roles) > FEW else " open"
-    count = f"{len(roles)} comparison{'s' * (len(roles) > 1)}: {finding.method}"
+    unfolded = "" if finding.holds and len(named) > FEW else " open"
+    count = f"{len(named)} comparison{'s' * (len(named) > 1)}: {finding.method}"
     return f"<details{unfolded}><summary>{escape(count)}</summary>{table}</details>"
 
 
-def _row(role: str, check: Check, good: bool) -> str:
-    label = {"assumed": "assumption: ", "printed": "printed form, must fail: "}.get(role, "")
+def _row(name: str, check: Check) -> str:
+    printed = name.startswith(PRINTED)
+    good = check.holds != printed
     alarm = f", false alarms {check.false_alarm:.0e}".replace("e-0", "e-") if check.false_alarm else ""
     near = "" if check.tolerance is None else f" ± {number(check.tolerance)}"
-    cells = [label + check.name, number(check.measured), number(check.expected) + near, check.method + alarm]
+    wanted = ("not " if printed else "") + number(check.expected) + near
+    cells = [name, number(check.measured), wanted, check.method + alarm]
     mark = f'<td class="mark {"good" if good else "bad"}">{MARK[good]}</td>'
     whole = lambda cell: escape(cell).replace("e-", "e\N{NON-BREAKING HYPHEN}")  # 1e-12 stays on one line
     return f"<tr>{mark}{''.join(f'<td>{whole(cell)}</td>' for cell in cells)}</tr>"

@@ -66,9 +66,7 @@ def polynomial(key):
         equal("degree 2: 24,000 updates, against Hopfield's", quadratic, np.where(hopfield >= 0, 1.0, -1.0)),
         close("flip probability", explain.flip_probability(np.array(sizes), 100, degree=3), form, tolerance=1e-12),
         *[
-            close(
-                f"degree 3, d = 100, K = {K:,}: flip rate", rate, q, tolerance=0.15, relative=True, method="trend"
-            )
+            close(f"degree 3, d = 100, K = {K:,}: flip rate", rate, q, tolerance=0.15, relative=True, method="trend")
             for K, rate, q in zip(sizes, rates, form)
         ],
         at_most("degree 3, d = 100, K = 200: flip rate", cubic, 1e-3, method="trend"),
