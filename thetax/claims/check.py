@@ -156,8 +156,8 @@ def within(name: str, measured: Any, expected: Any, *, error: Any, false_alarm: 
     """
     a, b = _pair(name, measured, expected)
     s = np.broadcast_to(np.asarray(error, float), a.shape)
-    if not (s > 0).all():
-        raise ValueError(f"{name}: a standard error must be positive; got {s.min()}.")
+    if not ((s > 0) & np.isfinite(s)).all():
+        raise ValueError(f"{name}: a standard error must be positive and finite; got {s.min()}.")
     z = -float(ndtri(false_alarm / 2 / a.size))
     off = np.where(np.isnan(np.asarray(a, float)), np.inf, np.abs(np.asarray(a, float) - b) / s)
     worst = int(off.argmax())
@@ -185,13 +185,20 @@ def likely(name: str, p_value: float, *, false_alarm: float = 1e-4) -> Check:
 def refuted(check: Check) -> Check:
     """A control: the wrong form of a statement must not pass the very check the right form passes.
 
+    What is not a number refutes nothing.
+
     >>> control = refuted(close("wrong sign", 1.0, -1.0, tolerance=1e-6))
     >>> control.holds, control.expected
     (True, 'not -1')
     """
-    return replace(
-        check, name=f"must fail: {check.name}", holds=not check.holds, expected=f"not {_text(check.expected)}"
-    )
+    holds = not check.holds and is_known(check)
+    return replace(check, name=f"must fail: {check.name}", holds=holds, expected=f"not {_text(check.expected)}")
+
+
+def is_known(check: Check) -> bool:
+    """Whether what was measured is a number, or words; NaN is neither."""
+    values = check.measured if isinstance(check.measured, list) else [check.measured]
+    return not any(isinstance(value, float) and np.isnan(value) for value in values)
 
 
 def _pair(name: str, measured: Any, expected: Any) -> tuple[np.ndarray, np.ndarray]:
