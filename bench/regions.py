@@ -98,7 +98,7 @@ def agree(*sizes: int) -> None:
     assert np.isin(on_grid(*sizes), ours).all(), "the grid sees a cell that was not found"
     assert np.array_equal(on_refined_grid(*sizes), ours), "the refined grid sees other cells"
     assert abs(found.areas.sum() / (2 * HALF) ** 2 - 1) < 1e-9, "the cells do not fill the window"
-    assert found.count <= region_bound(*sizes[:-1]), "there are more cells than there can be"
+    assert found.count <= region_bound(*sizes[1:-1], inputs=sizes[0]), "there are more cells than there can be"
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
@@ -112,7 +112,7 @@ def _row(*sizes: int) -> Row:
     ours, grid = partial(_milliseconds, partial(exact, *sizes)), partial(_milliseconds, partial(on_grid, *sizes))
     told = lambda result: (
         f"{exact(*sizes):,} cells; the grid sees {len(on_grid(*sizes)):,} of them, "
-        f"and theory allows {region_bound(*sizes[:-1]):,}"
+        f"and theory allows {region_bound(*sizes[1:-1], inputs=sizes[0]):,}"
     )
     peer = f"grid of {SIDE:,}²"
     return Row(name, peer, ours, grid, "ms", partial(agree, *sizes), pairs=3, target=1.0, remark=told)

@@ -1,4 +1,12 @@
-"""Chapter 3: one network's gradient by hand, the flow and the descents that follow it, and the plane they walk on."""
+"""Chapter 3: one network's gradient by hand, the flow and the descents that follow it, and the plane they walk on.
+
+Expect momentum to overtake plain descent, since it adds up steps along the flat directions, and its way to lie almost
+in a plane. `python chapter_3.py FOLDER` keeps the pictures there, otherwise they go to a temporary folder.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +20,7 @@ from thetax.models import MLP
 from thetax.plot import draw
 
 
-def main(steps: int = 200, folder: str | None = None) -> dict[str, float]:
+def main(folder: str | None = None, steps: int = 200) -> dict[str, float]:
     key_data, key_net, key_L = jr.split(jr.key(0), 3)
     xs = jr.normal(key_data, (128, 2))
     data = xs, jnp.sin(2 * xs[:, 0]) * xs[:, 1]
@@ -26,8 +34,8 @@ def main(steps: int = 200, folder: str | None = None) -> dict[str, float]:
     # §3.2: how far a step may go, and the flow that small steps follow
     bends = explain.smoothness(train.squared_error, jax.tree.map(lambda a: a[None], net), data, key=key_L)
     print(f"curvature {bends.constant:.3g} at the start: descent is stable below a rate of {bends.rate:.3g}")
-    flow = train.gradient_flow(train.squared_error, net, data, times=np.linspace(1, 20, 20))
-    print(f"the flow goes from {flow.losses[0]:.4f} to {flow.losses[-1]:.4f} in 20 units of time")
+    flow = train.gradient_flow(train.squared_error, net, data, times=np.linspace(0, 20, 21))
+    print(f"the flow goes from a loss of {flow.losses[0]:.4f} to {flow.losses[-1]:.4f} in 20 units of time")
 
     # §3.3: the same start, five ways down
     optimisers = {
@@ -50,11 +58,12 @@ def main(steps: int = 200, folder: str | None = None) -> dict[str, float]:
         train.squared_error, state.model, data, along=way.along, alphas=sides[0], betas=sides[1], path=way.path
     )
     print(f"{100 * way.share:.0f} % of the heavy ball's way lies in one plane")
-    if folder is not None:
-        draw(rates).savefig(f"{folder}/rates.png")
-        draw(seen).savefig(f"{folder}/way.png")
+    place = Path(folder or tempfile.mkdtemp())
+    draw(rates).savefig(place / "rates.png", dpi=150)
+    draw(seen).savefig(place / "way.png", dpi=150)
+    print(f"drawn in {place}: rates.png and way.png")
     return {name: float(gap[-1]) for name, gap in rates.gaps.items()}
 
 
 if __name__ == "__main__":
-    main(folder=".")
+    main(*sys.argv[1:2])

@@ -16,18 +16,22 @@ def test_chapter_3(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"rates.png", "way.png"}
 
 
-def test_chapter_1():
-    found = runpy.run_path(str(EXAMPLES / "chapter_1.py"))["main"]()
+def test_chapter_1(tmp_path):
+    found = runpy.run_path(str(EXAMPLES / "chapter_1.py"))["main"](str(tmp_path))
     assert found["perceptron"] == 0
     assert found["Hebb"] == 0
     assert found["modern"] == 1
     assert found["overlap"] > 0.99
+    assert [path.name for path in tmp_path.iterdir()] == ["recall.png"]
 
 
-def test_chapter_2(tmp_path):
+def test_chapter_2(tmp_path, capsys):
     found = runpy.run_path(str(EXAMPLES / "chapter_2.py"))["main"](folder=str(tmp_path))
     assert max(found["staircase"], found["polygon"], found["random units"]) < 0.05 < found["cubic"]
     assert found["twin"] < 1e-4
     assert found["greedy"] < 0.5
     assert found["plain"] < 1e-6 * found["residual"]
-    assert (tmp_path / "cubic.png").stat().st_size > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"cubic.png", "regions.png"}
+    said = capsys.readouterr().out
+    assert "staircase, 200 units" in said
+    assert f"drawn in {tmp_path}" in said

@@ -111,6 +111,20 @@ def wide(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
     return x.astype("float32") if jax.numpy.finfo(x.dtype).bits < 32 else x
 
 
+def floats(name: str, x: Any) -> Float[Array, "*s"]:
+    """The argument as an array of floats: of its own kind if it has one here, otherwise of the default one.
+
+    >>> floats("W", np.array([1, 2])).dtype.name, floats("W", np.zeros(2)).dtype.name
+    ('float32', 'float32')
+    """
+    if not isinstance(x, jax.Array):
+        x = np.asarray(x)
+        if not (jax.numpy.issubdtype(x.dtype, np.number) or x.dtype == bool):
+            raise ValueError(f"{name}: expected numbers, but the dtype is {x.dtype}; turn words into numbers first.")
+    x = jax.numpy.asarray(x)
+    return x if jax.numpy.issubdtype(x.dtype, np.inexact) else x.astype(jax.numpy.zeros(()).dtype)
+
+
 def draws(f: Model) -> bool:
     """Whether calling `f` can involve chance, that is, whether it takes a `key`."""
     return "key" in inspect.signature(f).parameters

@@ -18,9 +18,9 @@ from thetax.models import MLP
 
 @given(m=st.integers(1, 40), n=st.integers(1, 40))
 def test_recursion(m, n):
-    assert zaslavsky(m, n) == zaslavsky(m - 1, n) + zaslavsky(m - 1, n - 1)
-    assert zaslavsky(m, n) <= 2**m
-    assert (zaslavsky(m, n) == 2**m) == (m <= n)
+    assert zaslavsky(m, inputs=n) == zaslavsky(m - 1, inputs=n) + zaslavsky(m - 1, inputs=n - 1)
+    assert zaslavsky(m, inputs=n) <= 2**m
+    assert (zaslavsky(m, inputs=n) == 2**m) == (m <= n)
 
 
 def by_the_sum(n, *widths):
@@ -35,9 +35,9 @@ def by_the_sum(n, *widths):
 
 @given(n=st.integers(1, 4), widths=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_the_upper_bound_is_the_theorems_sum(n, widths):
-    assert region_bound(n, *widths) == by_the_sum(n, *widths)
-    assert region_bound(n, widths[0]) == zaslavsky(widths[0], n)
-    assert region_bound(n, *widths) <= prod(zaslavsky(m, n) for m in widths)
+    assert region_bound(*widths, inputs=n) == by_the_sum(n, *widths)
+    assert region_bound(widths[0], inputs=n) == zaslavsky(widths[0], inputs=n)
+    assert region_bound(*widths, inputs=n) <= prod(zaslavsky(m, inputs=n) for m in widths)
 
 
 @pytest.mark.parametrize("sizes", [(1, 4, 4), (2, 4, 3), (2, 3, 3, 2), (3, 3, 3)])
@@ -47,22 +47,24 @@ def test_no_network_has_more(sizes):
         leaves = [a + jr.normal(jr.fold_in(jr.key(9), i), a.shape) for i, a in enumerate(leaves)]
         d = sizes[0]
         count = count_regions(jax.tree.unflatten(structure, leaves), np.full(d, -np.inf), np.full(d, np.inf))
-        assert count <= region_bound(*sizes)
+        assert count <= region_bound(*sizes[1:], inputs=sizes[0])
 
 
 @pytest.mark.parametrize(("m", "counts"), [(2, (3, 7, 14, 26)), (3, (4, 13, 37, 109)), (4, (5, 21, 82, 322))])
 def test_folding_networks(m, counts):
     for L, count in enumerate(counts, start=1):
-        found = pieces(fold_network(m, L), exact=True)
+        found = pieces(fold_network(width=m, depth=L), exact=True)
         assert found.count == count
-        assert montufar(1, m, L) == (m + 1) * m ** (L - 1) <= count <= region_bound(1, *[m] * L)
-        assert count_regions(fold_network(m, 1), -np.inf, np.inf) == m + 1
+        assert (
+            montufar(inputs=1, width=m, depth=L) == (m + 1) * m ** (L - 1) <= count <= region_bound(*[m] * L, inputs=1)
+        )
+        assert count_regions(fold_network(width=m, depth=1), -np.inf, np.inf) == m + 1
 
 
 @pytest.mark.parametrize("m", [2, 3, 5])
 def test_a_fold_is_a_zig_zag(m):
     """Before its last layer the network is the zig-zag between 0 and 1, m times over."""
-    net = fold_network(m, 2)
+    net = fold_network(width=m, depth=2)
     x = jnp.linspace(0, 1, 1001)[:, None]
     h = jax.nn.relu(jax.vmap(net.body.layers[0])(x))
     g = h @ (-1.0) ** jnp.arange(m)
@@ -71,8 +73,12 @@ def test_a_fold_is_a_zig_zag(m):
 
 
 def test_bad_input():
-    for wrong in (lambda: zaslavsky(-1, 2), lambda: region_bound(2, 3, 0), lambda: montufar(3, 2, 1)):
+    for wrong in (
+        lambda: zaslavsky(-1, inputs=2),
+        lambda: region_bound(3, 0, inputs=2),
+        lambda: montufar(inputs=3, width=2, depth=1),
+    ):
         with pytest.raises(ValueError, match="must be a whole number, at least"):
             wrong()
-    with pytest.raises(ValueError, match="fold_network: L must be a whole number, at least 1; got 0"):
-        fold_network(3, 0)
+    with pytest.raises(ValueError, match="fold_network: depth must be a whole number, at least 1; got 0"):
+        fold_network(width=3, depth=0)

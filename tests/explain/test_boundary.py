@@ -8,7 +8,7 @@ import pytest
 
 from thetax.explain import boundary, window, window_through
 from thetax.layers import Linear
-from thetax.models import MLP
+from thetax.models import MLP, Perceptron
 
 
 def biased(*sizes, seed=0, **options):
@@ -60,7 +60,7 @@ def test_the_picture_is_the_class_at_each_point():
 def test_a_smooth_network_has_a_picture_and_a_reason():
     found = boundary(biased(2, 6, 3, activation=jnp.tanh), window(-1.0, 1.0), grid=5)
     assert found.regions is None
-    assert found.reason.startswith("tanh 1 is not known to be piecewise linear")
+    assert found.reason.startswith("tanh is not piecewise linear")
     assert found.segments.shape == (0, 2, 2)
     assert found.image.shape == (5, 5)
 
@@ -93,3 +93,20 @@ def test_examples_on_a_plane():
 def test_bad_input():
     with pytest.raises(ValueError, match="at least 2 points a side"):
         boundary(Linear(jnp.eye(2)), window(-1.0, 1.0), grid=1)
+
+
+def test_words_as_labels_are_refused():
+    xs = np.zeros((2, 2))
+    with pytest.raises(ValueError, match="labels: expected integers from 0 to 1, but the dtype is <U3"):
+        boundary(Linear(jnp.eye(2)), window(-1.0, 1.0), examples=(xs, np.array(["cat", "dog"])), grid=4)
+
+
+@pytest.mark.parametrize("b", [jnp.array(-1.0), None])
+def test_the_border_of_a_perceptron_is_exact(b):
+    """It is piecewise constant, so that it has no cells, but its border is a line: 2x + y = 1, or through 0."""
+    found = boundary(Perceptron(jnp.array([2.0, 1.0]), b), window(-2.0, 2.0), grid=20)
+    assert found.regions is None
+    assert "constant on either side" in found.reason
+    (ends,) = found.segments
+    assert np.allclose(ends @ [2.0, 1.0], 0.0 if b is None else 1.0)
+    assert np.allclose(sorted(ends[:, 1]), [-2, 2])

@@ -99,3 +99,10 @@ def test_bad_input_is_refused():
         leading_directions(lambda w, _: w @ w, jnp.ones(2), None)
     with pytest.raises(ValueError, match="at least 3 models"):
         plane(jnp.ones((2, 5)))
+
+
+@pytest.mark.parametrize("along", [lambda u: u, lambda u: (u,), lambda u: (u, u, u), lambda u: (u, jnp.ones(2))])
+def test_the_directions_are_two_models(along, unchecked):
+    w = jnp.ones(3)
+    with pytest.raises(ValueError, match=r"two directions shaped like the model, \(u, v\)"):
+        landscape(lambda w, batch: w @ w, w, None, along=along(w))

@@ -8,7 +8,15 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.explain import NotPiecewiseLinear, activation_patterns, is_piecewise_linear, regions, window
+from thetax.explain import (
+    NotPiecewiseLinear,
+    activation_patterns,
+    count_regions,
+    is_piecewise_linear,
+    pieces,
+    regions,
+    window,
+)
 from thetax.layers import (
     Affine,
     BatchNorm,
@@ -26,6 +34,7 @@ from thetax.layers import (
     mean,
     mixture,
     relu,
+    sign,
     tangent,
 )
 from thetax.models import MLP
@@ -131,13 +140,17 @@ def test_pictures_are_flattened():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (partial(MLP.init, 2, 3, 3, 1, activation=jnp.tanh), "tanh 1 is not known to be piecewise linear"),
-        (partial(MLP.init, 2, 3, 1, activation=lambda z: z * z), "function 1 is not known to be piecewise linear"),
+        (partial(MLP.init, 2, 3, 3, 1, activation=jnp.tanh), "regions: tanh is not piecewise linear"),
+        (
+            partial(MLP.init, 2, 3, 1, activation=lambda z: z * z),
+            r"the lambda at body.layers.1 is not known to be piecewise linear.*KINKED\[f\]",
+        ),
         (partial(MLP.init, 2, 3, 1, normalise=LayerNorm.init), "LayerNorm 1 is a LayerNorm, which is not piecewise"),
         (partial(MLP.init, 2, 3, 1, normalise=BatchNorm.init), "BatchNorm 1 depends on the batch; .*layers.fold"),
-        (lambda key: Chain(Linear(jnp.eye(2)), jax.nn.softmax), "softmax 1 is not known"),
+        (lambda key: Chain(Linear(jnp.eye(2)), jax.nn.softmax), "softmax is not piecewise"),
+        (lambda key: Chain(Linear(jnp.eye(2)), sign), "sign jumps, so that the network is piecewise constant"),
         (partial(ensemble, pool=mixture), "Ensemble 1 pools its members"),
-        (lambda key: Chain(relu, Residual(Chain(jax.nn.gelu))), "gelu 1 is not known"),
+        (lambda key: Chain(relu, Residual(Chain(jax.nn.gelu))), "gelu is not piecewise"),
     ],
 )
 def test_refusals_name_the_layer(make, said):
@@ -145,6 +158,24 @@ def test_refusals_name_the_layer(make, said):
     with pytest.raises(NotPiecewiseLinear, match=said):
         regions(net, window(-1.0, 1.0))
     assert not is_piecewise_linear(net, np.zeros(2))
+
+
+def test_a_refusal_names_who_was_asked():
+    net = MLP.init(1, 3, 1, activation=jnp.tanh, key=jr.key(0))
+    with pytest.raises(NotPiecewiseLinear, match=r"^pieces: tanh is not piecewise linear"):
+        pieces(net)
+    with pytest.raises(NotPiecewiseLinear, match=r"^count_regions: tanh"):
+        count_regions(net, -1.0, 1.0)
+
+
+@pytest.mark.parametrize("ask", [
+    lambda: regions(MLP.init(3, 4, 1, key=jr.key(0)), window(-1.0, 1.0)),
+    lambda: pieces(MLP.init(3, 4, 1, key=jr.key(0))),
+    lambda: count_regions(MLP.init(3, 4, 1, key=jr.key(0)), np.zeros(2), np.ones(2)),
+])  # fmt: skip
+def test_inputs_of_another_size(ask):
+    with pytest.raises(ValueError, match=r"Linear 1 reads 3 numbers, but is given [12]. .*window_through"):
+        ask()
 
 
 def test_a_refusal_comes_before_any_cut(monkeypatch):

@@ -89,3 +89,15 @@ def test_a_run_s_trajectory():
     assert found.decay.factor == pytest.approx(0.5)
     assert found.losses.tolist() == [3.0, 2.0, 1.5]
     assert found.smoothness.rate == 0.5
+
+
+def test_an_optimiser_that_diverges_is_named():
+    """θ ← −2θ in its steepest direction: h exceeds the largest double after about 512 steps."""
+    optimisers = {"good": optax.sgd(1.0), "too fast": optax.sgd(3.0)}
+    with pytest.raises(ValueError, match=r"with 'too fast' the loss became not finite at step 51\d of 600; lower"):
+        rates(bowl, jnp.ones(6), None, optimisers=optimisers, steps=600)
+
+
+def test_optimisers_without_names_are_refused(unchecked):
+    with pytest.raises(ValueError, match="optimiser by its name"):
+        rates(bowl, jnp.ones(6), None, optimisers=[optax.sgd(1.0)], steps=10)

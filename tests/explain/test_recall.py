@@ -114,9 +114,15 @@ def test_bad_input_is_refused():
         recall({"Hebb": hebb(X)}, X, X[:2])
     with pytest.raises(ValueError, match="nan"):
         recall({"Hebb": hebb(X)}, X, X.at[0, 0].set(jnp.nan))
-    with pytest.raises(ValueError, match="no memory to ask"):
+    with pytest.raises(ValueError, match=r"expected a mapping of names to memories.*got an empty one"):
         recall({}, X, X)
     with pytest.raises(ValueError, match="from 1 to 5 patterns can be tested"):
         capacity(100, [0.05, 0.1], tested=6, key=jr.key(0))
     with pytest.raises(ValueError, match="can be tested"):
         capacity(100, [], key=jr.key(0))
+
+
+def test_one_memory_without_a_name_is_refused(unchecked):
+    X = patterns(0, 2, 8)
+    with pytest.raises(ValueError, match=r"expected a mapping of names to memories, .*got Hopfield"):
+        recall(hebb(X), X, X)

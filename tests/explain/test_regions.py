@@ -56,6 +56,24 @@ def test_three_units_in_more_dimensions(d, count):
     assert count_regions(net, np.full(d, -np.inf), np.full(d, np.inf)) == count
 
 
+def test_one_number_stands_for_all_sides():
+    net = biased(3, 5, 4, 1)
+    assert count_regions(net, -1, 1) == count_regions(net, -np.ones(3), np.ones(3))
+    assert count_regions(net, -1.0, np.array([1.0, 2.0, 3.0])) == count_regions(net, -np.ones(3), np.arange(1.0, 4))
+    with pytest.raises(ValueError, match="give low and high for each"):
+        count_regions(relu, -1.0, 1.0)
+
+
+@settings(max_examples=5)
+@given(seed=st.integers(0, 10**6))
+def test_every_pattern_of_a_box_is_counted(seed):
+    """Points drawn at random see no more patterns than there are cells, and almost as many."""
+    net = biased(3, 4, 3, 1, seed=seed)
+    xs = np.random.default_rng(seed).uniform(-1, 1, (200_000, 3))
+    seen, count = len(np.unique(activation_patterns(net, xs), axis=0)), count_regions(net, -1.0, 1.0)
+    assert 0.8 * count <= seen <= count
+
+
 def test_two_kinks_a_unit():
     net = Chain(Linear(jnp.eye(2)), jax.nn.hard_tanh)
     assert regions(net, window(-2.0, 2.0)).count == 9

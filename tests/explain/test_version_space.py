@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from thetax.explain import hyperplane, in_version_space, margins, version_cone, version_volume
 from thetax.layers import Chain, Linear, tangent
-from thetax.models import MLP, Perceptron, fit_perceptron, logistic_regression
+from thetax.models import MLP, Perceptron, fit_perceptron, logistic_regression, margin
 
 
 @given(st.integers(0, 10**6))
@@ -53,6 +53,24 @@ def test_membership_needs_a_direction():
     assert in_version_space(Perceptron(jnp.ones(2), jnp.array(0.0)), xs, ys)
     assert not in_version_space(Perceptron(jnp.zeros(2), jnp.array(1.0)), xs, ys)
     assert not in_version_space(Perceptron(jnp.array([1.0, -1.0])), xs, ys)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("ask", [in_version_space, margin])
+def test_labels_and_shapes_are_checked(ask):
+    """0 and 1 are refused, lists are points, and what is traced passes, constants beside it too."""
+    unit, xs, ys = Perceptron(jnp.array([1.0, 0.0])), np.array([[1.0, 2.0], [-2.0, 1.0]]), np.array([1, -1])
+    with pytest.raises(ValueError, match="labels -1 or \\+1, but row 1 is 0"):
+        ask(unit, xs, np.array([1, 0]))
+    with pytest.raises(ValueError, match=r"got \(2, 2\) and \(3,\)"):
+        ask(unit, xs, np.ones(3))
+    with pytest.raises(ValueError, match="rows differ"):
+        ask(unit, [[1.0, 2.0], [3.0]], [1, -1])
+    with pytest.raises(ValueError, match="shape"):
+        ask(unit, xs[:, :1], ys)
+    assert ask(unit, xs.tolist(), ys.tolist()) == ask(unit, xs, ys) == 1
+    points = jnp.asarray(xs)
+    assert jax.jit(ask)(unit, xs, ys) == jax.jit(lambda unit: ask(unit, points, ys))(unit) == 1
 
 
 def test_empty_cones():

@@ -83,3 +83,10 @@ def test_bad_layers_are_refused():
     for use in (ModernHopfield(jnp.ones((2, 3)), 1.0), ModernHopfield(jnp.ones((2, 3)), 1.0).energy):
         with pytest.raises(ValueError, match=r"expected one example of shape \(3,\), got \(2,\)"):
             use(jnp.ones(2))
+
+
+@pytest.mark.parametrize("kind", [int, np.float64])
+def test_patterns_of_plain_numpy(kind):
+    with jax.enable_x64(False):
+        memory = ModernHopfield(np.array([[1, 1], [-1, 1]], kind), beta=10.0)
+        assert memory(jnp.array([0.8, 0.3], jnp.float32)).dtype == jnp.float32

@@ -1,5 +1,7 @@
 """Networks one can write down: polygons, staircases, random units (§2.5, §2.6)."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -50,6 +52,7 @@ def test_polygon_takes_the_librarys_precision():
         (np.array([0.0, 2.0, 1.0]), np.zeros(3), "increase strictly"),
         (np.array([0.0, 0.0]), np.zeros(2), "increase strictly"),
         (np.array([0.0, np.nan]), np.zeros(2), "increase strictly"),
+        ([0, 1, 2], [1, np.nan, 2], "value 1 is nan"),
     ],
 )
 def test_bad_knots_are_refused(xs, ys, words, unchecked):
@@ -81,6 +84,12 @@ def test_steep_sigmoids_become_steps():
     assert step_network(jnp.cos, low=0.0, high=1.0, width=2, steepness=5.0).body.layers[1].activation is sigmoid
 
 
+@pytest.mark.parametrize("f", [np.sin, math.sin, lambda x: math.sin(x) if x > 0 else -math.sin(-x)])
+def test_the_staircase_of_a_function_that_is_not_jaxs(f):
+    by_jax = step_network(jnp.sin, low=-1.0, high=3.0, width=9)
+    assert np.allclose(on(step_network(f, low=-1.0, high=3.0, width=9), np.arange(3.0)), on(by_jax, np.arange(3.0)))
+
+
 @pytest.mark.parametrize("settings", [{"low": 1.0}, {"width": 0}, {"steepness": 0.0}, {"steepness": -1.0}])
 def test_bad_stairs_are_refused(settings):
     with pytest.raises(ValueError, match="step_network"):
@@ -109,6 +118,21 @@ def test_ridge_network_is_least_squares():
     features = np.c_[np.tanh(xs @ np.asarray(units.W).T + np.asarray(units.b)), np.ones(60)]
     expected = np.linalg.lstsq(features, ys, rcond=None)[0]
     assert np.allclose(np.c_[output.W, output.b].T, expected, atol=1e-8)
+
+
+def test_plain_numpy_is_taken_quietly():
+    """Doubles and whole numbers become the library's floats, with no warning."""
+    xs, ys = np.arange(12).reshape(6, 2), np.arange(6)
+    with jax.enable_x64(False):
+        made = [ridge_network(x, y, width=3, key=jr.key(0)) for x, y in ((xs, ys), (xs * 1.0, ys * 1.0))]
+        assert {leaf.dtype for net in made for leaf in jax.tree.leaves(net)} == {jnp.dtype("float32")}
+        assert jnp.allclose(made[0](jnp.ones(2)), made[1](jnp.ones(2)))
+        assert random_units(xs * 1.0, width=3, key=jr.key(0)).W.dtype == jnp.float32
+
+
+def test_words_are_no_numbers(unchecked):
+    with pytest.raises(ValueError, match="ridge_network: expected numbers, but the dtype is <U1"):
+        ridge_network(np.ones((2, 1)), np.array(["a", "b"]), width=2, key=jr.key(0))
 
 
 def test_bad_ridge_networks_are_refused(unchecked):

@@ -67,6 +67,8 @@ def test_what_is_not_affine_does_not_collapse(part, name):
         collapse(Chain(Linear(normal(0, 4, 3)), part, Linear(normal(1, 1, 4))))
     with pytest.raises(ValueError, match="not an affine map"):
         collapse(Chain(identity))
+    with pytest.raises(ValueError, match=r"write layers.identity for no activation"):
+        collapse(Chain(Linear(normal(0, 4, 3)), lambda x: x))
 
 
 @pytest.mark.parametrize("options", [{}, {"law": tangent()}, {"affine": WeightNorm.init}])

@@ -97,6 +97,15 @@ def test_bad_patterns_are_refused(make):
             make(jnp.ones(shape))
 
 
+@pytest.mark.parametrize("kind", [int, np.float64])
+def test_couplings_of_plain_numpy(kind):
+    W = np.array([[0, 1], [1, 0]], kind)
+    with jax.enable_x64(False):
+        net = Hopfield(W, W[0])
+        assert (net.W.dtype, net.b.dtype) == (jnp.float32, jnp.float32)
+        assert net.energy(jnp.ones(2)).item() == 0.0
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_bad_couplings_are_refused():
     with pytest.raises(ValueError, match=r"symmetric, but w_01 is 1 and w_10 is -1\..*\(W \+ W.T\) / 2"):

@@ -1,5 +1,6 @@
 """The perceptron algorithm against a plain loop, scikit-learn and Novikoff's bound (§1.2)."""
 
+import re
 import sys
 
 import jax
@@ -112,6 +113,35 @@ def test_integers_that_may_overflow_are_refused():
         fit_perceptron(np.array([[40_000, 40_000], [-40_000, 39_000]]), np.array([1, -1]))
 
 
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int8, np.uint16, np.int16])
+@pytest.mark.usefixtures("unchecked")
+def test_narrow_integers_have_room_and_signs(dtype):
+    """The same as int32, eagerly, traced and on the path; a label of -1 stays -1."""
+    rng = np.random.default_rng(1)
+    xs = rng.integers(0, 2 if dtype is np.bool_ else 100, (40, 4))
+    ys = np.where(xs @ [3, -2, 1, -1] >= 0.5, 1, -1)
+    narrow, labels = jnp.asarray(xs.astype(dtype)), jnp.asarray(ys.astype(np.int8))
+    expected = fit_perceptron(xs, ys)
+    for fit in (fit_perceptron(narrow, labels), jax.jit(fit_perceptron)(narrow, labels)):
+        assert fit.model.w.dtype == jnp.int32
+        assert fit.model.v.tolist() == expected.model.v.tolist()
+    path = perceptron_path(narrow, labels, limit=int(expected.mistakes))
+    assert path.model.v[-1].tolist() == expected.model.v.tolist()
+    assert bool(path.separated)
+
+
+def test_wide_integers_are_kept_or_refused():
+    ys = np.array([1, -1])
+    for xs in (np.array([[2], [1]], np.uint64), np.array([[2**32 + 2], [1]])):
+        for ask in (fit_perceptron, lambda xs, ys: perceptron_path(xs, ys, limit=3)):
+            with pytest.raises(ValueError, match="no signed type at hand"):
+                ask(xs, ys)
+    assert fit_perceptron(np.array([[2], [1]], np.uint32), ys).model.w.dtype == jnp.int32
+    with jax.enable_x64(True):
+        large = perceptron_path(np.array([[2**31 + 2], [2**31]], np.uint32), ys, limit=1, bias=False)
+        assert large.model.w[:, 0].tolist() == [0, 2**31 + 2]
+
+
 def test_a_key_shuffles_each_sweep():
     """Other weights, still a separator; the same key, the same weights."""
     xs, ys = planted(5, 50, 3, gap=0.02)
@@ -133,9 +163,14 @@ def test_xor_is_refused_with_a_certificate():
 
 
 def test_too_few_epochs_are_told():
-    """Separable, but not yet separated: no error, and not separated."""
+    """Separable, but not yet separated: a warning with a bound that more epochs keep, and not separated."""
     xs, ys = planted(5, 50, 3, gap=0.02)
-    fit = fit_perceptron(xs.astype(np.float32), ys, epochs=1)
+    with pytest.warns(RuntimeWarning, match="separable, but not yet") as told:
+        fit = fit_perceptron(xs.astype(np.float32), ys, epochs=1)
+    bound = float(re.findall(r"allows (\S+)\. ", str(told[0].message))[0])
+    wide = np.column_stack([xs, np.ones(50)])
+    least = np.square(wide).sum(axis=1).max() / max_margin(wide, ys, bias=False).margin ** 2
+    assert int(fit_perceptron(xs.astype(np.float32), ys).mistakes) <= least <= bound * (1 + 1e-2)
     assert (int(fit.epochs), bool(fit.separated)) == (1, False)
     with pytest.raises(ValueError, match="at least 1"):
         fit_perceptron(xs, ys, epochs=0)
@@ -153,6 +188,9 @@ def test_bad_data_is_refused():
         fit_perceptron(xs, np.ones(4))
     with pytest.raises(ValueError, match="at least one example"):
         fit_perceptron(np.ones((0, 2)), np.ones(0))
+    for ask in (fit_perceptron, lambda xs, ys: perceptron_path(xs, ys, limit=3)):
+        with pytest.raises(ValueError, match=r"no coordinates, as the shape is \(3, 0\)"):
+            ask(np.zeros((3, 0)), np.ones(3))
     with pytest.raises(ValueError, match="column 0 is inf"):
         fit_perceptron(np.array([[np.inf, 1.0]]), np.ones(1))
     nan = jax.jit(lambda xs, ys: fit_perceptron(xs, ys, epochs=3))(jnp.full((2, 2), jnp.nan), jnp.ones(2))

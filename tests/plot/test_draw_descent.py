@@ -52,3 +52,29 @@ def test_the_trajectory_s_fit_is_drawn():
     losses, fit = draw(found).axes[0].lines
     assert losses.get_ydata().tolist() == [4.0, 2.0, 1.0]
     assert fit.get_ydata() == pytest.approx([4.0, 2.0, 1.0])
+
+
+def test_no_two_methods_look_alike_and_a_promise_has_the_colour_of_its_method():
+    names = ("descent", "heavy ball", "Nesterov", "AdaGrad", "Adam", "RMSProp")
+    gaps = {name: 0.5 ** (np.arange(20.0) / (i + 1)) for i, name in enumerate(names)}
+    decays = {name: explain.fit_decay(gap) for name, gap in gaps.items()}
+    promised = {"descent 1/t": 2 * gaps["descent"], "Nesterov 1/t²": 2 * gaps["Nesterov"]}
+    lines = draw(explain.Rates(decays, gaps, promised)).axes[0].lines
+    assert len({(line.get_color(), str(line._dash_pattern)) for line in lines}) == 8
+    assert [line.get_color() for line in lines[6:]] == [lines[0].get_color(), lines[2].get_color()]
+    few = {name: gaps[name] for name in ("descent", "Adam")}
+    assert len(draw(explain.Rates(decays, few, promised)).axes[0].lines) == 3
+
+
+@pytest.mark.parametrize(("kind", "words"), [(explain.Smoothness, ", a lower"), (explain.Dominance, ", an upper")])
+@pytest.mark.parametrize("count", [1, 3])
+def test_points_are_whole_and_bounds_are_named(kind, words, count):
+    (axes,) = draw(kind(1.0, np.ones(count))).axes
+    assert words in axes.get_title(loc="left")
+    assert [tick for tick in axes.get_xticks() if 0.5 <= tick <= count + 0.5] == list(range(1, count + 1))
+
+
+def test_the_loss_at_the_model_is_read_over_the_contours():
+    (axes,) = draw(explain.Landscape(1 + side[:, None] ** 2 + side**2, side, side, 1.0)).axes
+    (label,) = (text for text in axes.texts if "θ" in text.get_text())
+    assert label.get_bbox_patch() is not None

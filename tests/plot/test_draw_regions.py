@@ -6,11 +6,21 @@ import numpy as np
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
-from thetax.explain import boundary, regions, window
+from thetax.explain import boundary, regions, window, window_through
 from thetax.layers import Chain, Linear, relu
-from thetax.models import MLP
+from thetax.models import MLP, Perceptron
 from thetax.plot import DARK, LIGHT, draw
 from thetax.plot.regions import class_colours
+
+
+def cielab(rgb):
+    """CIE 1976 L*a*b* under D65, from sRGB."""
+    c = np.asarray(rgb)
+    c = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    M = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    t = M @ c / M.sum(axis=1)
+    f = np.where(t > (6 / 29) ** 3, np.cbrt(t), t / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
 def kinds(figure, kind):
@@ -45,6 +55,24 @@ def test_a_boundary_without_cells():
     assert figure.axes[0].get_title(loc="left") == ""
 
 
-def test_colours_differ():
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_colours_differ(theme):
+    """Ten classes are told apart: in CIELAB no two are nearer than 20, where 2 is just seen."""
+    lab = np.array([cielab(colour) for colour in class_colours(theme, 10)])
+    apart = np.linalg.norm(lab[:, None] - lab[None], axis=2) + 1000 * np.eye(10)
+    assert apart.min() > 20
     assert len(set(class_colours(LIGHT, 16))) == 16
     assert len(class_colours(LIGHT, 40)) == 40
+
+
+def test_the_border_of_a_perceptron_is_drawn_as_a_line():
+    figure = draw(boundary(Perceptron(jnp.array([2.0, 1.0])), window(-2.0, 2.0), grid=20))
+    assert [len(lines.get_segments()) for lines in kinds(figure, LineCollection)] == [1]
+
+
+def test_the_three_examples_of_the_plane_are_large():
+    xs = np.random.default_rng(0).normal(size=(40, 5)) * [1, 1, 1e-2, 1e-2, 1e-2]
+    found = boundary(MLP.init(5, 6, 2, key=jr.key(0)), window_through(xs[:3]), examples=(xs, np.arange(40) % 2), grid=8)
+    sizes = draw(found).axes[0].collections[-1].get_sizes()
+    assert (sizes == sizes.max()).sum() == 3
+    assert sizes.max() > 4 * sizes.min()

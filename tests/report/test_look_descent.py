@@ -14,7 +14,7 @@ from thetax.recipes.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.train import Silent, cross_entropy, descend, fit
 
-TITLES = ("Loss landscape", "Optimiser trajectory rates")
+TITLES = ("Loss landscape", "How fast the loss fell")
 
 
 @pytest.fixture
@@ -37,12 +37,13 @@ def outcome():
 def test_both_are_in_the_report(outcome, lenses, tmp_path):
     text = look(outcome, tmp_path).read_text()
     assert [shown.title for shown in lenses] == list(TITLES)
-    for name in ("loss-landscape", "optimiser-trajectory-rates"):
+    for name in ("loss-landscape", "how-fast-the-loss-fell"):
         assert (tmp_path / "figures" / f"{name}.png").exists()
         assert f'id="{name}"' in text
     assert f"{float(cross_entropy(outcome.model, outcome.train)):.4g}" in text
     fitted = explain.fit_decay(outcome.history["train loss"], times=np.arange(1, 21))
     assert f"× {fitted.factor:.4g} an epoch" in text
+    assert f"epoch to the power −{fitted.power:.3g}" in text
     spectrum = explain.spectrum(cross_entropy, outcome.model, outcome.train, key=jr.key(3))
     assert f"{2 / spectrum.top[0]:.2g}" in text
 
@@ -50,7 +51,7 @@ def test_both_are_in_the_report(outcome, lenses, tmp_path):
 def test_without_a_history_there_is_no_rate(outcome, lenses, tmp_path):
     text = look(replace(outcome, history={}), tmp_path).read_text()
     assert "Loss landscape" in text
-    assert "Optimiser trajectory rates" not in text
+    assert "How fast the loss fell" not in text
 
 
 def test_a_model_of_vectors_has_no_filters(lenses):

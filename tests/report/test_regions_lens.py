@@ -7,7 +7,7 @@ import pytest
 
 from thetax.explain import Boundary, Regions
 from thetax.layers import LayerNorm
-from thetax.models import MLP
+from thetax.models import MLP, Perceptron
 from thetax.recipes.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
@@ -78,3 +78,13 @@ def test_examples_on_a_line_are_told(only, tmp_path):
     line = Outcome(given.model, given.train, (flat, given.test[1]), given.objective, classes=given.classes)
     with pytest.warns(RuntimeWarning, match="all lie on one line"):
         look(line, tmp_path)
+
+
+def test_a_perceptron_is_worded_as_what_it_is(only, tmp_path):
+    xs = np.asarray(jr.normal(jr.key(1), (60, 2)))
+    data = xs, (xs[:, 0] > 0).astype(np.int32)
+    given = Outcome(Perceptron(jnp.array([1.0, 0.2])), data, data, binary_cross_entropy, classes=("no", "yes"))
+    text = look(given, tmp_path).read_text()
+    assert "not piecewise linear" not in text
+    assert "constant on either side of its hyperplane" in text
+    assert "<dt>straight pieces of border</dt><dd>1</dd>" in text

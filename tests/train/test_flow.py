@@ -85,3 +85,9 @@ def test_bad_tolerance_is_refused_and_the_limit_is_kept():
         RuntimeError, match=r"gave up after 50 of limit=50 steps, before time 1.0; try solver=.*Kvaerno5"
     ):
         gradient_flow(bowl(np.diag([1.0, 1e5])), jnp.ones(2), None, times=[1.0], limit=50)
+
+
+@pytest.mark.parametrize("start", [[1.0, np.nan], [1.0, np.inf]])
+def test_a_start_that_is_not_finite_is_refused_at_once(start):
+    with pytest.raises(ValueError, match=r"loss at the given model is (nan|inf) and its gradient has norm (nan|inf)"):
+        gradient_flow(bowl(np.eye(2)), jnp.asarray(start), None, times=[1.0])

@@ -51,7 +51,7 @@ def labels(model: Any) -> dict[str, str]:
 
 def _function(f: Any) -> str:
     name = getattr(f, "__qualname__", type(f).__name__).partition(".<locals>")[0].rpartition(".")[2]
-    return "function" if name == "<lambda>" else name
+    return "lambda" if name == "<lambda>" else name
 
 
 def owners(model: Any) -> list[str]:

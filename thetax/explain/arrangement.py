@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int8
 from scipy.optimize import linprog
 
+TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # of a linear program
 THIN = 1e-9  # a cell whose largest ball is smaller, for hyperplanes at distance 1 from the origin, counts as empty
 
 
@@ -37,8 +38,7 @@ def deepest(
     length = np.linalg.norm(W, axis=1)
     needs = np.ones(m, bool) if needs is None else needs
     goal, bounds = np.append(np.zeros(n), -1.0), [(None, None)] * n + [(None, 1.0)]
-    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    found = linprog(goal, A_ub=np.hstack([-W, (length * needs)[:, None]]), b_ub=b, bounds=bounds, options=tight)
+    found = linprog(goal, A_ub=np.hstack([-W, (length * needs)[:, None]]), b_ub=b, bounds=bounds, options=TIGHT)
     if found.status == 2:  # walls that may be touched leave no place
         return Deepest(-math.inf, np.zeros(n))
     if found.x is None:

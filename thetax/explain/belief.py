@@ -48,6 +48,11 @@ def truth(ys: Shaped[Array | np.ndarray, "n ..."], k: int) -> Int[np.ndarray, " 
     ([0, 1], [1])
     """
     ys = np.asarray(ys)
+    if not (np.issubdtype(ys.dtype, np.number) or ys.dtype == bool):
+        raise ValueError(
+            f"labels: expected integers from 0 to {k - 1}, but the dtype is {ys.dtype}; number the classes, for "
+            "instance with np.unique(labels, return_inverse=True), and give their names as classes."
+        )
     whole = np.issubdtype(ys.dtype, np.integer) or ys.dtype == bool
     labels = ys if whole else ys.argmax(axis=1) if ys.ndim == 2 and ys.shape[1] == k else ys.reshape(len(ys), -1)[:, 0]
     labels = labels.reshape(len(ys), -1)[:, 0]

@@ -14,11 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..core import Batch, Model
+from ..core import Batch, Model, floats
+from ..layers import Chain, Linear
+from ..models import MLP
 from .belief import belief, truth
 from .piecewise import NotPiecewiseLinear
 from .polygons import TooMany
 from .regions import Regions, Window, regions
+from .version_space import hyperplane
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def boundary(
     """The decision boundary of any classifier on a window, with the labelled `examples` beside it.
 
     Where there are more than `most` cells the window is halved about its centre until there are not. A network that
-    is not piecewise linear is seen on the grid alone, and `reason` says why.
+    is not piecewise linear is seen on the grid alone, and `reason` says why; of a perceptron the border is exact.
 
     >>> from thetax.layers import Linear
     >>> from thetax.explain import window
@@ -68,7 +71,7 @@ def boundary(
         except NotPiecewiseLinear as refusal:
             reason = refusal.reason
     image, k = _classes_on(model, window, grid)
-    segments, pairs = _borders(found) if found is not None else (np.zeros((0, 2, 2)), np.zeros((0, 2), np.int64))
+    segments, pairs = _borders(found if found is not None else _sides(model, window))
     names = classes or tuple(str(j) for j in range(k))
     return Boundary(image, window, found, segments, pairs, reason, *_seen_from(window, examples, k), names)
 
@@ -101,8 +104,19 @@ def _rows(model: Any, origin: Array, axes: Array, across: Array, up: Array) -> t
     return jax.lax.map(lambda height: row(height).argmax(axis=1), up), jnp.zeros(log_p.shape[1])
 
 
-def _borders(found: Regions) -> tuple[Float[np.ndarray, "s 2 2"], Int[np.ndarray, "s 2"]]:
+def _sides(model: Model, window: Window) -> Regions | None:
+    """The score of a classifier with a hyperplane, whatever it makes of its sign; its border is a line as well."""
+    plane = hyperplane(model)
+    if plane is None:
+        return None
+    row = lambda part: floats("boundary", part)[None]
+    return regions(MLP(Chain(Linear(row(plane.w), None if plane.b is None else row(plane.b)))), window)
+
+
+def _borders(found: Regions | None) -> tuple[Float[np.ndarray, "s 2 2"], Int[np.ndarray, "s 2"]]:
     """The pieces of border in the cells in which not all corners are of one class; in the others there are none."""
+    if found is None:
+        return np.zeros((0, 2, 2)), np.zeros((0, 2), np.int64)
     A, c = found.A, found.c
     if A.shape[1] == 1:  # log-odds z are the logits (0, z)
         A, c = np.concatenate([0 * A, A], axis=1), np.concatenate([0 * c, c], axis=1)

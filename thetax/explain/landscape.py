@@ -51,9 +51,12 @@ def landscape(
     >>> found.loss, found.losses[15, 30].item(), found.losses[30, 15].item()
     (0.0, 0.5, 2.0)
     """
-    for direction in along:
-        if jax.tree.structure(direction) != jax.tree.structure(model):
-            raise ValueError("landscape: along must be two directions shaped like the model, e.g. filter_normalised.")
+    shapes = lambda node: jax.tree.map(jnp.shape, node)
+    if not isinstance(along, tuple | list) or [shapes(part) for part in along] != [shapes(model)] * 2:
+        raise ValueError(
+            "landscape: along must be two directions shaped like the model, (u, v), for instance two draws of "
+            "filter_normalised or the pair of leading_directions."
+        )
     losses, loss = _losses(objective, model, batch, along, jnp.asarray(alphas), jnp.asarray(betas))
     wide = lambda a: np.asarray(a, np.float64)
     return Landscape(wide(losses), wide(alphas), wide(betas), float(loss), None if path is None else wide(path))

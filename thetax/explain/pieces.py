@@ -41,7 +41,7 @@ def pieces(model: Model, low: float = -math.inf, high: float = math.inf, *, exac
     number = Fraction if exact else float
     ends = [end if math.isinf(end) else number(end) for end in (low, high)]
     F = np.array([[[number(1)], [number(0)]]], object if exact else np.float64)
-    sheet = follow(model, begin(Intervals(tuple(ends)), F))
+    sheet = follow(model, begin(Intervals(tuple(ends)), F), name="pieces")
     a, c = (part.reshape(len(sheet.F), -1) for part in (sheet.F[:, 0], sheet.F[:, 1]))
     bends = np.array([_differ(a[i], a[i + 1], a) or _differ(c[i], c[i + 1], c) for i in range(len(a) - 1)], bool)
     kept = np.append(True, bends)

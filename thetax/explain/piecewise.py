@@ -31,12 +31,20 @@ from ..layers import (
     Residual,
     WeightNorm,
     centred,
+    gelu,
+    heaviside,
     identity,
     leaky_relu,
     mean,
     relu,
+    sigmoid,
+    sign,
+    softmax,
+    softplus,
+    spin,
+    tanh,
 )
-from ..models import MLP
+from ..models import MLP, Perceptron
 from .anatomy import labels, modules
 
 
@@ -72,16 +80,24 @@ def begin(cells: Cells, F: Shaped[np.ndarray, "p n1 *s"]) -> Sheet:
     return Sheet(cells, F, np.zeros((len(F), 0), np.int8), np.arange(len(F)))
 
 
-def follow(model: Model, sheet: Sheet) -> Sheet:
-    """The whole network; one that is not piecewise linear is refused before any cell is cut, with its layer named."""
+def follow(model: Model, sheet: Sheet, *, name: str) -> Sheet:
+    """The whole network, for the function of that name; one that has no cells is refused before any is cut."""
     network = model if isinstance(model, eqx.Module) else Pointwise(model)
     try:
         through(network, begin(sheet.cells, sheet.F[:0]))
-    except NotPiecewiseLinear as refusal:
-        names = labels(network)
-        place = next((names[path] for path, module in modules(network) if module is refusal.layer), "the model")
-        raise NotPiecewiseLinear(refusal.layer, f"{place} {refusal.reason}") from None
+    except Refusal as refusal:
+        raise type(refusal)(refusal.layer, f"{_place(network, refusal.layer)} {refusal.reason}", name=name) from None
     return through(network, sheet)
+
+
+def _place(network: Any, layer: Any) -> str:
+    """What a reader calls the layer: a function by its name, anything else by its kind and which of that kind it is."""
+    path = next((path for path, module in modules(network) if module is layer), None)
+    if path is None:
+        return "the model"
+    label = labels(network)[path]
+    kind = label.rpartition(" ")[0] if isinstance(layer, Pointwise) else label
+    return kind if kind != "lambda" else f"the lambda at {path}" if path else "the lambda"
 
 
 def is_piecewise_linear(model: Model, x: Shaped[np.ndarray, "*s"] | jax.Array) -> bool:
@@ -91,28 +107,43 @@ def is_piecewise_linear(model: Model, x: Shaped[np.ndarray, "*s"] | jax.Array) -
     (True, False)
     """
     try:
-        follow(model, begin(Points(), np.zeros((0, 1, *x.shape))))
+        follow(model, begin(Points(), np.zeros((0, 1, *x.shape))), name="is_piecewise_linear")
     except NotPiecewiseLinear:
         return False
     return True
 
 
-class NotPiecewiseLinear(ValueError):
-    """The network has no linear regions, and which layer is the reason."""
+class Refusal(ValueError):
+    """The network cannot be followed, and which layer is the reason."""
 
-    def __init__(self, layer: Any, reason: str):
-        super().__init__(f"regions: {reason}")
+    hint = ""
+
+    def __init__(self, layer: Any, reason: str, *, name: str = "regions"):
+        super().__init__(f"{name}: {reason}{self.hint}")
         self.layer, self.reason = layer, reason
+
+
+class NotPiecewiseLinear(Refusal):
+    """The network has no linear regions."""
+
+    hint = " thetax.explain.boundary shows where any classifier changes its mind."
+
+
+class WrongSize(Refusal):
+    """A layer reads more or fewer numbers than it is given."""
 
 
 @singledispatch
 def through(layer: Any, sheet: Sheet) -> Sheet:
     """The sheet behind the layer."""
     raise NotPiecewiseLinear(
-        layer,
-        f"is a {type(layer).__name__}, which is not piecewise linear, so that the network has no linear regions; "
-        "thetax.explain.boundary shows where any classifier changes its mind.",
+        layer, f"is a {type(layer).__name__}, which is not piecewise linear, so that the network has no linear regions."
     )
+
+
+@through.register
+def _(layer: Perceptron, sheet: Sheet) -> Sheet:
+    raise NotPiecewiseLinear(layer, "answers with a sign: it is constant on either side of its hyperplane.")
 
 
 @through.register
@@ -123,16 +154,23 @@ def _(layer: BatchNorm, sheet: Sheet) -> Sheet:
 @through.register
 def _(layer: Linear, sheet: Sheet) -> Sheet:
     bias = None if layer.b is None else layer.scale_b * np.asarray(layer.b, np.float64)
-    return _affine(sheet, layer.scale_W * np.asarray(layer.W, np.float64), bias)
+    return _affine(layer, sheet, layer.scale_W * np.asarray(layer.W, np.float64), bias)
 
 
 @through.register
 def _(layer: WeightNorm, sheet: Sheet) -> Sheet:
     V, gamma = np.asarray(layer.V, np.float64), np.asarray(layer.gamma, np.float64)
-    return _affine(sheet, gamma[:, None] * V / np.linalg.norm(V, axis=1, keepdims=True), np.asarray(layer.b))
+    return _affine(layer, sheet, gamma[:, None] * V / np.linalg.norm(V, axis=1, keepdims=True), np.asarray(layer.b))
 
 
-def _affine(sheet: Sheet, W: Float[np.ndarray, "m n"], b: Shaped[np.ndarray, " m"] | None) -> Sheet:
+def _affine(layer: Any, sheet: Sheet, W: Float[np.ndarray, "m n"], b: Shaped[np.ndarray, " m"] | None) -> Sheet:
+    if sheet.F.shape[2:] != W.shape[1:]:
+        given = " × ".join(map(str, sheet.F.shape[2:]))
+        raise WrongSize(
+            layer,
+            f"reads {W.shape[1]} numbers, but is given {given}. `pieces` is for one input and a `window` for two; "
+            "`window_through` makes a plane of inputs of any size, and `count_regions` takes a box of them.",
+        )
     F = sheet.F @ _numbers(W.T, sheet.F)
     if b is not None:
         F[:, -1] += _numbers(b, F)[None]
@@ -220,6 +258,11 @@ KINKED: dict[Callable[..., Any], Kinked] = {
 }
 KINKED |= {centred(f): line for f, line in KINKED.items()}  # all of these are 0 at 0
 
+STEPS = {f for step in (heaviside, sign, spin) for f in (step, centred(step))} | {jnp.sign}
+SMOOTH = {f for curve in (sigmoid, tanh, softplus, gelu, jax.nn.gelu, jax.nn.silu, jax.nn.elu, jax.nn.selu, jax.nn.celu,
+                          softmax, jnp.sin, jnp.cos, jnp.exp, jnp.square)
+          for f in (curve, centred(curve))}  # fmt: skip
+
 
 def _kinked(layer: Pointwise) -> Kinked:
     f = layer.activation
@@ -227,8 +270,17 @@ def _kinked(layer: Pointwise) -> Kinked:
         return Kinked((0.0,), (float(f.keywords["negative_slope"]), 1.0), (0.0, 0.0))
     if f in KINKED:
         return KINKED[f]
-    known = "relu, leaky_relu, abs, relu6, hard_tanh and identity"
-    raise NotPiecewiseLinear(layer, f"is not known to be piecewise linear; those that are: {known} (of jax.nn).")
+    if f in STEPS:
+        raise NotPiecewiseLinear(
+            layer, "jumps, so that the network is piecewise constant there and has a boundary alone."
+        )
+    if f in SMOOTH:
+        raise NotPiecewiseLinear(layer, "is not piecewise linear, so that the network has no linear regions.")
+    raise NotPiecewiseLinear(
+        layer,
+        "is not known to be piecewise linear. Known are relu, leaky_relu, abs, relu6, hard_tanh and identity of "
+        "jax.nn, and what is added to thetax.explain.piecewise.KINKED: KINKED[f] = Kinked(kinks, slopes, offsets).",
+    )
 
 
 @through.register
@@ -284,4 +336,4 @@ def activation_patterns(model: Model, xs: Shaped[np.ndarray, "p ..."] | jax.Arra
     [[1, 0], [0, 1]]
     """
     xs = np.asarray(xs, np.float64)
-    return follow(model, begin(Points(), xs[:, None])).patterns
+    return follow(model, begin(Points(), xs[:, None]), name="activation_patterns").patterns

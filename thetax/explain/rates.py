@@ -105,9 +105,15 @@ def rates(
     """
     if steps < 2 or not 0 <= first < steps:
         raise ValueError(f"rates: steps must be at least 2 and first below it; got {steps} and {first}.")
-    if not optimisers:
+    if not isinstance(optimisers, Mapping) or not optimisers:
         raise ValueError("rates: give at least one optimiser by its name, e.g. {'descent': optax.sgd(0.1)}.")
     gaps = {name: _gaps(objective, model, batch, o, steps) - least for name, o in optimisers.items()}
+    for name, gap in gaps.items():
+        if not np.isfinite(gap).all():
+            raise ValueError(
+                f"rates: with {name!r} the loss became not finite at step {int(np.isfinite(gap).argmin())} of {steps}; "
+                "lower its rate."
+            )
     times = np.arange(first, steps + 1)
     decays = {name: fit_decay(gap[first:], times=times) for name, gap in gaps.items()}
     return Rates(decays, gaps, {name: np.asarray(curve, float) for name, curve in (promises or {}).items()})

@@ -104,8 +104,11 @@ def recall(memories: Mapping[str, Model], patterns: Patterns, noisy: Patterns) -
             f"recall: noisy[t] is patterns[t] corrupted, so both have one shape; "
             f"got patterns {stored.shape} and noisy {corrupted.shape}."
         )
-    if not memories:
-        raise ValueError("recall: there is no memory to ask; give a mapping of names to memories.")
+    if not isinstance(memories, Mapping) or not memories:
+        raise ValueError(
+            f"recall: expected a mapping of names to memories, e.g. {{'Hebb': hebb(patterns)}}; "
+            f"got {'an empty one' if isinstance(memories, Mapping) else type(memories).__name__}."
+        )
     answers = np.stack([np.asarray(spin(predict(memory, corrupted))) for memory in memories.values()])
     overlaps = np.mean(answers * np.asarray(stored)[None], axis=2)
     return Recall(answers, overlaps, np.asarray(stored), np.asarray(corrupted), tuple(memories))

@@ -22,13 +22,14 @@ from ..models import MLP, Perceptron, signed_distance
 from ..models.separate import check_signs
 
 
-def in_version_space(model: Perceptron, xs: Num[Array, "n d"], ys: Num[Array, " n"]) -> Bool[Array, ""]:
+def in_version_space(model: Perceptron, xs: Num[Any, "n d"], ys: Num[Any, " n"]) -> Bool[Array, ""]:
     r"""Whether $(w, b) \in V(S)$: all $n$ half-spaces hold it, and $w \ne 0$ (§1.2). Map over models with `jax.vmap`.
 
     >>> bool(in_version_space(Perceptron(jnp.array([1.0, 1.0])), jnp.eye(2), jnp.ones(2)))
     True
     """
-    right = jax.vmap(lambda x, y: y * model.score(x) > 0)(xs, ys)
+    check_signs(xs, ys)
+    right = jax.vmap(lambda x, y: y * model.score(x) > 0)(jnp.asarray(xs), jnp.asarray(ys))
     return right.all() & (model.w != 0).any()
 
 

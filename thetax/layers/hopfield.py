@@ -4,14 +4,20 @@ $$E(\xi) = -\frac1\beta \log \sum_{t=1}^n e^{\beta x_t^\top \xi} + \tfrac12 \|\x
   + \tfrac12 \max_t \|x_t\|^2, \qquad \xi \leftarrow \xi - \nabla E(\xi) = X^\top \mathrm{softmax}(\beta X \xi)$$
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..core import Scalar, expect_shape, wide
+from ..core import Scalar, expect_shape, floats, wide
 from .initialise import Law, lecun
 from .linear import dense
+
+
+def _numbers(x: Any) -> Any:
+    return floats("ModernHopfield", x)
 
 
 class ModernHopfield(eqx.Module):
@@ -26,7 +32,7 @@ class ModernHopfield(eqx.Module):
     [1.0, 1.0]
     """
 
-    X: Float[Array, "n d"]
+    X: Float[Array, "n d"] = eqx.field(converter=_numbers)
     beta: float = eqx.field(static=True)
     steps: int = eqx.field(static=True, default=1)
 

@@ -8,20 +8,22 @@ Each returns an ordinary `MLP`.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from ..core import floats
 from ..layers import Activation, Chain, Linear, heaviside, relu, sigmoid, tanh
 from .mlp import MLP
 from .regression import least_squares
 
-Numbers = Float[Array, " m"] | Float[np.ndarray, " m"]
+Numbers = Num[Array, " m"] | Num[np.ndarray, " m"] | Sequence[float]
+Examples = Num[Array, "n d"] | Num[np.ndarray, "n d"]
 
 
 def interpolate(xs: Numbers, ys: Numbers) -> MLP:
@@ -42,6 +44,9 @@ def interpolate(xs: Numbers, ys: Numbers) -> MLP:
         raise ValueError(
             f"interpolate: expected as many values as knots, two at least; got {knots.shape} and {values.shape}."
         )
+    if not np.isfinite(values).all():
+        place = int(np.isfinite(values).argmin())
+        raise ValueError(f"interpolate: the values must be finite, but value {place} is {values[place]}; leave it out.")
     if not (np.diff(knots) > 0).all():
         raise ValueError("interpolate: the knots must increase strictly; sort them and keep one value for each.")
     slopes = np.diff(values) / np.diff(knots)
@@ -72,7 +77,7 @@ def step_network(
             f"got low={low}, high={high}, width={width}, steepness={steepness}."
         )
     edges = jnp.linspace(low, high, width + 2)
-    heights = jax.vmap(f)((edges[1:] + edges[:-1]) / 2)
+    heights = _values(f, (edges[1:] + edges[:-1]) / 2)
     if heights.shape != (width + 1,):
         raise ValueError(f"step_network: f must map a number to a number; it maps it to shape {heights.shape[1:]}.")
     k, activation = (1.0, heaviside) if math.isinf(steepness) else (steepness, sigmoid)
@@ -80,7 +85,15 @@ def step_network(
     return MLP(Chain(stairs, activation, Linear(jnp.diff(heights)[None], heights[:1])))
 
 
-def random_units(xs: Float[Array, "n d"], *, width: int, spread: float = 1.0, key: PRNGKeyArray) -> Linear:
+def _values(f: Callable[[Array], Array], xs: Float[Array, " m"]) -> Float[Array, "m ..."]:
+    """The function at each number: mapped by JAX, or one after another where it is not JAX's, as `np.sin`."""
+    try:
+        return jax.vmap(f)(xs)
+    except TypeError:  # of JAX, that f wants a number
+        return floats("step_network", np.array([f(x) for x in np.asarray(xs)])).astype(xs.dtype)
+
+
+def random_units(xs: Examples, *, width: int, spread: float = 1.0, key: PRNGKeyArray) -> Linear:
     r"""Affine forms $w_j^\top x + b_j$ that vanish among the data: $w_j \sim N(0, s^2 I)$, $b_j = -w_j^\top t_j$.
 
     The points $t_j$ are uniform on the smallest box around the data, and $s$ is the `spread`.
@@ -89,6 +102,7 @@ def random_units(xs: Float[Array, "n d"], *, width: int, spread: float = 1.0, ke
     >>> units.W.shape, jnp.abs(units.b).tolist()
     ((3, 2), [0.0, 0.0, 0.0])
     """
+    xs = floats("random_units", xs)
     if width < 1 or not spread > 0 or xs.ndim != 2 or not len(xs):
         raise ValueError(
             "random_units: needs examples as rows, a width of at least 1 and a positive spread; "
@@ -102,8 +116,8 @@ def random_units(xs: Float[Array, "n d"], *, width: int, spread: float = 1.0, ke
 
 
 def ridge_network(
-    xs: Float[Array, "n d"],
-    ys: Float[Array, "n *m"],
+    xs: Examples,
+    ys: Num[Array, "n *m"] | Num[np.ndarray, "n *m"],
     *,
     width: int,
     activation: Activation = tanh,
@@ -120,6 +134,7 @@ def ridge_network(
     >>> abs(net(jnp.array([0.5, -0.5])).item() + 0.25) < 0.01
     True
     """
+    xs, ys = floats("ridge_network", xs), floats("ridge_network", ys)
     if len(xs) != len(ys):
         raise ValueError(f"ridge_network: got {len(xs)} examples and {len(ys)} values; give one for each.")
     units = random_units(xs, width=width, spread=spread, key=key)

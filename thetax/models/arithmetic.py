@@ -43,7 +43,9 @@ def collapse(model: Any) -> Linear:
             for then in maps[1:]:
                 W, b = then.W @ W, then.W @ b + bias(then)
             return Linear(W, b)
-    what = model.activation.__name__ if isinstance(model, Pointwise) else type(model).__name__
+    what = getattr(model.activation, "__name__", "") if isinstance(model, Pointwise) else type(model).__name__
+    if what in ("", "<lambda>"):
+        raise ValueError("collapse: what a lambda does is not looked at; write layers.identity for no activation.")
     raise ValueError(f"collapse: {what} is not an affine map, so the network is not one; only affine maps collapse.")
 
 

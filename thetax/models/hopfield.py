@@ -13,13 +13,20 @@ With $w_{ij} = w_{ji}$ and $w_{ii} = 0$, $H(x_i = +1) - H(x_i = -1) = -2 H_i$: t
 | `pseudo_inverse(patterns)` | the projection onto the patterns' span, without its diagonal | $O(d)$ |
 """
 
+from typing import Any
+
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from ..core import Scalar, expect_shape
+from ..core import Scalar, expect_shape, floats
 from .memory import Memory, Overlaps, Patterns, State, as_patterns, signs
+
+
+def _numbers(x: Any) -> Any:
+    return None if x is None else floats("Hopfield", x)
 
 
 class Hopfield(Memory):
@@ -35,8 +42,8 @@ class Hopfield(Memory):
     ValueError: Hopfield: W must have a zero diagonal, but w_00 is 1. A site does not act on itself; ...
     """
 
-    W: Float[Array, "d d"]
-    b: Float[Array, " d"] | None = None
+    W: Float[Array, "d d"] = eqx.field(converter=_numbers)
+    b: Float[Array, " d"] | None = eqx.field(converter=_numbers, default=None)
 
     def __check_init__(self):
         W, b = self.W, self.b

@@ -19,7 +19,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
-from ..core import Scalar, expect_shape
+from ..core import Scalar, expect_shape, floats
 from ..layers import spin
 
 State: TypeAlias = Num[Array, " d"] | Num[np.ndarray, " d"]
@@ -34,8 +34,7 @@ def signs(name: str, x: Any) -> Float[Array, "..."]:
     Traceback (most recent call last):
     ValueError: patterns: expected only -1 and +1, but 1 of 4 values are others, such as 0. Binarise first, ...
     """
-    x = jnp.asarray(x)
-    x = x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.zeros(()).dtype)
+    x = floats(name, x)
     if isinstance(x, Tracer) or bool(_all_signs(x)):
         return x
     values = np.asarray(x, np.float64)

@@ -5,6 +5,7 @@ $z_i^\top v \le 0$, and it stops after a sweep without a mistake. `fit_perceptro
 from mistake to mistake and keeps every $v_t$.
 """
 
+import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,8 +16,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Int, Num, PRNGKeyArray
 
+from .farkas import decide, signed_rows
 from .neuron import Perceptron
-from .separate import NotSeparable, as_unit, check_signs, separate, signed_rows
+from .separate import NotSeparable, as_signed, as_unit, check_signs
 
 BLOCK = 32  # rows that are tried at once
 SHORT = 160  # bytes of a row up to which one at a time is as fast
@@ -45,17 +47,18 @@ def fit_perceptron(
 ) -> PerceptronFit:
     r"""Sweeps the data until none is misclassified, at most `epochs` times (§1.2, Algorithm 1; Rosenblatt 1958).
 
-    The examples come in their order or, with a key, in a new order each sweep. Integers stay integers: the weights
-    are then exact, and if they might not fit a ValueError says so. Map over data sets with `jax.vmap`; on a CPU
-    each of them stops by itself. If the data are not separable and not traced, raises `NotSeparable` with the
-    multipliers that show it; under `jit` or `vmap`, `separated` is False.
+    The examples come in their order or, with a key, in a new order each sweep. Integers stay integers, of int32 or
+    wider: the weights are then exact, and if they might not fit a ValueError says so. Map over data sets with
+    `jax.vmap`; on a CPU each of them stops by itself. If the data are not separable and not traced, raises
+    `NotSeparable` with the multipliers that show it; if they are and the epochs do not suffice, warns with Novikoff's
+    bound. Under `jit` or `vmap`, `separated` is False in both cases.
 
     >>> fit = fit_perceptron(np.array([[2, 0], [0, 1], [-1, -1]]), np.array([1, 1, -1]))
     >>> fit.model.w.tolist(), fit.model.b.item(), fit.mistakes.item(), fit.epochs.item()
     ([2, 0], 1, 1, 2)
     """
-    xs, ys = jnp.asarray(xs), jnp.asarray(ys)
     check_signs(xs, ys)
+    xs, ys = as_signed(xs, "fit_perceptron"), jnp.asarray(ys)
     if epochs < 1:
         raise ValueError(f"fit_perceptron: epochs must be at least 1; got {epochs}.")
     found = _fit(xs, ys, jnp.asarray(epochs, jnp.int32), key, bias)
@@ -65,7 +68,7 @@ def fit_perceptron(
 
 
 def _account(found: PerceptronFit, xs: Any, ys: Any, bias: bool) -> None:
-    """Nothing overflowed, by Lemma 1.2: |zᵀv| ≤ R²√t; and what was not separated cannot be, or needs more epochs."""
+    """Nothing overflowed, by Lemma 1.2: |zᵀv| ≤ R²√t; and what was not separated is explained."""
     if jnp.issubdtype(found.model.w.dtype, jnp.integer):
         radius = np.square(np.asarray(xs, float)).sum(axis=1).max() + bias
         if radius * np.sqrt(int(found.mistakes)) > jnp.iinfo(found.model.w.dtype).max:
@@ -73,17 +76,30 @@ def _account(found: PerceptronFit, xs: Any, ys: Any, bias: bool) -> None:
                 f"fit_perceptron: the integers of {found.model.w.dtype} may have overflowed; "
                 "divide xs by a common factor, enable x64, or pass floats."
             )
-    if bool(found.separated):
-        return
-    certificate = separate(xs, ys, bias=bias).certificate
-    if certificate is not None:
-        used = np.flatnonzero(certificate)
+    if not bool(found.separated):
+        _explain(found, np.asarray(xs, float), np.asarray(ys, float), bias)
+
+
+def _explain(found: PerceptronFit, xs: np.ndarray, ys: np.ndarray, bias: bool) -> None:
+    """Why the data were not separated: they cannot be, or there were too few epochs."""
+    v, certificate = decide(xs, ys, bias)
+    if v is None:
+        used = np.flatnonzero(certificate := np.asarray(certificate))
         raise NotSeparable(
             f"fit_perceptron: no hyperplane separates the data: with weights in .certificate on {len(used)} of the "
             f"{len(certificate)} examples (such as row {used[0]}), the signed examples y(x, 1) add up to 0. "
             "Map the inputs to more features, or descend a loss.",
             certificate,
         )
+    zs = signed_rows(xs, ys, bias)
+    bound = np.square(zs).sum(axis=1).max() / ((zs @ v).min() / np.linalg.norm(v)) ** 2
+    warnings.warn(
+        f"fit_perceptron: the data are separable, but not yet separated: epochs={int(found.epochs)}, updates made "
+        f"{int(found.mistakes)}, updates that Novikoff's bound allows {bound:.3g}. Allow more epochs, centre and scale "
+        "the features, or ask max_margin for a separator.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 @partial(jax.jit, static_argnums=4)
@@ -140,8 +156,8 @@ def _one_after_another(size, mapped, *arguments):
 
 
 def perceptron_path(
-    xs: Num[Array, "n d"],
-    ys: Num[Array, " n"],
+    xs: Num[Any, "n d"],
+    ys: Num[Any, " n"],
     *,
     limit: int,
     bias: bool = True,
@@ -157,7 +173,7 @@ def perceptron_path(
     ([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 1.0]], [0, 1, -1], 2)
     """
     check_signs(xs, ys)
-    zs = signed_rows(jnp.asarray(xs), jnp.asarray(ys), bias)
+    zs = signed_rows(as_signed(xs, "perceptron_path"), jnp.asarray(ys), bias)
     n = len(zs)
     first = jnp.zeros_like(zs[0]) if start is None else start.v
     if first.shape != zs[0].shape:

@@ -19,7 +19,7 @@ def _minimax(result: Minimax, theme: Theme) -> Figure:
     left.plot(x, result.target, color=theme.muted, label="function")
     left.plot(x, result.approximation, color=theme.blue, label="best of the span")
     left.set(xlabel="x", ylabel="value")
-    left.legend(frameon=False, fontsize=8.5, handlelength=1.4)
+    figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=8.5, handlelength=1.4)
     right.plot(x, result.target - result.approximation, color=theme.blue)
     right.hlines(
         [-result.value, result.value], *np.quantile(x, [0, 1]), color=theme.muted, linestyle="--", linewidth=1.2

@@ -16,13 +16,14 @@ MANY = 3000  # polygons that are still drawn as shapes; more become a picture
 NAMED = 12  # classes in the legend, and so few examples as are drawn large
 SHOWN = 400  # examples
 LABELLED = 9  # cells that still have room for their patterns
+MORE = ("#e6bd00", "#00c2d6", "#99cc00", "#7a4a21", "#8a94a0", "#4a2fd0")  # yellow, cyan, lime, brown, grey, violet
 NEAR = 0.1  # of the window's longer side: how far from the plane an example may lie
 
 
 def class_colours(theme: Theme, k: int) -> list[tuple[float, float, float]]:
-    """A colour for each class: the theme's four, then mixtures of two of them."""
-    own = [to_rgb(colour) for colour in (theme.blue, theme.orange, theme.green, theme.purple)]
-    mixed = [tuple((np.array(own[i]) + 2 * np.array(own[j])) / 3) for i in range(4) for j in range(4) if i != j]
+    """A colour for each class: the theme's four, six more for ten digits, then mixtures of two of these."""
+    own = [to_rgb(colour) for colour in (*theme.lines, *MORE)]
+    mixed = [tuple((np.array(own[i]) + 2 * np.array(own[j])) / 3) for i in range(10) for j in range(10) if i != j]
     return [(own + mixed)[j % (len(own) + len(mixed))] for j in range(k)]
 
 
@@ -62,9 +63,10 @@ def _boundary(result: Boundary, theme: Theme) -> Figure:
     if result.regions is not None:
         lines = _cells(axes, result.regions, theme, linewidth=0.45 if result.regions.count <= MANY else 0.2)
         lines.set(facecolor="none", zorder=2)
+        axes.set_title(f"{result.regions.count:,} linear region{'s' if result.regions.count != 1 else ''}")
+    if result.regions is not None or len(result.segments):
         border = LineCollection(list(result.segments), colors=theme.ink, linewidths=1.9, capstyle="round", zorder=3)
         axes.add_collection(border)
-        axes.set_title(f"{result.regions.count:,} linear region{'s' if result.regions.count != 1 else ''}")
     else:
         middles = [low + (np.arange(len(result.image)) + 0.5) / len(result.image) * (high - low)
                    for low, high in zip(result.window.low, result.window.high)]  # fmt: skip
@@ -114,6 +116,7 @@ def _examples(axes: Axes, result: Boundary, colours: list, theme: Theme) -> None
     away = result.distances[shown] / max(float(result.distances[shown].max()), 1e-30)
     alpha = np.where(on, 1.0, np.clip(0.75 - 0.6 * away, 0.15, 0.75))
     fill = [to_rgba(colours[label], a) for label, a in zip(result.labels[shown], alpha)]
-    sizes = np.where(on & (not on.all()), 60, size)
-    axes.scatter(*result.places[shown].T, s=sizes, c=fill, edgecolors=[to_rgba(theme.paper, a) for a in alpha],
-                 linewidths=0.6, zorder=4)  # fmt: skip
+    large = on & (on.sum() == 3)  # those through which the plane was laid
+    edges = [to_rgba(theme.ink if big else theme.paper, a) for big, a in zip(large, alpha)]
+    axes.scatter(*result.places[shown].T, s=np.where(large, 150, size), c=fill, edgecolors=edges,
+                 linewidths=np.where(large, 1.4, 0.6).tolist(), zorder=4)  # fmt: skip

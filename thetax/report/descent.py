@@ -46,7 +46,7 @@ def _rate(result: explain.Trajectory) -> dict[str, str]:
     decay, L = result.decay, result.smoothness
     laws = {
         "as a geometric decay": f"× {decay.factor:.4g} an epoch",
-        "as a power of the epoch": f"epoch^{-decay.power:.3g}".replace("-", "−"),
+        "as a power of the epoch": f"epoch to the power {-decay.power:.3g}".replace("-", "−"),
     }
     return laws | {
         "nearer": "the geometric decay" if decay.law == "geometric" else "the power",
@@ -56,9 +56,9 @@ def _rate(result: explain.Trajectory) -> dict[str, str]:
 
 
 @lens(
-    "Optimiser trajectory rates",
-    says="How fast the training loss fell from epoch to epoch, by the straight line nearest to it in either "
-    "logarithm: a straight line against the epoch is geometric decay, as theory has it where the gradient "
+    "How fast the loss fell",
+    says="The rate at which the training loss fell along the optimiser's trajectory, by the straight line nearest to "
+    "it in either logarithm: a straight line against the epoch is geometric decay, as theory has it where the gradient "
     "dominates the loss; one against its logarithm is a power, as for merely convex losses. The curvature is that at "
     f"the final parameters, on at most {BENT:,} training examples; a rate above 2/L makes plain gradient descent "
     "leave this minimum, while adaptive methods scale their steps.",

@@ -30,8 +30,10 @@ def _sliced(result: explain.Boundary | explain.Regions) -> dict[str, str]:
     if found is not None:
         told |= {"linear regions in the window": f"{found.count:,}", "different affine maps": f"{found.maps:,}"}
     if isinstance(result, explain.Boundary):
-        border = {"straight pieces of border": f"{len(result.segments):,}"}
-        told |= {"linear regions": f"none: {result.reason}"} if found is None else border
+        if found is None:
+            told |= {"linear regions": f"none: {result.reason}"}
+        if found is not None or len(result.segments):
+            told |= {"straight pieces of border": f"{len(result.segments):,}"}
         told |= {"classes in the window": f"{len(np.unique(result.image))} of {len(result.classes)}"}
     return told | {"window": sides}
 
@@ -41,7 +43,7 @@ def _sliced(result: explain.Boundary | explain.Regions) -> dict[str, str]:
     says="A ReLU network is one affine map on each of these cells, found exactly, and the border between two classes "
     "is a straight line within each. Inputs of two numbers are seen as they are; others on the plane through "
     "three test examples of different classes, the large points, with any others that lie near it. A "
-    "network that is not piecewise linear has a boundary but no cells.",
+    "network that bends smoothly, or answers with a sign, has a boundary but no cells.",
     applies=lambda outcome: (
         outcome.test[0][0].size > 1
         and jax.numpy.issubdtype(outcome.test[0].dtype, jax.numpy.floating)

@@ -57,6 +57,7 @@ def gradient_flow(
         raise ValueError(f"gradient_flow: tolerance must be positive; got {tolerance}.")
     if ts[-1] == 0:
         raise ValueError("gradient_flow: the last time is 0, where the flow begins; give a later one.")
+    _expect_finite(*_measure(objective, model, batch))
     found, done = _flow(objective, model, batch, jnp.asarray(ts), tolerance, solver or diffrax.Tsit5(), limit)
     if not isinstance(done, Tracer) and not done:
         raise RuntimeError(
@@ -64,6 +65,21 @@ def gradient_flow(
             "try solver=diffrax.Kvaerno5() if the flow is stiff, a larger limit, or a larger tolerance."
         )
     return found
+
+
+def _expect_finite(loss: Any, gradient: Any) -> None:
+    if not isinstance(loss, Tracer) and not (np.isfinite(loss) and np.isfinite(gradient)):
+        raise ValueError(
+            f"gradient_flow: the loss at the given model is {float(loss):g} and its gradient has norm "
+            f"{float(gradient):g}, but a flow needs both finite; look for NaN or infinity in the model and the batch."
+        )
+
+
+@partial(jax.jit, static_argnames="objective")
+def _measure(objective: Objective, model: Any, batch: Any) -> tuple[Any, Any]:
+    r"""$h(\theta)$ and $\|\nabla h(\theta)\|$."""
+    loss, g = jax.value_and_grad(objective)(model, batch)
+    return loss, tree.norm(g)
 
 
 @partial(jax.jit, static_argnames=("objective", "solver", "limit"))
@@ -87,12 +103,8 @@ def _flow(
         throw=False,
     )
 
-    def measure(theta):
-        loss, g = jax.value_and_grad(objective)(theta, batch)
-        return loss, tree.norm(g)
-
     models = solution.ys
-    losses, gradients = jax.lax.map(measure, models)
+    losses, gradients = jax.lax.map(lambda theta: _measure(objective, theta, batch), models)
     last = jax.tree.map(lambda leaf: leaf[-1], models)
     flow = Flow(last, models, times, losses, gradients, solution.stats["num_steps"])
     return flow, solution.result == diffrax.RESULTS.successful

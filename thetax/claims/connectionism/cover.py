@@ -166,7 +166,7 @@ def cover(key):
     closed = [certify.cover_count(*size) for size in sets]
     sums = [2 * sum(comb(n - 1, i) for i in range(d)) for n, d in sets]
     cells = [len(explain.arrangement_cells(xs, np.zeros(len(xs)))) for xs in sets.values()]
-    bent = sets[7, 3].copy()
+    bent = np.round(64 * sets[7, 3]) / 64  # so that sums of coordinates are exact
     bent[6] = bent[0] + bent[1]  # three points in a plane
     return Verdict(
         equal("closed form", closed, sums, method="closed form"),
@@ -180,20 +180,29 @@ def cover(key):
 @erratum(
     "1.2-cover",
     title="The count is printed for one point more",
-    printed=r"C(n, d) = 2 \sum_{i=0}^{d-1} \binom{n}{i}",
-    corrected=r"C(n, d) = 2 \sum_{i=0}^{d-1} \binom{n-1}{i}",
+    printed=r"n\ \mathrm{points}: \quad C(n + 1, d) = 2 \sum_{i=0}^{d-1} \binom{n}{i}",
+    corrected=r"n\ \mathrm{points}: \quad C(n, d) = 2 \sum_{i=0}^{d-1} \binom{n-1}{i}",
     of=("certify.cover_count", "certify.dichotomies"),
     cites="Cover 1965",
 )
 def cover_erratum(key):
-    r"""The theorem speaks of $n$ points and gives the count of $n + 1$."""
+    r"""The theorem speaks of $n$ points and gives the count of $n + 1$: right as a formula for $C(n + 1, d)$, it is
+    not how many labellings the $n$ points have."""
     rng = chance(key)
     sizes = [(n, d) for n in (4, 5, 6) for d in (2, 3)]
-    counted = [_brute(rng.normal(size=size)) for size in sizes]
+    sets = [rng.normal(size=(n + 1, d)) for n, d in sizes]
+    brute, found = [_brute(xs[:-1]) for xs in sets], [_count(xs[:-1]) for xs in sets]
     printed = [2 * sum(comb(n, i) for i in range(d)) for n, d in sizes]
+    corrected = [2 * sum(comb(n - 1, i) for i in range(d)) for n, d in sizes]
     return Verdict(
-        equal("labellings of n points", counted, [certify.cover_count(*size) for size in sizes], method="brute force"),
-        printed=[equal("labellings of n points", counted, printed, method="brute force")],
+        equal("labellings of n points", brute, corrected, method="brute force"),
+        equal("the same, one label at a time", found, corrected),
+        equal("the closed form for n points", [certify.cover_count(n, d) for n, d in sizes], corrected),
+        equal("labellings of n + 1 points, as printed", [_count(xs) for xs in sets], printed),
+        printed=[
+            equal("labellings of n points", brute, printed, method="brute force"),
+            equal("the same, one label at a time", found, printed),
+        ],
     )
 
 

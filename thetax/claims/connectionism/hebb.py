@@ -8,7 +8,7 @@ from scipy.linalg import hadamard
 from ... import models
 from ..check import close, equal, refuted
 from ..claim import Verdict, claim, erratum
-from .hopfield import all_states, each, energy_gains, random_patterns
+from .hopfield import all_states, each, energy_gains, looped_energy, random_patterns
 
 
 @claim(
@@ -31,12 +31,14 @@ def hebb(key):
     for pattern in X:
         grown = grown.learn(pattern)
     states = random_patterns(jr.fold_in(key, 1), 50, d)
+    energies = [looped_energy(summed, np.zeros(d), x) for x in np.asarray(states)]
     return Verdict(
         close("couplings, against the sum", W, summed, tolerance=1e-12),
         equal("symmetric", W, W.T),
         equal("diagonal", np.diagonal(W), np.zeros(d)),
         close("one pattern after another", grown.W, summed, tolerance=1e-12),
         close("fields without the matrix", each(models.Hebbian(X).field, states), states @ summed, tolerance=1e-12),
+        close("energies without the matrix", each(models.Hebbian(X).energy, states), energies, tolerance=1e-12),
     )
 
 

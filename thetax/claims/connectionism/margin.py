@@ -194,6 +194,5 @@ def margin(key):
             separates,
             (score / np.linalg.norm(w, axis=1)[:, None] >= levels[:, None, None]).all(2).T,
         ),
-        equal("what γ-separates does so for less", (np.diff(separates.astype(int), axis=1) <= 0).all(), True),
         equal("γ-separates at equality, and no further", [bool(exact >= 2), bool(exact >= 2 + 1e-12)], [True, False]),
     )

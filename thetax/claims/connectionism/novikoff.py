@@ -177,12 +177,12 @@ def margin_vs_steps(key):
     r"""On 50 points in the plane the mean number of updates falls as the planted margin $\gamma$ grows, and stays below
     $R^2 / \gamma^2$."""
     rng = chance(key)
-    gammas, seed = np.array([0.02, 0.05, 0.1, 0.2, 0.4]), int(rng.integers(2**31))
-    sets = [planted(np.random.default_rng(seed), 50, 50, 2, gap=gamma) for gamma in gammas]
+    gammas, seed, many = np.array([0.02, 0.05, 0.1, 0.2, 0.4]), int(rng.integers(2**31)), 1000
+    sets = [planted(np.random.default_rng(seed), many, 50, 2, gap=gamma) for gamma in gammas]
     xs, ys = np.concatenate([s[0] for s in sets]), np.concatenate([s[1] for s in sets])
     fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, bias=False, epochs=10_000))(*map(jnp.asarray, (xs, ys)))
-    made = np.asarray(fit.mistakes).reshape(5, 50)
-    bound = np.square(xs).sum(axis=2).max(axis=1).reshape(5, 50) / gammas[:, None] ** 2
+    made = np.asarray(fit.mistakes).reshape(5, many)
+    bound = np.square(xs).sum(axis=2).max(axis=1).reshape(5, many) / gammas[:, None] ** 2
     mean = made.mean(axis=1)
     return Verdict(
         equal("separated", fit.separated, True),
@@ -193,8 +193,8 @@ def margin_vs_steps(key):
             Panel(
                 r"planted margin $\gamma$",
                 "updates",
-                lines={"mean of 50 sets": (gammas, mean)},
-                points={"each set": (np.repeat(gammas, 50), made.ravel())},
+                lines={f"mean of {many:,} sets": (gammas, mean)},
+                points={"50 of the sets": (np.repeat(gammas, 50), made[:, :50].ravel())},
                 bounds={r"$R^2 / \gamma^2$, on average": (gammas, bound.mean(axis=1))},
                 log="y",
             )

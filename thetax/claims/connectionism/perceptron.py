@@ -15,16 +15,16 @@ STEP = 2.0**-6  # coordinates are multiples of it, so that every sum is exact
 
 
 def _algorithm(xs, ys, order):
-    """Algorithm 1 as it is written; the parameters after each update, and the examples that caused it."""
-    w, b, path, index, mistake = np.zeros(xs.shape[1]), 0.0, [], [], True
+    """Algorithm 1 as it is written; the parameters after each update, the examples that caused it, and the sweeps."""
+    w, b, path, index, mistake, sweeps = np.zeros(xs.shape[1]), 0.0, [], [], True, 0
     while mistake:
-        mistake = False
+        mistake, sweeps = False, sweeps + 1
         for i in order():
             if np.sign(w @ xs[i] + b) != ys[i]:
                 w, b, mistake = w + ys[i] * xs[i], b + ys[i], True
                 path.append(np.append(w, b))
                 index.append(i)
-    return np.array(path), np.array(index)
+    return np.array(path), np.array(index), sweeps
 
 
 @claim(
@@ -46,8 +46,9 @@ def algorithm(key):
     runs = [_algorithm(x, y, lambda: range(20)) for x, y in zip(xs, ys)]
     least = lambda unit: (ys * (np.einsum("knd,kd->kn", xs, unit.w) + np.asarray(unit.b)[:, None])).min(axis=1)
     return Verdict(
-        equal("weights", fit.model.v, [path[-1] for path, _ in runs], method="brute force"),
-        equal("updates", fit.mistakes, [len(path) for path, _ in runs], method="brute force"),
+        equal("weights", fit.model.v, [path[-1] for path, *_ in runs], method="brute force"),
+        equal("updates", fit.mistakes, [len(path) for path, *_ in runs], method="brute force"),
+        equal("sweeps, the clean one counted", fit.epochs, [sweeps for *_, sweeps in runs], method="brute force"),
         equal("stopped after a clean sweep", fit.separated, True),
         at_least("least score, in the order given", least(fit.model), STEP**2, method="exact"),
         at_least("least score, in random orders", least(shuffled.model), STEP**2, method="exact"),
@@ -77,7 +78,7 @@ def mistake_driven(key):
     for i in index:
         v = v + ys[i] * np.append(xs[i], 1.0)
         replayed.append(v)
-    whole, mistakes = _algorithm(xs, ys, lambda: range(30))
+    whole, mistakes, _ = _algorithm(xs, ys, lambda: range(30))
     fit = models.fit_perceptron(xs, ys)
     vs = np.asarray(path.model.v)[1 : count + 1]
     return Verdict(

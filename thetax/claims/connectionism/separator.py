@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 from ... import models
 from ...plot import Chart, Panel
-from ..check import at_most, close, equal
+from ..check import at_least, at_most, close, equal
 from ..claim import Verdict, claim
 from .points import chance, planted
 
@@ -41,7 +41,8 @@ def _with_one(xs):
 )
 def max_margin(key):
     r"""To maximise $\gamma[w, b](S)$ is to minimise $\tfrac12 \|w\|^2$ subject to $y_i (w^\top x_i + b) \ge 1$, and the
-    largest margin is $1 / \|w^*\|$. No perceptron has a larger one."""
+    largest margin is $1 / \|w^*\|$. No perceptron has a larger one. Multipliers $\alpha_i \ge 0$ on the points at the
+    margin show it: $w^* = \sum_i \alpha_i y_i x_i$ and $\sum_i \alpha_i y_i = 0$."""
     rng = chance(key)
     xs, ys, _ = planted(rng, 10, 20, 2, gap=0.2)
     found = [models.max_margin(*pair) for pair in zip(xs, ys)]
@@ -55,10 +56,18 @@ def max_margin(key):
     near = np.argsort(around)[gap[np.argsort(around)] > 0]
     at = [models.margin(svm.model, jnp.asarray(x), jnp.asarray(y)) for svm, x, y in zip(found, xs, ys)]
     widest, steepest = [gap.max() for _, gap in angles], [svm.model.w for svm in found]
+    sums = np.array([svm.alpha @ (y[:, None] * _with_one(x))[svm.support] for svm, x, y in zip(found, xs, ys)])
+    scores = [y * (_with_one(x) @ np.asarray(svm.model.v)) for svm, x, y in zip(found, xs, ys)]
+    held = np.concatenate([score[svm.support] for svm, score in zip(found, scores)])
     return Verdict(
         close("largest margin over 10⁴ angles", best, widest, tolerance=1e-3, method="brute force"),
         close("w of SLSQP", steepest, programme[:, :2], tolerance=1e-5, relative=True, method="brute force"),
         close("margin is 1 / ‖w‖", best, at, tolerance=1e-9),
+        close("Σαyx of the multipliers is w", sums[:, :2], steepest, tolerance=1e-6, relative=True),
+        close("Σαy", sums[:, 2], 0.0, tolerance=1e-6),
+        close("Σα is ‖w‖²", [svm.alpha.sum() * svm.margin**2 for svm in found], 1.0, tolerance=1e-6),
+        at_least("the multipliers", np.concatenate([svm.alpha for svm in found]), 0.0),
+        close("scores where they are not 0", held, 1.0, tolerance=1e-6),
         equal("the perceptron separates", trained.separated, True),
         at_most("its margin", margins, best, slack=1e-12),
         figure=Chart(

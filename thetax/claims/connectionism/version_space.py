@@ -1,5 +1,7 @@
 """The version space: a cone of half-spaces that data make smaller."""
 
+from itertools import product
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,12 +46,19 @@ def version_space(key):
         return _members(mixed, scale[0] * b[i] + scale[1] * b[j], xs, ys)
 
     alone = explain.in_version_space(models.Perceptron(jnp.zeros(2), jnp.array(1.0)), jnp.asarray(xs), jnp.ones(4))
+    corners, signs = np.array([[1, 0], [0, 1], [2, 1], [-1, -2]]), np.array([1, 1, 1, -1])
+    whole = np.array(list(product(range(-3, 4), repeat=3)))  # (w, b), so that many lie on a wall, exactly
+    least = (signs * (whole[:, :2] @ corners.T + whole[:, 2:])).min(axis=1)
+    closed = (least >= 0) & whole[:, :2].any(axis=1)
+    exact = _members(whole[:, :2].astype(float), whole[:, 2].astype(float), corners.astype(float), signs.astype(float))
     return Verdict(
         equal("membership is classifying all of S", found, classified, method="brute force"),
         equal("membership is all half-spaces", found, half_spaces.all(axis=1), method="brute force"),
         equal("positive combinations of 1,000 pairs of members", combined(inside), True),
         refuted(equal("positive combinations of non-members stay outside", ~combined(outside), True)),
         equal("(0, b) on a single class", bool(alone), False),
+        equal("343 whole (w, b), with those on a wall outside", exact, least > 0, method="brute force"),
+        refuted(equal("the same with the walls inside", exact, closed)),
         assumptions=[equal("members among 10,000", bool(len(inside) > 100), True)],
     )
 
@@ -63,7 +72,8 @@ def version_space(key):
 )
 def separable(key):
     r"""$S$ is linearly separable iff $V(S) \ne \emptyset$: a linear programme finds a point of $V(S)$ exactly when the
-    perceptron stops, and then it does so within $(R^2 + 1) / \gamma^2$ updates. XOR has no version space."""
+    perceptron stops, and then it does so within $(R^2 + 1) / \tilde\gamma^2$ updates, $\tilde\gamma$ being the largest
+    margin of the points $(x, 1)$ without a bias. XOR has no version space."""
     rng = chance(key)
     xs, ys = rng.integers(-4, 5, (200, 8, 2)), rng.choice([-1, 1], (200, 8))
     w = rng.normal(size=(100, 2))
@@ -121,6 +131,13 @@ def shrinks(key):
         close("shares of 2·10⁵ directions", share, exact, tolerance=0.005, method="trend"),
         close("arcs", cones, exact, tolerance=1e-12, method="brute force"),
         within("the same, within chance", share, exact, error=found.error),
+        close(
+            "standard errors, against √(p(1 - p)/n) of the arcs",
+            found.error,
+            np.sqrt(exact * (1 - exact) / 200_000),
+            tolerance=0.02,
+            relative=True,
+        ),
         figure=Chart(
             Panel(
                 "data",

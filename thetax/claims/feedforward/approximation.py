@@ -29,13 +29,13 @@ def cube(z):
     return z**3
 
 
-def _fits(key, activation, widths=WIDTHS, spread=4.0):
+def _fits(key, activation, *, spread=4.0, points=401):
     """Least squares with random units on [−2, 2]: the network of each width, and its largest error on a finer grid."""
-    xs = jnp.asarray(GRID)
+    xs = jnp.linspace(-2, 2, points)
     ys = target(xs)
     nets = [
         models.ridge_network(xs[:, None], ys, width=m, activation=activation, spread=spread, key=jr.fold_in(key, m))
-        for m in widths
+        for m in WIDTHS
     ]
     curves = [_along(net, FINE) for net in nets]
     return nets, curves, np.array([np.abs(curve - np.asarray(target(FINE))).max() for curve in curves])
@@ -63,6 +63,7 @@ def uniform_distance(key):
             exact[i, j] = np.abs((p - q)(_extrema(p - q))).max()
     detours = (low[:, :, None] + low[None]).min(axis=1)
     apart = low[~np.eye(4, dtype=bool)]
+    line, plane = _cone(rng, 1), _cone(rng, 2)
     return Verdict(
         at_most("sin and cos on [0, 2π], distance from √2", abs(waves.value - np.sqrt(2)), waves.margin),
         at_most("the margin", waves.margin, 0.01),
@@ -72,8 +73,19 @@ def uniform_distance(key):
         at_least("d(f, g) for f ≠ g", apart, 1e-3),
         equal("d(f, g) and d(g, f)", low, low.T),
         at_most("d(f, h) against d(f, g) + d(g, h)", low, detours, slack=1e-12),
-        refuted(at_least("grid without margin above the exact supremum", low[0, 1:], exact[0, 1:] + 1e-12)),
-    )
+        close("cones of height 1, on a line and a plane: grid plus margin",
+              [line.value + line.margin, plane.value + plane.margin], np.ones(2), tolerance=1e-12),
+        refuted(at_least("grid without margin, cone on a line", line.value, 1 - 1e-12)),
+        refuted(at_least("grid without margin, cone on a plane", plane.value, 1 - 1e-12)),
+    )  # fmt: skip
+
+
+def _cone(rng, d):
+    """The worst a grid can do: a cone of slope 1 and height 1 with its tip in the middle of a cell, against 0."""
+    cell = rng.uniform(0.1, 0.2, d)
+    tip = (rng.integers(0, 10, d) + 0.5) * cell
+    cone = lambda x: jnp.maximum(1 - jnp.linalg.norm(x - jnp.asarray(tip)), 0)
+    return explain.distance(cone, lambda x: 0.0, low=np.zeros(d), high=10 * cell, points=11, lipschitz=1.0)
 
 
 def _extrema(p):
@@ -119,7 +131,8 @@ def _turns(best):
 
 @claim(
     "2.5-universal", title="Universal approximation", kind="definition",
-    of=("models.step_network", "models.ridge_network"), cites="Cybenko 1989; Hornik, Stinchcombe & White 1989",
+    of=("models.step_network", "models.ridge_network", "models.random_units"),
+    cites="Cybenko 1989; Hornik, Stinchcombe & White 1989",
 )  # fmt: skip
 def universal(key):
     r"""A class $G$ approximates $F$ on $K$ if $d_K(f, G) = 0$ for all $f \in F$, and universally if on all compact $K$: whatever
@@ -135,6 +148,11 @@ def universal(key):
         x = np.sort(np.clip(np.concatenate([FINE, places * edge, places / edge]), -2, 2))
         stairs.append(np.abs(_along(net, x) - np.asarray(target(x))).max())
     _, _, errors = _fits(key, layers.tanh)
+    beside = np.linspace(1, 3, 401)
+    net = models.ridge_network(beside[:, None], np.asarray(target(beside)), width=80, spread=4.0, key=key)
+    w, b = _weights(net)
+    between = np.linspace(1, 3, 1601)
+    elsewhere = np.abs(_along(net, between) - np.asarray(target(between))).max()
     cubics = explain.minimax(target, lambda x: jnp.stack([x**k for k in range(4)]), low=-2.0, high=2.0)
     steps = models.step_network(target, low=-2.0, high=2.0, width=16)
     rounded = models.step_network(target, low=-2.0, high=2.0, width=16, steepness=40.0)
@@ -148,6 +166,8 @@ def universal(key):
     return Verdict(
         at_most("error of staircases made for 1, 0.1 and 0.01", stairs, tolerances),
         at_most("error of 20, 80, 320 random tanh units", errors[1:], [0.5, 0.1, 0.02]),
+        at_most("error of 80 random tanh units on [1, 3]", elsewhere, 0.02),
+        at_most("where they vanish, from the middle of [1, 3]", np.abs(-b / w - 2), 1.0, slack=1e-9),
         at_least("error of the best cubic, whatever its coefficients", cubics.value, 0.8),
         close("16 steps, at the middles of their cells", _along(steps, middles), target(middles), tolerance=1e-12),
         close("16 steep sigmoids there", _along(rounded, middles), target(middles), tolerance=0.05),
@@ -217,7 +237,7 @@ def leshno(key):
     r"""If $\varphi$ is smooth and not a polynomial, the span of $\varphi(ax + b)$ is dense in the continuous functions on every
     compact interval. If it is a polynomial of degree $k$, the span has dimension at most $k + 1$ and is not."""  # noqa: E501
     nets, curves, errors = _fits(key, layers.tanh)
-    cubic_nets, cubic_curves, cubic_errors = _fits(key, cube, spread=1.0)
+    cubic_nets, cubic_curves, cubic_errors = _fits(key, cube, spread=1.0, points=801)
     rank = lambda net, phi: np.linalg.matrix_rank(
         phi(GRID[::8, None] * _weights(net)[0] + _weights(net)[1]), rtol=1e-10
     )
@@ -228,7 +248,8 @@ def leshno(key):
         "20 units tanh": (FINE, curves[1]),
         "320 units z³": (FINE, cubic_curves[-1]),
     }
-    best = Polynomial.fit(GRID, np.asarray(target(GRID)), 3)
+    even = np.linspace(-2, 2, 801)
+    best = Polynomial.fit(even, np.asarray(target(even)), 3)
     frozen = np.abs(best(FINE) - np.asarray(target(FINE))).max()
     return Verdict(
         falls("largest error of 5, 20, 80, 320 tanh units", errors),
@@ -236,7 +257,7 @@ def leshno(key):
         equal("dimension of the span of 5, 20, 80, 320 units z³", ranks, [4, 4, 4, 4]),
         at_least("dimension of the span of 5, 20, 80, 320 units tanh z", free, [5, 15, 15, 15]),
         close("error of units z³, against the least-squares cubic", cubic_errors, np.full(4, frozen), tolerance=1e-6),
-        close("that error", frozen, np.sqrt(2), tolerance=0.02),
+        close("those errors", cubic_errors, np.full(4, 1.4142), tolerance=1e-4),
         figure=Chart(
             Panel("x", "value", lines=lines),
             Panel("units", "largest error", points={"tanh": (WIDTHS, errors), "z³": (WIDTHS, cubic_errors)}, log="xy"),

@@ -26,6 +26,15 @@ def _weights(net):
     return tuple(np.asarray(a) for a in (first.W, first.b, last.W, last.b))
 
 
+def _unit_by_unit(net, xs):
+    """The network's sum over its units, from the first to the last: a term of 0 changes no bit of it."""
+    W, b, v, c = _weights(net)
+    hidden = [
+        special.expit(sum(np.asarray(xs)[:, j] * W[i, j] for j in range(W.shape[1])) + b[i]) for i in range(len(b))
+    ]
+    return sum(v[0, i] * h for i, h in enumerate(hidden)) + c[0]
+
+
 @claim("2.5-mlp", title="One hidden layer", kind="model", of=("models.MLP",))
 def one_hidden_layer(key):
     r"""A network with one hidden layer is $g(x) = v^\top \sigma(Wx + b)$ with $v, b \in \mathbb{R}^m$ and
@@ -88,13 +97,13 @@ def function_class(key):
     on = lambda model: np.asarray(predict(model, xs))
     unit = Linear.init(3, 1, key=key)
     wide, both = models.widen(f, 0, unit), models.add(f, g)
-    W, b, v, c = _weights(both)
-    by_units = sum(v[0, i] * special.expit(np.asarray(xs) @ W[i] + b[i]) for i in range(len(b))) + c[0]
+    by_units = _unit_by_unit(both, xs)
     widths = [len(_weights(model)[1]) for model in (f, g, wide, both, models.multiply(f, -2.5))]
     heard = wide.body.layers[-1]
     loud = MLP(Chain(*wide.body.layers[:-1], Linear(heard.W.at[0, -1].set(1.0), heard.b)))
     return Verdict(
-        close("one unit more, of weight 0", on(wide), on(f), tolerance=1e-14),
+        equal("one unit more, of weight 0, unit by unit", _unit_by_unit(wide, xs), _unit_by_unit(f, xs)),
+        close("the same, called as models, which add in another order", on(wide), on(f), tolerance=1e-14),
         close("f + g", on(both), on(f) + on(g), tolerance=1e-12),
         close("f + g, unit by unit", on(both)[:, 0], by_units, tolerance=1e-12),
         close("−2.5 f", on(models.multiply(f, -2.5)), -2.5 * on(f), tolerance=1e-12),

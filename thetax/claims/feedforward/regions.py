@@ -47,12 +47,15 @@ def pattern(key):
     along = lambda t: explain.activation_patterns(net, (1 - t) * xs + t * ends)
     walk = np.stack([along(t) for t in np.linspace(0, 1, 11)])
     same = (walk == walk[:1]).all(axis=(0, 2))
+    V, at = rng.integers(-9, 10, (5, 3)).astype(float), rng.integers(-9, 10, 3).astype(float)  # no rounding
     return Verdict(
         equal("patterns, against a loop", explain.activation_patterns(net, xs), np.array(looped)),
+        equal("at a point on every unit's hyperplane", explain.activation_patterns(_layer(V, -V @ at), at[None])[0],
+              np.zeros(5)),
         equal("unchanged along every segment that crosses nothing", same[stays], np.ones(stays.sum(), bool)),
         refuted(equal("unchanged along every other segment", same[~stays], np.ones((~stays).sum(), bool))),
         assumptions=[at_least("segments that cross nothing", int(stays.sum()), 20)],
-    )
+    )  # fmt: skip
 
 
 @claim(
@@ -74,13 +77,16 @@ def cells(key):
     inside = (np.abs(xs @ W.T + b) > 10 * h).all(axis=1)
     at = lambda shift: np.asarray(predict(net, jnp.asarray(xs + h * shift)))
     slopes = np.stack([at(e) - at(-e) for e in np.eye(2)], axis=2) / (2 * h)
-    found = explain.regions(net, explain.window(-4.0, 4.0))
+    found = explain.regions(net, explain.window((-3.0, -4.0), (5.0, 2.0)))
+    on = found.patterns
     return Verdict(
         close("the layer, against diag(κ)(Wx + b)", outputs, kappa * (xs @ W.T + b), tolerance=1e-12),
         equal("the middle of two points of a cell is in it", middle, kappa[a[pairs]]),
         close("slopes, against diag(κ)W", slopes[inside], (kappa[..., None] * W)[inside], tolerance=1e-8,
               method="finite differences"),
-        close("areas of the cells in a window", found.areas.sum(), 64.0, tolerance=1e-9),
+        close("areas of the cells in a window", found.areas.sum(), 48.0, tolerance=1e-9),
+        close("their matrices, against diag(κ)W", found.A, on[..., None] * W, tolerance=1e-12),
+        close("their constants, against diag(κ)b", found.c, on * b, tolerance=1e-12),
         equal("their patterns, at a point of each", explain.activation_patterns(net, found.centres), found.patterns),
         refuted(close("the layer, against Wx + b", outputs, xs @ W.T + b, tolerance=1e-12)),
         figure=found,
@@ -118,7 +124,7 @@ def zaslavsky(key):
     counted = [len(explain.arrangement_cells(rng.normal(size=(m, n)), rng.normal(size=m))) for m, n in sizes]
     parallel = len(explain.arrangement_cells(np.tile([[1.0, 2.0]], (4, 1)), rng.normal(size=4)))
     central = len(explain.arrangement_cells(rng.normal(size=(4, 2)), np.zeros(4)))
-    R = certify.zaslavsky
+    R = lambda m, n: certify.zaslavsky(m, inputs=n)
     grid = [(m, n) for m in range(1, 13) for n in range(1, 13)]
     few = np.arange(1, 9)
     return Verdict(
@@ -161,7 +167,8 @@ def patterns_and_regions(key):
     r"""The activation patterns of $m$ units never number more than $R(m, n)$. In general position each is that of one
     region; where hyperplanes coincide there can be more patterns than regions."""
     rng = _chance(key)
-    cells, patterns, R = explain.arrangement_cells, explain.arrangement_patterns, certify.zaslavsky
+    cells, patterns = explain.arrangement_cells, explain.arrangement_patterns
+    R = lambda m, n: certify.zaslavsky(m, inputs=n)
     opposite = np.array([[1.0], [-1.0]]), np.zeros(2)
     generic = [(rng.normal(size=(m, n)), rng.normal(size=m)) for m, n in [(3, 1), (5, 1), (4, 2), (5, 2), (5, 3)]]
     special = [_degenerate(rng, m, n) for m, n in [(4, 1), (5, 1), (4, 2), (5, 2), (5, 3)]]
@@ -193,7 +200,7 @@ def patterns_are_not_regions(key):
     general = [(rng.normal(size=(4, n)), rng.normal(size=4)) for n in (1, 2)]
     counts = lambda f, where: [len(f(*h)) for h in where]
     cells, patterns = explain.arrangement_cells, explain.arrangement_patterns
-    bound = [certify.zaslavsky(*h[0].shape) for h in planes]
+    bound = [certify.zaslavsky(len(W), inputs=W.shape[1]) for W, _ in planes]
     return Verdict(
         at_most("regions, against patterns", counts(cells, planes), counts(patterns, planes)),
         at_most("patterns, against R(m, n)", counts(patterns, planes), bound),
@@ -216,7 +223,7 @@ def cover_link(key):
         equal("cells of central hyperplanes, against Cover", counted, [certify.cover_count(n, d) for n, d in sizes],
               method="brute force"),
         equal("Cover's count, against 2R(n - 1, d - 1)", [certify.cover_count(n, d) for n, d in sizes],
-              [2 * certify.zaslavsky(n - 1, d - 1) for n, d in sizes]),
+              [2 * certify.zaslavsky(n - 1, inputs=d - 1) for n, d in sizes]),
     )  # fmt: skip
 
 
@@ -236,7 +243,7 @@ def three_lines(key):
     missing = [list(kappa) for kappa in everything if list(kappa) not in named]
     empty = [list(kappa) for kappa in everything if not _possible(W, b, kappa)]
     return Verdict(
-        equal("regions, against R(3, 2)", [found.count, certify.zaslavsky(3, 2)], [7, 7]),
+        equal("regions, against R(3, 2)", [found.count, certify.zaslavsky(3, inputs=2)], [7, 7]),
         equal("patterns of the polygons, against the enumeration", sorted(found.patterns.tolist()), named),
         equal("the pattern of no point, against linear programs without a solution", missing, empty),
         equal("such patterns", len(empty), 1),

@@ -128,23 +128,24 @@ def _learning(descent, batches):
 )  # fmt: skip
 def identity_learning(key):
     r"""A plain deep network does not begin at the identity and learns it badly; a residual one begins there with zero weights,
-    and finds back to it from others. (Ten layers of width 8, 500 steps of descent on 64 points.)"""  # noqa: E501
+    and finds back to it from others. (Ten layers of width 8, 500 steps of descent on 64 points; means of four networks.)"""  # noqa: E501
     xs = jr.normal(jr.fold_in(key, 1), (64, 8))
     batches = jnp.broadcast_to(xs, (500, 64, 8)), jnp.broadcast_to(xs, (500, 64, 8))
     descent = train.descend(train.squared_error, optax.sgd(0.05))
     learn = _learning(descent, batches)
     still = tree.zeros_like(_learner(key, True, layers.lecun))
+    mean = lambda *kind: np.mean([learn(_learner(k, *kind)) for k in jr.split(key, 4)], axis=0)
     losses = {
-        "plain": learn(_learner(key, False, layers.lecun)),
-        "residual, same law": learn(_learner(key, True, layers.lecun)),
-        "residual, small weights": learn(_learner(key, True, layers.gaussian(0.1))),
+        "plain": mean(False, layers.lecun),
+        "residual, same law": mean(True, layers.lecun),
+        "residual, small weights": mean(True, layers.gaussian(0.1)),
     }
     last = {name: float(loss[-1]) for name, loss in losses.items()}
     steps = np.arange(1, 501)
     return Verdict(
         equal("loss of the residual network with zero weights", train.squared_error(still, (xs, xs)).item(), 0.0),
         at_least("plain loss over residual loss, small weights", last["plain"] / last["residual, small weights"], 10.0),
-        at_least("plain loss over residual loss, same law", last["plain"] / last["residual, same law"], 5.0),
+        at_least("plain loss over residual loss, same law", last["plain"] / last["residual, same law"], 10.0),
         at_most("residual loss, small weights", last["residual, small weights"], 0.01),
         figure=Chart(Panel("step", "loss", lines={n: (steps, np.asarray(v)) for n, v in losses.items()}, log="y")),
     )

@@ -105,7 +105,7 @@ def expected_risk(key):
     )
 
 
-@claim("2.2-empirical-risk", title="Empirical risk", kind="definition", of=("train.average", "train.squared_error"))
+@claim("2.2-empirical-risk", title="Empirical risk", kind="definition", of=("train.average", "train.squared_loss"))
 def empirical_risk(key):
     r"""The empirical risk $\frac1n \sum_i \ell(y_i, f_\theta(x_i))$ of a fixed $\theta$ has the mean $R(\theta)$, and a
     variance proportional to $1/n$."""

@@ -1,5 +1,7 @@
 """§3.2: gradient descent, the flow it follows, and what one step gains."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -8,7 +10,7 @@ import optax
 from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
-from ... import explain, models, train
+from ... import explain, layers, models, train
 from ...core import run
 from ...plot import Chart, Panel
 from ..check import at_least, at_most, close, refuted
@@ -64,7 +66,8 @@ def flow(key):
     error = [np.linalg.norm(walk(eta)[-1] - at_one) for eta in etas]
     h = np.asarray(way.losses)
     slope = (h[2:] - h[:-2]) / (times[2:] - times[:-2])
-    squares = np.sum(rough.gradient(np.asarray(way.models)) ** 2, axis=1)[1:-1]
+    sizes = np.linalg.norm(rough.gradient(np.asarray(way.models)), axis=1)
+    squares = sizes[1:-1] ** 2
     power = lambda eta, t: np.linalg.matrix_power(np.eye(3) - eta * H, t)
     coarse = lambda eta: np.stack([power(eta, t) @ start for t in range(round(3 / eta) + 1)])
     return Verdict(
@@ -75,6 +78,7 @@ def flow(key):
         at_most("the loss rises by", np.diff(h), 0.0, slack=1e-10),
         close("dh/dt, against −‖∇h‖²", slope, -squares, tolerance=2e-3, relative=True, method="finite differences"),
         refuted(close("dh/dt, against −‖∇h‖", slope, -np.sqrt(squares), tolerance=2e-3, relative=True)),
+        close("‖∇h‖ as reported along the flow", way.gradients, sizes, tolerance=1e-12),
         figure=Chart(
             Panel("time", "first coordinate", lines={"flow": (times, exact[:, 0])} | {
                 f"η = {eta:g}": (eta * np.arange(round(3 / eta) + 1), coarse(eta)[:, 0]) for eta in (0.75, 0.3)}),
@@ -91,28 +95,30 @@ def flow(key):
 def beginnings(key):
     r"""From different $\theta_0$ descent reaches different stationary points, $\nabla h = 0$. For
     $h = \frac14 (\theta^2 - 1)^2$ the sign of $\theta_0$ decides between $\pm 1$, and 0 stays where it is; a small
-    network ends with different losses."""
+    network comes to rest at different losses."""
     starts = np.array([-2.0, -1.2, -0.5, -0.01, 0.0, 0.01, 0.7, 1.0, 1.9])[:, None]
     double = lambda theta, batch=None, key=None: jnp.square(jnp.square(theta) - 1).sum() / 4
     path = descent(double, optax.sgd(0.1), starts, 400)[:, :, 0]
     slope = path[-1] ** 3 - path[-1]
-    nets = jax.vmap(lambda key: models.MLP.init(1, 2, 1, key=key))(jr.split(key, 20))
+    nets = layers.Ensemble.init(partial(models.MLP.init, 1, 2, 1), 20, key=key)
     xs = jnp.linspace(-1, 1, 21)[:, None]
     data = xs, jnp.abs(xs[:, 0])
-    step = train.descend(lambda model, batch, key: train.squared_error(model, data), optax.sgd(0.1))
-    seen = jax.jit(jax.vmap(lambda net: run(step, net, jnp.zeros(3000), key=key)[1][1]))(nets)
-    loss = np.asarray(seen.loss)
-    t, order = 1 + np.arange(3000), np.argsort(loss[:, -1])
+    each = train.restarts(train.descend(lambda model, batch, key: train.squared_error(model, data), optax.sgd(0.1)))
+    seen = jax.jit(lambda nets: run(each, nets, jnp.zeros(30_000), key=key)[1][1])(nets)
+    loss, length = np.asarray(seen.loss), np.asarray(seen.gradient)
+    rest = np.argmin(length, axis=0), np.arange(20)  # where each network's gradient is shortest
+    shown, order = np.unique(np.geomspace(1, 30_000, 300).astype(int)), np.argsort(loss[rest])
+    ends = 1 + int((np.diff(np.sort(loss[rest])) > 0.01).sum())
     return Verdict(
         close("limits", path[-1], np.sign(starts[:, 0]), tolerance=1e-8),
         at_most("‖∇h‖ there", np.abs(slope), 1e-8),
-        at_least("final losses of 20 networks, 0.01 apart", 1 + int((np.diff(loss[order, -1]) > 0.01).sum()), 2),
-        at_most("length of their gradients there", np.asarray(seen.gradient)[:, -1], 0.02),
+        at_least("losses at which 20 networks rest, 0.01 apart", ends, 2),
+        at_most("length of their gradients there", length[rest], 0.001),
         figure=Chart(
             Panel("step", "θ", lines={f"from {s:g}": (np.arange(61), path[:61, i]) for i, s in enumerate(starts[:, 0])
                                       if i in (3, 5, 8)}),
             Panel("step", "loss of two ReLU units on |x|", log="xy",
-                  lines={f"start {i}": (t, np.maximum(loss[i], 1e-6)) for i in order[[0, 10, 19]]}),
+                  lines={f"start {i}": (shown, np.maximum(loss[shown - 1, i], 1e-6)) for i in order[[0, 10, 19]]}),
         ),
     )  # fmt: skip
 
@@ -172,11 +178,18 @@ def descent_step_printed(key):
     constant so that $h(\theta_1) = 0$, would then have to fall by $\eta\|\nabla h\|^2$; it falls by less."""
     rng = chance(key)
     bowl = quadratic(spectrum(rng, [0.5, 1.0, 2.0]))
-    theta, etas = rng.normal(size=(200, 3)), rng.uniform(0.1, 2, size=200) / bowl.L
-    change, size = steps(bowl, theta, etas)
-    height = bowl.value(theta) - bowl.value(theta)  # each lowered by its own value at θ₁
+    start, etas = rng.normal(size=3), rng.uniform(0.1, 2, size=200) / bowl.L
+    by = bowl.value(start)
+    lowered = bowl._replace(
+        objective=lambda theta, batch=None, key=None: bowl.objective(theta, batch) - by,
+        value=lambda theta: bowl.value(theta) - by,
+    )
+    theta = np.tile(start, (200, 1))
+    change, size = steps(lowered, theta, etas)
+    height = lowered.value(theta)
     bound = lambda last: -etas * size**2 + bowl.L * etas**2 / 2 * last**2
     return Verdict(
+        close("the height of the start", height, 0.0, tolerance=1e-12),
         at_most("the change in 200 steps", change, bound(size), slack=1e-12),
         printed=[at_most("the change in 200 steps", change, bound(height), slack=1e-12)],
     )
@@ -212,15 +225,25 @@ def sufficient(key):
         more = h[:-1] - 1.2 * square[:-1] / (2 * problem.L) - h[1:]
         if "not" in name:
             checks.append(refuted(at_least(f"{name}: with 1.2 times the decrease", more, 0.0, slack=1e-12)))
-    etas = np.linspace(0.01, 1.99, 199)  # in units of 1/L
-    best = etas[np.argmin(-etas * (1 - etas / 2))]
+    rates = np.linspace(0.01, 1.99, 199)  # in units of 1/L
+    worst = np.maximum(*(_worst(problem, rng, rates) for problem in (quadratic(spectrum(rng, [0.3, 1, 2.5])), hills())))
     t = np.arange(100)
     return Verdict(
         *checks,
-        close("the rate that minimises the bound, × L", best, 1.0, tolerance=0.005),
+        close("the rate whose worst step of all starts is best, × L", rates[np.argmin(worst)], 1.0, tolerance=0.005),
+        close("what that step gains, × 2L / ‖∇h‖²", 2 * worst.min(), -1.0, tolerance=1e-6),
         figure=Chart(
             Panel("step", "decrease of log(1 + θ²)", log="y",
                   lines={"measured": (t[:30], np.maximum(h[:30, 0] - h[1:31, 0], 1e-12))},
                   bounds={"guaranteed": (t[:30], np.maximum(square[:30, 0] / (2 * problem.L), 1e-12))}),
         ),
     )  # fmt: skip
+
+
+def _worst(problem, rng, rates):
+    r"""The least that a step gains from 50 starts, the worst direction among them: the largest change of $h$ over
+    $\|\nabla h\|^2$, in units of $1/L$, by the rate in the same units."""
+    starts = np.concatenate([1e-3 * problem.worst[None], rng.normal(size=(49, problem.d)) * 2])
+    theta, etas = np.tile(starts, (len(rates), 1)), np.repeat(rates, 50) / problem.L
+    change, _ = steps(problem, theta, etas)
+    return (change * problem.L / np.sum(problem.gradient(theta) ** 2, axis=1)).reshape(-1, 50).max(axis=1)

@@ -144,5 +144,6 @@ def taylor_printed(key):
     return Verdict(
         close("the change, with the Hessian at ξ", gives(brentq(off, end, start)), change, tolerance=1e-12),
         close("the change itself", change, -0.5904, tolerance=1e-12),
+        close("what the Hessian at θ₁ gives", gives(start), -0.56, tolerance=1e-12),
         printed=[close("the change, with the Hessian at θ₁", gives(start), change, tolerance=1e-12)],
     )
