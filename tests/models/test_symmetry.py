@@ -93,6 +93,7 @@ def test_all_orders_of_a_layer_differ():
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 1, 2, 2), (0, 1, 2, 4), (0.5, 1, 2, 3)])
+@pytest.mark.usefixtures("unchecked")
 def test_what_is_no_permutation_is_refused(order):
     with pytest.raises(ValueError, match=r"each of 0\.\.3 once"):
         permute(net_with(), 0, order)

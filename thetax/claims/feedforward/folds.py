@@ -56,8 +56,8 @@ def _on_grid(net, side):
     y = np.maximum(z, 0) @ np.asarray(second.W).T + np.asarray(second.b)
     _, at = np.unique(np.concatenate([z > 0, y > 0], axis=1) @ 2 ** np.arange(8), return_index=True)
     on, out = (z[at] > 0)[:, :, None], (y[at] > 0)[:, :, None]
-    W, b = np.asarray(first.W), np.asarray(first.b)[:, None]
-    A, c = out * (second.W @ (on * W)), out * (second.W @ (on * b) + np.asarray(second.b)[:, None])
+    W, b, V = np.asarray(first.W), np.asarray(first.b)[:, None], np.asarray(second.W)
+    A, c = out * (V @ (on * W)), out * (V @ (on * b) + np.asarray(second.b)[:, None])
     maps = np.concatenate([A, c], axis=2).reshape(len(at), -1)
     return [len(at), len(np.unique(maps.round(9), axis=0))]
 
