@@ -33,7 +33,7 @@ OWN = "own"
 def chapter_of(row: str) -> str:
     """The chapter of a row; what is not named like a row of the course is one's own.
 
-    >>> chapter_of("10.2-posterior"), chapter_of("L1-svd"), chapter_of("my-claim")
+    >>> chapter_of("10.2-any"), chapter_of("L1-any"), chapter_of("my-claim")
     ('10', 'L1', 'own')
     """
     found = re.match(r"(\d+|L\d+)[.-]", row)

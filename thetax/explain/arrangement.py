@@ -57,7 +57,7 @@ def arrangement_cells(W: Float[np.ndarray, "m n"], b: Float[np.ndarray, " m"]) -
     >>> arrangement_cells(np.array([[1.0], [-1.0]]), np.array([0.0, 1.0])).tolist()
     [[-1, 1], [1, -1], [1, 1]]
     """
-    return _signs(W, b, closed=False)
+    return _signs("arrangement_cells", W, b, closed=False)
 
 
 def arrangement_patterns(W: Float[np.ndarray, "m n"], b: Float[np.ndarray, " m"]) -> Int8[np.ndarray, "patterns m"]:
@@ -69,11 +69,11 @@ def arrangement_patterns(W: Float[np.ndarray, "m n"], b: Float[np.ndarray, " m"]
     >>> arrangement_patterns(np.array([[1.0], [-1.0]]), np.zeros(2)).tolist()
     [[0, 0], [0, 1], [1, 0]]
     """
-    return (_signs(W, b, closed=True) > 0).astype(np.int8)
+    return (_signs("arrangement_patterns", W, b, closed=True) > 0).astype(np.int8)
 
 
-def _signs(W: np.ndarray, b: np.ndarray, *, closed: bool) -> Int8[np.ndarray, "cells m"]:
-    W, b = _checked(W, b)
+def _signs(name: str, W: np.ndarray, b: np.ndarray, *, closed: bool) -> Int8[np.ndarray, "cells m"]:
+    W, b = _checked(name, W, b)
     length = np.linalg.norm(W, axis=1)
     planes = np.flatnonzero(length)
     W, offset = W[planes] / length[planes, None], b[planes] / length[planes]
@@ -107,12 +107,10 @@ def _grown(W: Float[np.ndarray, "m n"], b: Float[np.ndarray, " m"], *, closed: b
     return cells
 
 
-def _checked(W, b):
+def _checked(name, W, b):
     W, b = np.asarray(W, np.float64), np.asarray(b, np.float64)
     if W.ndim != 2 or b.shape != W.shape[:1]:
-        raise ValueError(
-            f"arrangement_cells: W holds a normal in each row, (m, n), and b is (m,); got {W.shape} and {b.shape}."
-        )
+        raise ValueError(f"{name}: W holds a normal in each row, (m, n), and b is (m,); got {W.shape} and {b.shape}.")
     if not (np.isfinite(W).all() and np.isfinite(b).all()):
-        raise ValueError("arrangement_cells: W and b must be finite; got NaN or infinity.")
+        raise ValueError(f"{name}: W and b must be finite; got NaN or infinity.")
     return W, b

@@ -73,7 +73,7 @@ def _affine(zs: np.ndarray, group: np.ndarray, alpha: np.ndarray) -> tuple[np.nd
     The vector is as orthogonal to the differences as rounding allows; the same from its weights is much less so where
     it is short.
     """
-    from scipy.linalg import lstsq  # costs a quarter of a second, which most users of a model need not wait
+    from scipy.linalg import lstsq  # for those who ask; most users of a model need not wait for it
 
     base = np.array([np.flatnonzero(group == g)[alpha[group == g].argmax()] for g in range(group.max() + 1)])
     others = np.setdiff1d(np.arange(len(zs)), base)

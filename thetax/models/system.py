@@ -78,11 +78,7 @@ def perceptron_system(model: Perceptron, environment: Batch) -> System:
 def hopfield_system(model: Hopfield, environment: Batch, *, steps: int = 1) -> System:
     r"""Units that all look at each other and turn together (§1.4); Hebb's rule adds the patterns it meets."""
 
-    def learn(connectivity, x):
-        d = len(x)
-        W = connectivity[0].W + (jnp.outer(x, x) - jnp.eye(d, dtype=x.dtype)) / d
-        return (Hopfield(W, connectivity[0].b),) * steps
-
+    learn = lambda connectivity, x: (connectivity[0].learn(x),) * steps
     activate = lambda a, net: spin(net)
     field = lambda net, o: net.field(o)
     return System(lambda x: x, lambda a: a, (model,) * steps, field, (activate,) * steps, learn, environment)

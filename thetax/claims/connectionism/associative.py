@@ -123,6 +123,13 @@ def exponential(key):
     )
 
 
+def _modern_energy(x, xi, beta):
+    """The energy as it is written; patterns are the rows of x."""
+    mixed = np.logaddexp.reduce(beta * xi @ x.T, axis=-1) / beta
+    most = np.square(x).sum(axis=1).max()
+    return -mixed + 0.5 * np.square(xi).sum(axis=-1) + np.log(len(x)) / beta + 0.5 * most
+
+
 @claim(
     "1.4-modern-hopfield",
     title="The modern Hopfield network",
@@ -141,10 +148,7 @@ def modern(key):
     memory, x = layers.ModernHopfield(X, beta), np.asarray(X)
     M2 = np.square(x).sum(axis=1).max()
 
-    def energy(xi):
-        mixed = np.logaddexp.reduce(beta * xi @ x.T, axis=-1) / beta
-        return -mixed + 0.5 * np.square(xi).sum(axis=-1) + np.log(n) / beta + 0.5 * M2
-
+    energy = lambda xi: _modern_energy(x, xi, beta)
     starts = np.asarray(2 * jr.normal(key_start, (30, d)))
     step = 1e-5
     slope = np.stack([(energy(starts + step * e) - energy(starts - step * e)) / (2 * step) for e in np.eye(d)], axis=1)

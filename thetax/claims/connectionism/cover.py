@@ -8,9 +8,9 @@ from scipy.linalg import null_space
 from scipy.optimize import linprog
 
 from ... import certify, explain, models
+from ..chance import chance
 from ..check import equal
 from ..claim import Verdict, claim, erratum
-from .points import chance
 
 
 def _feasible(zs, on=None):

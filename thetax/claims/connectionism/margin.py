@@ -6,9 +6,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ... import layers, models
+from ..chance import chance
 from ..check import close, equal, refuted
 from ..claim import Verdict, claim, erratum
-from .points import chance, planted
+from .points import planted
 
 
 def _units(w, b):

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from ... import explain, layers
+from ..chance import chance
 from ..check import close, equal
 from ..claim import Verdict, claim
-from .points import chance
 
 
 def _functions(A):

@@ -7,9 +7,10 @@ from scipy.stats import spearmanr
 
 from ... import models
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, equal, falls, refuted
 from ..claim import Verdict, claim, erratum
-from .points import chance, planted
+from .points import planted
 
 
 def _separator(xs, ys):
@@ -67,7 +68,7 @@ def lemmas(key):
                     r"$u^\top w_t$": (steps, along[k, : len(steps)]),
                 },
                 bounds={
-                    r"$R\sqrt{t}$ above, $t\gamma$ below": (steps, np.sqrt(radius[k] * steps)),
+                    "R√t above, tγ below": (steps, np.sqrt(radius[k] * steps)),
                     "_": (steps, gamma[k] * steps),
                 },
             )

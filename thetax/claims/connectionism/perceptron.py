@@ -6,9 +6,10 @@ import numpy as np
 
 from ... import models
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, equal, refuted
 from ..claim import Verdict, claim
-from .points import chance, planted
+from .points import planted
 
 XOR = np.array([[0, 0], [1, 1], [0, 1], [1, 0]]), np.array([1, 1, -1, -1])
 STEP = 2.0**-6  # coordinates are multiples of it, so that every sum is exact

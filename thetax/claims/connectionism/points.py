@@ -2,13 +2,7 @@
 
 from typing import Any
 
-import jax.random as jr
 import numpy as np
-
-
-def chance(key: Any) -> np.random.Generator:
-    """NumPy's generator, seeded by a key."""
-    return np.random.default_rng(np.asarray(jr.key_data(key)))
 
 
 def planted(rng: np.random.Generator, *shape: int, gap: float, step: float | None = None) -> tuple[Any, Any, Any]:

@@ -7,9 +7,10 @@ from scipy.optimize import minimize
 
 from ... import models
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, equal
 from ..claim import Verdict, claim
-from .points import chance, planted
+from .points import planted
 
 
 def _by_angles(xs, ys, angles=10_000):

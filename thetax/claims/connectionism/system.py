@@ -8,9 +8,10 @@ import jax.random as jr
 import numpy as np
 
 from ... import models
+from ..chance import chance
 from ..check import close, equal, refuted
 from ..claim import Verdict, claim
-from .points import chance, planted
+from .points import planted
 
 
 @claim(

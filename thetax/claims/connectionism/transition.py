@@ -7,10 +7,10 @@ from scipy import stats
 
 from ... import certify
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import close, equal, falls, likely, rises
 from ..claim import Verdict, claim, erratum
 from .cover import separable_share
-from .points import chance
 
 
 @claim(

@@ -9,9 +9,10 @@ from scipy.optimize import linprog
 
 from ... import explain, models
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_most, close, equal, refuted, within
 from ..claim import Verdict, claim
-from .points import chance, planted
+from .points import planted
 
 
 def _members(w, b, xs, ys):

@@ -10,6 +10,7 @@ from scipy import special, stats
 from ... import explain, layers, models
 from ...core import predict
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, equal, falls, refuted
 from ..claim import Verdict, claim
 
@@ -50,7 +51,7 @@ def _weights(net):
 def uniform_distance(key):
     r"""$d_K(f, g) = \sup_{x \in K} |f(x) - g(x)|$ is a metric on the continuous functions on $K$. On a grid it is known up to
     the Lipschitz constant of $f - g$ times half the width of a cell."""  # noqa: E501
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     waves = explain.distance(jnp.sin, jnp.cos, low=0.0, high=2 * np.pi, lipschitz=2.0)
     polys = [Polynomial(rng.normal(size=5)) for _ in range(4)]
     as_function = lambda p: lambda x: jnp.polyval(jnp.asarray(p.coef[::-1]), x)

@@ -9,6 +9,7 @@ from scipy import integrate, special, stats
 from ... import models, tree
 from ...models import MLP
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, between, close, equal, within
 from ..claim import Verdict, claim
 
@@ -29,7 +30,7 @@ def _outputs(key, waves, n, *, steepness=np.inf, points=50):
     The units of a network are drawn independently of one law, so the first m of 256, counted 256/m times, are a network
     of m units. The outputs are summed up in NumPy; at full width they are the model's.
     """
-    xs, most = _ball(np.random.default_rng(np.asarray(jr.key_data(key))), n, points), int(WIDTHS[-1])
+    xs, most = _ball(chance(key), n, points), int(WIDTHS[-1])
     make = lambda key: models.barron_network(waves, radius=RADIUS, width=most, steepness=steepness, key=key)
     draw = jax.jit(jax.vmap(lambda key, xs: (net := make(key), jax.vmap(net)(xs)[:, 0]), in_axes=(0, None)))
     nets, whole = draw(jr.split(key, DRAWS), jnp.asarray(xs))
@@ -103,7 +104,7 @@ def barron(key):
         ]
     soft, xs, _ = _outputs(jr.fold_in(key, 0), models.bell(5), 5, steepness=1e3)
     steep = np.square(soft - _bell(xs)[None, :, None]).mean(axis=(0, 1))
-    waves, function = _four_waves(np.random.default_rng(np.asarray(jr.key_data(key))), 3)
+    waves, function = _four_waves(chance(key), 3)
     outputs, xs, _ = _outputs(jr.fold_in(key, 1), waves, 3)
     f, (mean, error) = function(xs), moments(outputs[:, :, -1])
     shifted = np.square(outputs - f[None, :, None]).mean(axis=(0, 1))

@@ -12,6 +12,7 @@ from ... import certify, explain, layers
 from ...layers import Chain, Linear
 from ...models import MLP
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, equal, refuted, rises
 from ..claim import Verdict, claim, erratum
 
@@ -83,7 +84,7 @@ def montufar(key, scale):
     $j_l \le \min(n, m_1 - j_1, \dots, m_{l-1} - j_{l-1}, m_l)$."""
     sizes = [(m, L) for m in COUNTED for L in range(1, 5)]
     counted = [_folded(m, L) for m, L in sizes]
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     unit = explain.window(0.0, 1.0)
     nets = [_square(rng) for _ in range(30)]
     cells = [explain.regions(net, unit) for net in nets]

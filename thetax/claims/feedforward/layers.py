@@ -14,9 +14,10 @@ from ...core import predict
 from ...layers import Chain, Linear
 from ...models import MLP
 from ...plot import Chart, Panel
+from .. import differences
+from ..chance import chance
 from ..check import at_most, between, close, equal, refuted
 from ..claim import Verdict, claim, erratum
-from . import differences
 
 ORDERS = list(permutations(range(4)))
 
@@ -34,7 +35,7 @@ def _unit_by_unit(W, b, phi, x):
 def fully_connected_layer(key):
     r"""A layer of width $m$ is $F[W, b](x) = \varphi(Wx + b)$ with $W \in \mathbb{R}^{m \times n}$,
     $b \in \mathbb{R}^m$ and $\varphi$ applied to each number."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     shapes = {"W": (4, 3), "b": (4,), "x": (3,)}
     given = {name: jnp.asarray(rng.normal(size=shape)) for name, shape in shapes.items()}
     u = jnp.asarray(rng.normal(size=4))
@@ -75,7 +76,7 @@ def bias_length(key):
 def composition(key):
     r"""A network is $G = F_L \circ \dots \circ F_1$ with activations $x^\ell = F_\ell(x^{\ell-1})$, $x^0 = x$. What a
     layer puts out is what the layers before it compute by themselves, and brackets do not matter."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     sizes, x = (3, 4, 4, 2), rng.normal(size=3)
     weights = [(rng.normal(size=(m, n)), rng.normal(size=m)) for n, m in pairwise(sizes)]
     parts = [Chain(Linear(jnp.asarray(W), jnp.asarray(b)), layers.tanh) for W, b in weights]
@@ -128,7 +129,7 @@ def permutation_symmetry(key):
     P = np.eye(4)[[2, 0, 3, 1]]
     first, x = net.body.layers[0], np.asarray(xs[0])
     W, b = np.asarray(first.W), np.asarray(first.b)
-    Q = np.linalg.qr(np.random.default_rng(np.asarray(jr.key_data(key))).normal(size=(4, 4)))[0]
+    Q = np.linalg.qr(chance(key).normal(size=(4, 4)))[0]
     relu = lambda z: np.maximum(z, 0)
 
     def commutes(name, M, phi):
@@ -252,7 +253,7 @@ def linear_layers_collapse(key):
     r"""The composition of affine layers is one affine map, $W = W_L \cdots W_1$ and
     $b = \sum_\ell W_L \cdots W_{\ell+1} b_\ell$, whose rank is at most the least width: depth without an activation
     gains nothing."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     sizes = (5, 7, 6, 2, 8, 6, 4)
     weights = [(rng.normal(size=(m, n)) / np.sqrt(n), rng.normal(size=m)) for n, m in pairwise(sizes)]
     net = MLP(Chain(*[Linear(jnp.asarray(W), jnp.asarray(b)) for W, b in weights]))

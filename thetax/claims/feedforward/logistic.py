@@ -10,6 +10,7 @@ from scipy import optimize, special
 from ... import models, train, tree
 from ...core import run
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, falls, rises
 from ..claim import Verdict, claim
 
@@ -33,7 +34,7 @@ def logistic_fit(key):
     r"""Logistic regression has no closed form, but one minimum where the classes overlap: Newton's method, L-BFGS and
     stochastic descent on $(\sigma(w^\top x_i) - y_i) x_i$ find it. On separable data the loss goes to 0 and
     $\|w\|$ grows without bound."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     xs, truth = rng.normal(size=(500, 5)), np.array([1.5, -1.0, 0.5, 0.0, 1.0])
     ys = (rng.uniform(size=500) < special.expit(xs @ truth - 0.3)).astype(float)
     everything = jnp.asarray(xs), jnp.asarray(ys)

@@ -10,9 +10,9 @@ from ... import layers, models, tree
 from ...core import predict
 from ...layers import Chain, Linear
 from ...models import MLP
+from .. import differences
 from ..check import close, equal, refuted
 from ..claim import Verdict, claim
-from . import differences
 
 
 def _net(key, *sizes, activation=layers.sigmoid):

@@ -12,12 +12,9 @@ from scipy.optimize import linprog, minimize_scalar
 
 from ... import explain, layers, models
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, between, close, equal, falls, refuted
 from ..claim import Verdict, claim, erratum
-
-
-def _chance(key):
-    return np.random.default_rng(np.asarray(jr.key_data(key)))
 
 
 def _evaluate(net, x):
@@ -52,7 +49,7 @@ def lebesgue(key):
     r"""A continuous piecewise linear function with $m$ pieces and kinks $x_1 < \dots < x_{m-1}$ is
     $g(x) = ax + b + \sum_{i=1}^{m-1} c_i (x - x_i)_+$, with $a$ its first slope and $c_i$ the change of slope at $x_i$,
     in exactly one way."""
-    rng = _chance(key)
+    rng = chance(key)
     errors, network, ranks, unique, pieces = [], [], [], [], []
     for m in range(1, 21):
         knots, values = _random_polygon(rng, m)

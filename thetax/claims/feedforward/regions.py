@@ -3,7 +3,6 @@
 from itertools import product
 
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from scipy.optimize import linprog
 
@@ -11,12 +10,9 @@ from ... import certify, explain, layers
 from ...core import predict
 from ...layers import Chain, Linear
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, equal, refuted
 from ..claim import Verdict, claim, erratum
-
-
-def _chance(key):
-    return np.random.default_rng(np.asarray(jr.key_data(key)))
 
 
 def _layer(W, b):
@@ -26,7 +22,7 @@ def _layer(W, b):
 @claim("2.6-relu", title="The rectified linear unit", kind="layer", of=("layers.relu",), cites="Fukushima 1969")
 def rectifier(key):
     r"""The rectified linear unit is $(z)_+ = \max\{0, z\} = \frac12 (z + |z|)$."""
-    z = np.concatenate([10 * _chance(key).standard_normal(1000), [0.0, -0.0, 1e-300, -1e300]])
+    z = np.concatenate([10 * chance(key).standard_normal(1000), [0.0, -0.0, 1e-300, -1e300]])
     return Verdict(
         equal("max(0, z) against half of z + |z|", np.asarray(layers.relu(jnp.asarray(z))), (z + np.abs(z)) / 2),
         equal("at 0, 1 and -1", np.asarray(layers.relu(jnp.array([0.0, 1.0, -1.0]))), np.array([0.0, 1.0, 0.0])),
@@ -39,7 +35,7 @@ def rectifier(key):
 def pattern(key):
     r"""The activation pattern of a layer at $x$ is $\kappa(x) = 1\{Wx + b > 0\} \in \{0, 1\}^m$, unit by unit. It does
     not change along a segment that crosses no unit's hyperplane $\{x : w_i^\top x + b_i = 0\}$."""
-    rng = _chance(key)
+    rng = chance(key)
     W, b, xs, ends = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=(2000, 3)), rng.normal(size=(2000, 3))
     net = _layer(W, b)
     looped = [[int(sum(W[i, j] * x[j] for j in range(3)) + b[i] > 0) for i in range(5)] for x in xs]
@@ -65,7 +61,7 @@ def pattern(key):
 def cells(key):
     r"""The sets $X_\kappa = \{x : \kappa(x) = \kappa\}$ divide $\mathbb{R}^n$ into convex cells, and on each the layer
     is one affine map, $(Wx + b)_+ = \mathrm{diag}(\kappa)(Wx + b)$, with Jacobian $\mathrm{diag}(\kappa) W$."""
-    rng = _chance(key)
+    rng = chance(key)
     W, b, xs = rng.normal(size=(6, 2)), rng.normal(size=6), 2 * rng.normal(size=(10_000, 2))
     net, h = _layer(W, b), 1e-6
     outputs = np.asarray(predict(net, jnp.asarray(xs)))
@@ -99,7 +95,7 @@ def cells(key):
 def at_most_all(key):
     r"""A layer of $m$ units has at most $2^m$ activation patterns, and all of them occur for $m \le n$ units in
     general position; for $m > n$ they cannot."""
-    rng = _chance(key)
+    rng = chance(key)
     sizes = [(m, n) for n in range(1, 5) for m in range(1, 7)]
     counts = [len(explain.arrangement_patterns(rng.normal(size=(m, n)), rng.normal(size=m))) for m, n in sizes]
     few = [(k, 2**m) for k, (m, n) in zip(counts, sizes) if m <= n]
@@ -119,7 +115,7 @@ def zaslavsky(key):
     r"""$m$ hyperplanes cut $\mathbb{R}^n$ into at most $R(m, n) = \sum_{i=0}^{\min(n, m)} \binom{m}{i}$ regions, and
     into exactly so many in general position. It obeys $R(m, n) = R(m - 1, n) + R(m - 1, n - 1)$: a new hyperplane adds
     as many regions as the others cut it into."""
-    rng = _chance(key)
+    rng = chance(key)
     sizes = [(m, n) for n in range(1, 4) for m in range(1, 7)]
     counted = [len(explain.arrangement_cells(rng.normal(size=(m, n)), rng.normal(size=m))) for m, n in sizes]
     parallel = len(explain.arrangement_cells(np.tile([[1.0, 2.0]], (4, 1)), rng.normal(size=4)))
@@ -166,7 +162,7 @@ def _degenerate(rng, m, n):
 def patterns_and_regions(key):
     r"""The activation patterns of $m$ units never number more than $R(m, n)$. In general position each is that of one
     region; where hyperplanes coincide there can be more patterns than regions."""
-    rng = _chance(key)
+    rng = chance(key)
     cells, patterns = explain.arrangement_cells, explain.arrangement_patterns
     R = lambda m, n: certify.zaslavsky(m, inputs=n)
     opposite = np.array([[1.0], [-1.0]]), np.zeros(2)
@@ -195,7 +191,7 @@ def patterns_and_regions(key):
 def patterns_are_not_regions(key):
     r"""The notes identify the connected regions with the activation patterns. The units $x > 0$ and $-x > 0$ cut the
     line into 2 regions but have 3 patterns, since both are off at $x = 0$; the two agree in general position."""
-    rng = _chance(key)
+    rng = chance(key)
     planes = [(np.array([[1.0], [-1.0]]), np.zeros(2)), *(_degenerate(rng, 4, n) for n in (1, 1, 2))]
     general = [(rng.normal(size=(4, n)), rng.normal(size=4)) for n in (1, 2)]
     counts = lambda f, where: [len(f(*h)) for h in where]
@@ -216,7 +212,7 @@ def patterns_are_not_regions(key):
 def cover_link(key):
     r"""The regions into which $n$ hyperplanes through the origin cut $\mathbb{R}^d$ are as many as the labellings of
     $n$ points by a hyperplane through the origin: $C(n, d) = 2 \sum_{i=0}^{d-1} \binom{n-1}{i}$."""
-    rng = _chance(key)
+    rng = chance(key)
     sizes = [(n, d) for d in (1, 2, 3) for n in range(1, 7)]
     counted = [len(explain.arrangement_cells(rng.normal(size=(n, d)), np.zeros(n))) for n, d in sizes]
     return Verdict(
@@ -235,7 +231,7 @@ def three_lines(key):
     r"""Three hidden units of two inputs draw three lines, which cut the plane into $R(3, 2) = 7$ regions, each with a
     pattern of its own; the eighth pattern belongs to no point."""
     W, b = np.array([[1.0, 0.2], [-0.3, 1.0], [1.0, 1.0]]), np.array([0.1, 0.1, -0.6])
-    turn = _chance(key).uniform(0, 2 * np.pi)
+    turn = chance(key).uniform(0, 2 * np.pi)
     W = W @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
     found = explain.regions(_layer(W, b), explain.window(-2.0, 2.0))
     named = explain.arrangement_patterns(W, b).tolist()

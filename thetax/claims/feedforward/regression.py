@@ -11,14 +11,15 @@ from ... import explain, layers, models, train, tree
 from ...core import run
 from ...layers import Linear
 from ...plot import Chart, Panel
+from .. import differences
+from ..chance import chance
 from ..check import at_least, at_most, close, equal, refuted
 from ..claim import Verdict, claim, erratum
-from . import differences
 
 
 def _problem(key, d, n):
     """Examples as columns of X, as in the course, and their values."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     return rng.normal(size=(d, n)), rng.normal(size=n), rng
 
 
@@ -198,7 +199,7 @@ def ordinary_least_squares_erratum(key):
 def logistic_model(key):
     r"""$\sigma(z) = 1 / (1 + e^{-z})$ has values in $(0, 1)$ and $\sigma(-z) = 1 - \sigma(z)$. Logistic regression is
     $f[w](x) = \sigma(w^\top x) = P(y = 1 \mid x)$, so that the log-odds $\log \frac{f}{1 - f}$ are $w^\top x$."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     z = np.concatenate([np.linspace(-800, 800, 1601), np.linspace(-30, 30, 601)])
     s = np.asarray(layers.sigmoid(jnp.asarray(z)))
     inner = np.asarray(layers.sigmoid(jnp.linspace(-30.0, 30.0, 601)))
@@ -224,7 +225,7 @@ def logistic_model(key):
 def logistic_loss(key):
     r"""The negative mean log-likelihood $-\frac1n \sum_i [y_i \log \sigma(w^\top x_i) + (1 - y_i) \log(1 - \sigma(w^\top x_i))]$
     is $\frac1n \sum_i \log(1 + e^{-(2 y_i - 1) w^\top x_i})$, a function of the margin, and finite however large that is."""  # noqa: E501
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     xs, ys, w = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), rng.normal(size=3)
     z = xs @ w
     objective = lambda w: train.binary_cross_entropy(Linear(jnp.asarray(w)[None]), (jnp.asarray(xs), jnp.asarray(ys)))
@@ -252,7 +253,7 @@ def logistic_loss(key):
 def logistic_gradient(key):
     r"""For one example the gradient of the logistic loss is $(\sigma(w^\top x) - y)\, x$ and its Hessian
     $\sigma(1 - \sigma)\, x x^\top \succeq 0$: the loss is convex."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     checks = []
     for y in (0, 1):
         w, x = rng.normal(size=(2, 4))

@@ -16,9 +16,10 @@ from ...core import run
 from ...layers import Chain, Concat, Linear, Residual, centred
 from ...models import MLP
 from ...plot import Chart, Panel
+from .. import differences
+from ..chance import chance
 from ..check import at_least, at_most, between, close, equal, refuted
 from ..claim import Verdict, claim
-from . import differences
 
 ACTIVATIONS = {
     "identity": (layers.identity, lambda z: z),
@@ -54,7 +55,7 @@ def residual_layers(key):
     r"""A residual layer adds its input, $F[W, b](x) = x + \varphi(Wx + b) - \varphi(0)$; where the widths differ a projection
     does, $F[V, W, b](x) = Vx + \varphi(Wx + b) - \varphi(0)$ with $V, W \in \mathbb{R}^{m \times n}$, and
     $F[V, 0, 0] = V$."""  # noqa: E501
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     draw = lambda *shape: rng.normal(size=shape)
     checks = []
     for name in ("sigmoid", "tanh", "exponential"):
@@ -162,6 +163,7 @@ class Deep(eqx.Module):
         return self.last(self.through(self.first(x)))
 
     def through(self, h):
+        """All the blocks, one after another."""
         return jax.lax.scan(lambda h, block: (block(h), None), h, self.blocks)[0]
 
 

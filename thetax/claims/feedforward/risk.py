@@ -4,22 +4,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from scipy import special
 
 from ... import data, layers, models, train
 from ...layers import Linear
 from ...plot import Chart, Panel
+from .. import differences
+from ..chance import chance
 from ..check import at_least, at_most, between, close, equal, refuted, within
 from ..claim import Verdict, claim
-from . import differences
 
 
 @claim("2.2-squared-loss", title="The squared loss", kind="loss", of=("train.squared_loss",))
 def squared_loss(key):
     r"""The squared loss $\frac12 \|y - f(x)\|^2$ has the gradient $f(x) - y$ in the prediction."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     f, y = rng.normal(size=(2, 5))
     loss = lambda f: train.squared_loss(f, jnp.asarray(y))
     numeric = differences.jacobian(loss, f)
@@ -35,7 +35,7 @@ def squared_loss(key):
 def softmax(key):
     r"""$\mathrm{softmax}_i(z) = e^{z_i} / \sum_j e^{z_j}$ is a probability, does not change when all $z_i$ move
     together, and has the Jacobian $\mathrm{diag}(s) - s s^\top$."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     z = 3 * rng.normal(size=6)
     s = np.asarray(layers.softmax(jnp.asarray(z)))
     loop = np.array([np.exp(a) / sum(np.exp(b) for b in z) for a in z])
@@ -57,7 +57,7 @@ def softmax(key):
 def cross_entropy(key):
     r"""The cross-entropy $-\log \mathrm{softmax}_y(z) = -z_y + \log \sum_v e^{z_v}$ is not negative, and its gradient
     is $\mathrm{softmax}(z) - e_y$."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     zs = 3 * rng.normal(size=(4, 4))
     measured = np.array([train.log_loss(jnp.asarray(z), jnp.asarray(y)) for y, z in enumerate(zs)])
     first = np.array([-np.log(special.softmax(z)[y]) for y, z in enumerate(zs)])
@@ -82,6 +82,7 @@ class World:
         self.L, self.w, self.sigma = rng.normal(size=(d, d)) / np.sqrt(d), rng.normal(size=d), 0.7
 
     def draw(self, rng, *shape):
+        """Inputs and targets."""
         xs = rng.normal(size=(*shape, len(self.w))) @ self.L.T
         return xs, xs @ self.w + self.sigma * rng.normal(size=shape)
 
@@ -94,7 +95,7 @@ class World:
 def expected_risk(key):
     r"""The expected risk is $R(\theta) = \mathbb{E}\,\ell(y, f_\theta(x))$ over the law of the data. For a linear model
     of Gaussian data under the squared loss it is $\frac12 (\|\Sigma^{1/2}(\hat w - w)\|^2 + \sigma^2)$."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     world, w = World(rng, 3), rng.normal(size=3)
     xs, ys = world.draw(rng, 10**6)
     measured = jax.jit(train.squared_error)(Linear(jnp.asarray(w)[None]), (jnp.asarray(xs), jnp.asarray(ys))).item()
@@ -109,7 +110,7 @@ def expected_risk(key):
 def empirical_risk(key):
     r"""The empirical risk $\frac1n \sum_i \ell(y_i, f_\theta(x_i))$ of a fixed $\theta$ has the mean $R(\theta)$, and a
     variance proportional to $1/n$."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     world, w = World(rng, 3), rng.normal(size=3)
     model, objective = Linear(jnp.asarray(w)[None]), train.average(train.squared_loss)
     risks = {}
@@ -136,7 +137,7 @@ def empirical_risk(key):
 def training_and_validation(key):
     r"""Data are cut in two: minimise on one part, judge on the other. Least squares with $p$ coefficients on $n$
     examples has the mean training error $\sigma^2(1 - p/n)$, too good; its mean validation error is its true risk."""
-    rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+    rng = chance(key)
     world, draws, n = World(rng, 5), 500, 40
     xs, ys = world.draw(rng, draws, 60)
     (first,), (second,) = data.split((np.arange(60),), n / 60, key=key)

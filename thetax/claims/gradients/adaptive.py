@@ -11,9 +11,10 @@ import optax
 from ... import train
 from ...core import run
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, equal, refuted, within
 from ..claim import Verdict, claim, erratum
-from .problems import chance, descent
+from .problems import descent
 
 
 def walk(optimiser: optax.GradientTransformation, gradients: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -29,6 +30,7 @@ def walk(optimiser: optax.GradientTransformation, gradients: np.ndarray) -> tupl
 
 
 def adagrad_loop(gradients: np.ndarray, eta: float, delta: float) -> np.ndarray:
+    """The steps of AdaGrad on a stream of gradients, number by number."""
     steps, gamma = np.zeros_like(gradients), [0.0] * gradients.shape[1]
     for t, row in enumerate(gradients):
         for i, g in enumerate(row):
@@ -69,6 +71,7 @@ def adagrad(key):
 
 
 def rmsprop_loop(gradients: np.ndarray, eta: float, alpha: float, delta: float) -> np.ndarray:
+    """The steps of RMSprop, one after another."""
     steps, gamma = np.zeros_like(gradients), np.zeros(gradients.shape[1])
     for t, g in enumerate(gradients):
         gamma = alpha * gamma + (1 - alpha) * g**2
@@ -136,6 +139,7 @@ def _steps_to(make: Any, etas: np.ndarray, start: np.ndarray, limit: int = 8000)
 
 
 def adam_loop(gradients: np.ndarray, eta: float, beta: float, alpha: float, delta: float, bias: Any) -> np.ndarray:
+    """The steps of Adam, number by number; `bias(β, t)` is what an average is divided by."""
     steps = np.zeros_like(gradients)
     for i in range(gradients.shape[1]):
         m = gamma = 0.0

@@ -12,7 +12,8 @@ from ...core import apply
 from ...plot import Chart, Panel
 from ..check import at_most, between, close, equal, refuted
 from ..claim import Verdict, claim
-from .backprop import backward, differences, squares
+from ..differences import jacobian
+from .backprop import backward, squares
 
 
 def work(f: Any, *args: Any) -> int:
@@ -146,7 +147,7 @@ def autodiff(key):
         close("reverse, against the complex step", reverse, step(lambda t: diamond(np, t), theta), tolerance=1e-12,
               relative=True),
         close("reverse, against dual numbers", reverse, forward, tolerance=1e-12, relative=True),
-        close("reverse, against differences", reverse, differences(lambda t: diamond(jnp, t), theta), tolerance=1e-8,
+        close("reverse, against differences", reverse, jacobian(lambda t: diamond(jnp, t), theta), tolerance=1e-8,
               relative=True, method="finite differences"),
         close("a weight used twice: its gradients add up", np.ravel(summed), expected, tolerance=1e-12, relative=True),
         refuted(close("the last use alone", np.ravel(found.layers[1].W), expected, tolerance=1e-3, relative=True)),
@@ -155,6 +156,7 @@ def autodiff(key):
 
 
 def d_of(t: Any) -> Any:
+    """The value at the end of the diamond, in NumPy."""
     a = np.sin(t[0] * t[1]) + t[2]
     c = np.exp(a / 3) + t[1] * a * a
     return c * a * t[1] + np.cos(c * t[0])

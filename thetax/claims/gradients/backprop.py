@@ -14,8 +14,7 @@ from ...core import apply
 from ...plot import Chart, Panel
 from ..check import close, equal
 from ..claim import Verdict, claim, erratum
-
-STEP = 3e-4  # of the five-point rule in double precision: rounding and the rule err alike, by 1e-12
+from ..differences import jacobian
 
 
 class Convolution(eqx.Module):
@@ -43,26 +42,18 @@ def mixed(key: Any) -> tuple[layers.Chain, jax.Array]:
 
 
 def squares(prediction, y):
+    """The squared loss, looked up at each call."""
     return train.squared_loss(prediction, y)
 
 
 def logs(prediction, y):
+    """The cross-entropy, looked up at each call."""
     return train.log_loss(prediction, y)
 
 
 def backward(chain: layers.Chain, loss: Any, x: Any, y: Any) -> train.Backprop:
     """The library's backpropagation, compiled."""
     return jax.jit(lambda chain, x, y: train.backpropagate(chain, loss, x, y))(chain, x, jnp.asarray(y))
-
-
-def differences(f: Any, x: Any) -> np.ndarray:
-    """The gradient of a scalar function of a vector by the five-point rule: no derivative rule is used."""
-    x = jnp.asarray(x)
-    shifts = STEP * jnp.array([-2.0, -1.0, 1.0, 2.0])
-    places = x[None, None] + shifts[:, None, None] * jnp.eye(len(x))[None]
-    return np.tensordot(
-        np.array([1, -8, 8, -1]) / (12 * STEP), np.asarray(jax.jit(jax.vmap(jax.vmap(f)))(places)), axes=1
-    )
 
 
 def rest(chain: layers.Chain, ell: int, loss: Any, y: Any) -> Any:
@@ -106,7 +97,7 @@ def delta(key):
     for name, loss in {"squared": squares, "cross-entropy": logs}.items():
         found = backward(chain, loss, x, y)
         for ell, h in enumerate(found.activations):
-            expected = differences(rest(chain, ell, loss, y), h)
+            expected = jacobian(rest(chain, ell, loss, y), h)
             checks.append(close(f"δ_{ell}, {name}", found.deltas[ell], expected, tolerance=1e-9,
                                 method="finite differences"))  # fmt: skip
         last = np.asarray(found.activations[-1])
@@ -134,7 +125,7 @@ def recursion(key):
     for ell in range(4, -1, -1):
         product = jacobians[ell].T @ product
         checks.append(close(f"δ_{ell} by full Jacobians", found.deltas[ell], product, tolerance=1e-12))
-        slope = differences(rest(chain, ell, squares, y), found.activations[ell])
+        slope = jacobian(rest(chain, ell, squares, y), found.activations[ell])
         checks.append(close(f"δ_{ell} by differences", found.deltas[ell], slope, tolerance=1e-9,
                             method="finite differences"))  # fmt: skip
     dense = chain.layers[0].layers[0]
@@ -176,7 +167,7 @@ def recursion_printed(key):
     printed, right = [], []
     for ell in range(5):
         h, after = np.asarray(found.activations[ell]), np.asarray(found.activations[ell + 1])
-        expected = differences(rest(chain, ell, squares, y), h)
+        expected = jacobian(rest(chain, ell, squares, y), h)
         quotients = (after[:, None] / h[None]).T @ np.asarray(found.deltas[ell + 1])
         printed.append(close(f"δ_{ell} by quotients", quotients, expected, tolerance=1e-9, method="finite differences"))
         right.append(close(f"δ_{ell}", found.deltas[ell], expected, tolerance=1e-9, method="finite differences"))
@@ -193,7 +184,7 @@ def parameters(key):
     for name, (chain, x), y in (("mixed", mixed(key), TARGET), ("widths 2-3-5-4", widths(key), TARGET)):
         found = backward(chain, squares, x, y)
         theta, back = tree.ravel(chain)
-        expected = differences(lambda v, back=back, x=x, y=y: squares(back(v)(x), jnp.asarray(y)), theta)
+        expected = jacobian(lambda v, back=back, x=x, y=y: squares(back(v)(x), jnp.asarray(y)), theta)
         checks.append(close(f"all {len(theta)} of the {name} chain", tree.ravel(found.gradient)[0], expected,
                             tolerance=1e-9, method="finite differences"))  # fmt: skip
     for i, layer in enumerate(chain.layers[::2]):
@@ -231,7 +222,7 @@ def parameters_printed(key):
     k = chain.layers[2].k
     J = np.asarray(jax.jacfwd(lambda k: Convolution(k)(h))(k))
     through = lambda k: rest(chain, 3, squares, jnp.asarray(TARGET))(Convolution(k)(h))
-    expected = differences(through, k)
+    expected = jacobian(through, k)
     fd = {"tolerance": 1e-9, "method": "finite differences"}
     return Verdict(
         equal("columns on the left, rows on the right", J.T.shape[1], column.shape[0]),

@@ -13,9 +13,10 @@ from scipy.linalg import expm
 from ... import explain, layers, models, train
 from ...core import run
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, refuted
 from ..claim import Verdict, claim, erratum
-from .problems import chance, descent, hills, logistic, quadratic, ripples, spectrum
+from .problems import descent, hills, logistic, quadratic, ripples, spectrum
 
 
 @claim("3.2-gd", title="Gradient descent", kind="algorithm", of=("train.descend",), cites="Cauchy 1847")

@@ -6,9 +6,10 @@ import optax
 
 from ... import explain, train
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, equal, refuted
 from ..claim import Verdict, claim, erratum
-from .problems import Problem, chance, descent, quadratic, spectrum
+from .problems import Problem, descent, quadratic, spectrum
 
 
 @claim("3.3-nesterov", title="Nesterov's acceleration", kind="algorithm", of=("train.nesterov",), cites="Nesterov 1983")

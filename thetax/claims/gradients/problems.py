@@ -34,12 +34,8 @@ class Problem(NamedTuple):
     worst: np.ndarray = np.zeros(0)  # the direction in which it bends most, at the origin
 
 
-def chance(key: Any) -> np.random.Generator:
-    """Numpy's generator, from a key of JAX."""
-    return np.random.default_rng(np.asarray(jr.key_data(key)))
-
-
 def quadratic(H: np.ndarray) -> Problem:
+    r"""$\frac12 \theta^\top H \theta$."""
     values, vectors = np.linalg.eigh(H)
     A = jnp.asarray(H)
     return Problem(
@@ -61,6 +57,7 @@ def spectrum(rng: np.random.Generator, values: Any) -> np.ndarray:
 
 
 def least_squares(rng: np.random.Generator, n: int = 12, d: int = 4, rank: int | None = None) -> Problem:
+    r"""$\frac12 \|X\theta - y\|^2$ of random data, of less than full rank if asked."""
     X, y = rng.normal(size=(n, d)), rng.normal(size=n)
     X = X if rank is None else X @ (Q := np.linalg.qr(rng.normal(size=(d, rank)))[0]) @ Q.T
     values, vectors = np.linalg.eigh(X.T @ X)
@@ -79,6 +76,7 @@ def least_squares(rng: np.random.Generator, n: int = 12, d: int = 4, rank: int |
 
 
 def logistic(rng: np.random.Generator, n: int = 20, d: int = 3) -> Problem:
+    r"""$\frac1n \sum_i \log(1 + e^{-y_i x_i^\top \theta})$ of random data."""
     X = rng.normal(size=(n, d)) * rng.choice([-1, 1], size=(n, 1))  # the rows are y x
     values, vectors = np.linalg.eigh(X.T @ X / (4 * n))
     A = jnp.asarray(X)
@@ -93,6 +91,7 @@ def logistic(rng: np.random.Generator, n: int = 20, d: int = 3) -> Problem:
 
 
 def hills(d: int = 3) -> Problem:
+    r"""$\sum_i \log(1 + \theta_i^2)$, smooth and not convex."""
     return Problem(
         lambda theta, batch=None, key=None: jnp.log1p(jnp.square(theta)).sum(),
         lambda theta: np.log1p(theta**2).sum(axis=-1),
@@ -104,6 +103,7 @@ def hills(d: int = 3) -> Problem:
 
 
 def ripples() -> Problem:
+    r"""$\theta^2 + 3 \sin^2 \theta$, not convex, and dominated by its gradient."""
     return Problem(
         lambda theta, batch=None, key=None: (jnp.square(theta) + 3 * jnp.square(jnp.sin(theta))).sum(),
         lambda theta: (theta**2 + 3 * np.sin(theta) ** 2).sum(axis=-1),

@@ -7,9 +7,10 @@ from scipy.optimize import brentq
 
 from ... import explain
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, equal, falls, refuted
 from ..claim import Verdict, claim, erratum
-from .problems import chance, descent, hills, least_squares, quadratic, ripples, spectrum
+from .problems import descent, hills, least_squares, quadratic, ripples, spectrum
 
 
 def falling(key, steps=400):
@@ -167,6 +168,7 @@ def near_best(key):
 
 
 def signs_of_second(theta):
+    r"""The signs of the second derivative of $\theta^2 + 3 \sin^2 \theta$."""
     return np.sign(2 + 6 * np.cos(2 * theta))
 
 

@@ -7,12 +7,14 @@ from scipy.optimize import brentq
 
 from ... import explain
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, between, close, refuted
 from ..claim import Verdict, claim, erratum
-from .problems import chance, descent, hills, least_squares, logistic
+from .problems import descent, hills, least_squares, logistic
 
 
 def smooth_problems(rng):
+    """Three smooth functions, the last not convex."""
     return {"least squares": least_squares(rng), "logistic": logistic(rng), "log(1 + θ²)": hills()}
 
 

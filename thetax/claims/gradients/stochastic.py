@@ -12,9 +12,9 @@ import optax
 from ... import layers, train
 from ...core import run
 from ...plot import Chart, Panel
+from ..chance import chance
 from ..check import at_least, at_most, close, equal, refuted, within
 from ..claim import Verdict, claim
-from .problems import chance
 
 
 @claim(

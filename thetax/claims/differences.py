@@ -1,4 +1,4 @@
-"""Derivatives without differentiation: the other side of every gradient claimed in this chapter."""
+"""Derivatives without differentiation: the other side of every gradient that is claimed."""
 
 from collections.abc import Callable
 from typing import Any
