@@ -88,6 +88,7 @@ class Claim:
     cites: str = ""
     printed: str = ""  # an erratum's two formulas
     corrected: str = ""
+    data: tuple[str, ...] = ()  # the datasets it needs, which may have to be fetched
 
     @property
     def name(self) -> str:
@@ -105,7 +106,7 @@ class Claim:
         return place(self.ids[0]), self.kind == "erratum"
 
 
-FOLDERS = ("connectionism", "feedforward", "gradients")  # of the chapters, under this one
+FOLDERS = ("connectionism", "feedforward", "gradients", "tricks", "introduction", "fundamentals")  # of the chapters
 _claims: dict[str, Claim] = {}
 
 
@@ -117,12 +118,17 @@ def _load() -> None:
 
 
 def claim(
-    *ids: str, title: str, kind: Kind, of: Sequence[str] = (), cites: str = ""
+    *ids: str, title: str, kind: Kind, of: Sequence[str] = (), cites: str = "", data: Sequence[str] = ()
 ) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
-    """Registers a function of a key, and perhaps a scale, as the check of these rows."""
+    """Registers a function of a key, and perhaps a scale, as the check of these rows.
+
+    `data` names the datasets it loads; where one cannot be had the claim is left unchecked, not failed.
+    """
     if kind == "erratum" or kind not in get_args(Kind):
         raise ValueError(f"claim {ids}: kind is one of {', '.join(get_args(Kind)[:-1])}; got {kind!r}.")
-    return lambda function: _register(Claim(ids, title, kind, _statement(function), function, _names(of), cites))
+    return lambda function: _register(
+        Claim(ids, title, kind, _statement(function), function, _names(of), cites, data=_names(data))
+    )
 
 
 def erratum(
@@ -134,10 +140,10 @@ def erratum(
     )
 
 
-def _names(of: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(of, str):
-        raise ValueError(f"A claim is of a tuple of public names; got the string {of!r}.")
-    return tuple(of)
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise ValueError(f"A claim takes a tuple of names; got the string {names!r}.")
+    return tuple(names)
 
 
 def _statement(function: Callable[..., Verdict]) -> str:

@@ -21,6 +21,7 @@ import scipy.linalg  # noqa: F401  its LAPACK, which JAX uses, must be here to b
 from threadpoolctl import threadpool_limits
 
 from ..core import remember_compilations
+from ..data import Unavailable
 from .check import Check
 from .claim import Claim, Scale, Verdict
 
@@ -29,7 +30,7 @@ PRINTED = "printed form, must fail: "
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim that was run: its verdict, or the trouble that kept it from one."""
+    """A claim that was run: its verdict, or the trouble that kept it from one, or the data it could not have."""
 
     claim: Claim
     verdict: Verdict | None
@@ -37,6 +38,12 @@ class Finding:
     seed: int
     scale: Scale
     seconds: float
+    missing: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether it was run and not seen to hold; for want of data it is neither."""
+        return not self.holds and not self.missing
 
     @property
     def holds(self) -> bool:
@@ -53,7 +60,7 @@ class Finding:
     def method(self) -> str:
         """How it was checked, in words."""
         words = dict.fromkeys(_method(check) for check in self.checks)
-        return ", ".join(words) or "failed"
+        return ", ".join(words) or ("no data" if self.missing else "failed")
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON has it; measured, expected and tolerance are by the name of the check.
@@ -74,7 +81,8 @@ class Finding:
             "seconds": round(self.seconds, 3),
             "failed": [name for name, check in named.items() if check.holds == name.startswith(PRINTED)],
         }
-        return told | ({"trouble": self.trouble} if self.trouble else {})
+        said = {"trouble": self.trouble, "missing": self.missing}
+        return told | {word: text for word, text in said.items() if text}
 
     def named(self) -> dict[str, Check]:
         """The checks by name, with what an assumption and a printed form are said to be; no two have the same."""
@@ -101,11 +109,11 @@ def settle(claim: Claim, *, seed: int = 0, scale: Scale = "quick") -> Finding:
     True
     """
     began = time.monotonic()
-    verdict, trouble = _run(claim, seed, scale)
-    return Finding(claim, verdict, trouble, seed, scale, time.monotonic() - began)
+    verdict, trouble, missing = _run(claim, seed, scale)
+    return Finding(claim, verdict, trouble, seed, scale, time.monotonic() - began, missing)
 
 
-def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str]:
+def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, str]:
     try:
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             key = jr.fold_in(jr.key(seed), crc32(claim.name.encode()))
@@ -115,9 +123,11 @@ def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str]:
             raise TypeError(f"a claim returns a Verdict of its checks; this one returned {verdict!r}.")
         if claim.kind == "erratum" and not verdict.printed:
             raise ValueError("an erratum must show the printed form to fail; give Verdict its printed checks.")
-        return verdict, ""
+        return verdict, "", ""
+    except Unavailable as missing:
+        return None, "", str(missing)
     except Exception:
-        return None, traceback.format_exc(limit=-3).strip()
+        return None, traceback.format_exc(limit=-3).strip(), ""
 
 
 def verify(
@@ -143,8 +153,8 @@ def verify(
                         with _uninterrupted():
                             running[pool.submit(_work, claim, seed, scale)] = claim
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        verdict, trouble, seconds = future.result()
-                        yield Finding(running.pop(future), verdict, trouble, seed, scale, seconds)
+                        verdict, trouble, seconds, missing = future.result()
+                        yield Finding(running.pop(future), verdict, trouble, seed, scale, seconds, missing)
             except BrokenProcessPool:
                 if alone:
                     (killer,) = running.values()
@@ -196,6 +206,6 @@ def _begin() -> None:
     remember_compilations()
 
 
-def _work(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, float]:
+def _work(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, float, str]:
     finding = settle(claim, seed=seed, scale=scale)
-    return finding.verdict, finding.trouble, finding.seconds
+    return finding.verdict, finding.trouble, finding.seconds, finding.missing

@@ -73,7 +73,7 @@ def verify(
         out.print(f"written: {path}", soft_wrap=True)
     if len(found) < len(chosen):
         return INTERRUPTED
-    return 0 if all(finding.holds for finding in found) else FAILED
+    return FAILED if any(finding.fails for finding in found) else 0
 
 
 def _writable(*paths: Path | None) -> None:
@@ -109,8 +109,8 @@ class _Watch:
 
     def saw(self, finding) -> None:
         """One more claim has its verdict."""
-        self.seen, self.failed = self.seen + 1, self.failed + (not finding.holds)
-        word = "checked" if finding.holds else "FAILED"
+        self.seen, self.failed = self.seen + 1, self.failed + finding.fails
+        word = "FAILED" if finding.fails else "checked" if finding.holds else "no data"
         if self.bar:
             tail = f"  [bold red]{self.failed} failed[/]" if self.failed else ""
             self.bar.update(self.task, advance=1, description=escape(finding.claim.name) + tail)
@@ -129,16 +129,22 @@ def _show(found: Sequence, seconds: float) -> None:
         return
     table = Table("", Column("claim", overflow="fold"), "what", "how it was checked", "s")
     for finding in found:
-        mark = "[green]✓[/]" if finding.holds else "[bold red]✗[/]"
+        mark = "[bold red]✗[/]" if finding.fails else "[green]✓[/]" if finding.holds else "[dim]–[/]"
         claim = finding.claim
         title = escape(claim.title) + (" [dim](erratum)[/]" if claim.kind == "erratum" else "")
         table.add_row(mark, escape(" ".join(claim.ids)), title, finding.method, f"{finding.seconds:.1f}")
     (out if out.is_terminal or "COLUMNS" in os.environ else Console(width=130)).print(table)
-    failed = [finding for finding in found if not finding.holds]
+    failed, missing = [f for f in found if f.fails], [f for f in found if f.missing]
+    for finding in missing:
+        first = finding.missing.partition("\n")[0]
+        out.print(f"[dim]–[/] [bold]{escape(finding.claim.name)}[/]: {escape(first)}", soft_wrap=True)
     for finding in failed:
         _tell(finding)
     rows = len({row for finding in found for row in finding.claim.ids})
-    word = "all hold" if not failed else f"[bold red]{len(failed)} do{'es' * (len(failed) == 1)} not hold[/]"
+    word = f"[bold red]{len(failed)} do{'es' * (len(failed) == 1)} not hold[/]" if failed else "all hold"
+    if missing:
+        hold = sum(f.holds for f in found)
+        word = (f"{word}, " if failed else f"{hold} hold, ") + f"{len(missing)} not checked for want of data"
     count = lambda number, name: f"{number} {name}{'s' * (number != 1)}"
     out.print(f"{count(len(found), 'claim')} on {count(rows, 'statement')}: {word}; {seconds:.1f} s")
 

@@ -85,7 +85,7 @@ class Verdicts:
         words.append(_checks(finding))
         figure = self._figures.get(claim.name, "")
         body = f'<div class="words">{"".join(words)}</div>' + (f"<figure>{figure}</figure>" if figure else "")
-        marks = f'data-kind="{claim.kind}" data-holds="{str(finding.holds).lower()}"'
+        marks = f'data-kind="{claim.kind}" data-holds="{str(not finding.fails).lower()}"'
         return (
             f'<article id="{claim.name}" {marks}><div class="{"both" if figure else "alone"}">{body}</div>'
             f"{_notes(finding)}</article>"
@@ -101,18 +101,23 @@ def _slug(name: str) -> str:
 
 
 def _headline(findings: Sequence[Finding]) -> str:
-    failed = [f for f in findings if not f.holds]
+    failed, missing = [f for f in findings if f.fails], [f for f in findings if f.missing]
     rows = {row for f in findings for row in f.claim.ids}
     told = {
-        "claims that hold": f"{len(findings) - len(failed)} of {len(findings)}",
+        "claims that hold": f"{len(findings) - len(failed) - len(missing)} of {len(findings)}",
         "statements of the course": f"{len(rows)}",
         "errata shown": str(sum(f.claim.kind == "erratum" for f in findings)),
         "comparisons": str(sum(len(f.checks) for f in findings)),
     }
     items = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in told.items())
-    links = ", ".join(f'<a href="#{f.claim.name}">{escape(f.claim.title)}</a>' for f in failed)
-    trouble = f'<p class="trouble">Not seen to hold: {links}</p>' if failed else ""
+    trouble = f'<p class="trouble">Not seen to hold: {_links(failed)}</p>' if failed else ""
+    if missing:
+        trouble += f'<p class="trouble">Not checked for want of data: {_links(missing)}</p>'
     return f'<dl class="summary">{items}</dl>{trouble}'
+
+
+def _links(findings: Sequence[Finding]) -> str:
+    return ", ".join(f'<a href="#{f.claim.name}">{escape(f.claim.title)}</a>' for f in findings)
 
 
 def _filters(findings: Sequence[Finding]) -> str:
@@ -133,6 +138,8 @@ def _filters(findings: Sequence[Finding]) -> str:
 
 
 def _verdict(finding: Finding) -> str:
+    if finding.missing:
+        return '<span class="mark" title="not checked for want of data">–</span>'
     word = "checked" if finding.holds else "does not hold" if finding.verdict else "did not run"
     return f'<span class="mark {"good" if finding.holds else "bad"}" title="{word}">{MARK[finding.holds]}</span>'
 
@@ -144,7 +151,7 @@ def _ids(name: str, ids: Sequence[str]) -> str:
 
 def _checks(finding: Finding) -> str:
     if finding.verdict is None:
-        return f'<pre class="trouble">{escape(finding.trouble)}</pre>'
+        return f'<pre class="trouble">{escape(finding.trouble or finding.missing)}</pre>'
     named = finding.named()
     rows = "".join(_row(name, check) for name, check in named.items())
     head = "".join(f"<th>{word}</th>" for word in ("", "compared", "measured", "expected", "how"))
