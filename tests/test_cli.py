@@ -178,6 +178,27 @@ def test_verify_says_what_does_not_hold_and_goes_on(capsys, monkeypatch):
     assert "1.2-sgn" in out
 
 
+def test_verify_does_not_fail_for_want_of_data(capsys, monkeypatch):
+    from thetax import claims
+    from thetax.data import Unavailable
+
+    def offline(key):
+        raise Unavailable("spambase could not be had. Each source failed:\n - the web")
+
+    (good,) = claims.find_claims("1.2-sgn")
+    lacking = replace(good, ids=("1.2-xor",), title="Data", function=offline)
+    monkeypatch.setattr(claims, "find_claims", lambda *wanted: [lacking, good])
+    here = lambda chosen, *, seed, scale, jobs: (claims.settle(claim, seed=seed, scale=scale) for claim in chosen)
+    monkeypatch.setattr(claims, "verify", here)
+    code, out, _ = run(capsys, "verify", "--html", "out.html")
+    assert code == 0
+    assert "1.2-xor: spambase could not be had" in out
+    assert "1 hold, 1 not checked for want of data" in out
+    page = Path("out.html").read_text()
+    assert "Not checked for want of data" in page
+    assert "1 of 2" in page
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

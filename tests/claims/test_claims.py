@@ -18,7 +18,7 @@ def run(claim):
     return pytest.param(claim, id=claim.name, marks=[pytest.mark.network] if claim.data else [])
 
 
-@pytest.mark.parametrize("claim", map(run, CLAIMS))
+@pytest.mark.parametrize("claim", [run(claim) for claim in CLAIMS])
 def test_it_holds(claim):
     finding = settle(claim)
     if finding.missing:

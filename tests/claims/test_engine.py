@@ -30,6 +30,7 @@ from thetax.claims import (
 )
 from thetax.claims import claim as register
 from thetax.claims.claim import Claim
+from thetax.data import Unavailable
 
 NAN = float("nan")
 
@@ -155,6 +156,16 @@ def test_a_claim_runs_in_double_precision_with_its_own_chance():
     assert (keys[0][0] != keys[1][0]).all()
     assert [scale for _, scale in keys] == ["quick", "full"]
     assert jnp.zeros(1).dtype == jnp.float32
+
+
+def test_data_that_cannot_be_had_leave_a_claim_unchecked():
+    def offline(key):
+        raise Unavailable("imdb could not be had.")
+
+    finding = settle(made(offline))
+    assert (finding.holds, finding.fails, finding.missing) == (False, False, "imdb could not be had.")
+    assert finding.method == "no data"
+    assert finding.as_json()["missing"] == "imdb could not be had."
 
 
 def test_trouble_is_a_finding():

@@ -6,15 +6,13 @@ polyhedron, an interval, a point) is the business of its geometry, which need on
 A layer of a new kind is one function registered with `through.register`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial, singledispatch
+from functools import singledispatch
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Int8, Shaped
 
@@ -30,22 +28,12 @@ from ..layers import (
     Pointwise,
     Residual,
     WeightNorm,
-    centred,
-    gelu,
-    heaviside,
     identity,
-    leaky_relu,
     mean,
-    relu,
-    sigmoid,
-    sign,
-    softmax,
-    softplus,
-    spin,
-    tanh,
 )
 from ..models import MLP, Perceptron
 from .anatomy import labels, modules
+from .kinked import kinked
 
 
 class Split(NamedTuple):
@@ -103,7 +91,7 @@ def _place(network: Any, layer: Any) -> str:
 def is_piecewise_linear(model: Model, x: Shaped[np.ndarray, "*s"] | jax.Array) -> bool:
     """Whether the network is known to be affine on cells; `x` is an example, of which only the shape matters.
 
-    >>> is_piecewise_linear(jax.nn.relu, np.zeros(2)), is_piecewise_linear(jnp.tanh, np.zeros(2))
+    >>> is_piecewise_linear(jax.nn.relu, np.zeros(2)), is_piecewise_linear(jax.nn.tanh, np.zeros(2))
     (True, False)
     """
     try:
@@ -240,57 +228,17 @@ def begin_again(sheet: Sheet, F: np.ndarray) -> Sheet:
     return replace(sheet, F=F, origin=np.arange(len(F)))
 
 
-class Kinked(NamedTuple):
-    """A continuous piecewise linear function of one number: its kinks, and the line on each piece."""
-
-    kinks: tuple[float, ...]
-    slopes: tuple[float, ...]
-    offsets: tuple[float, ...]
-
-
-KINKED: dict[Callable[..., Any], Kinked] = {
-    identity: Kinked((), (1.0,), (0.0,)),
-    relu: Kinked((0.0,), (0.0, 1.0), (0.0, 0.0)),
-    leaky_relu: Kinked((0.0,), (0.01, 1.0), (0.0, 0.0)),
-    jnp.abs: Kinked((0.0,), (-1.0, 1.0), (0.0, 0.0)),
-    jax.nn.relu6: Kinked((0.0, 6.0), (0.0, 1.0, 0.0), (0.0, 0.0, 6.0)),
-    jax.nn.hard_tanh: Kinked((-1.0, 1.0), (0.0, 1.0, 0.0), (-1.0, 0.0, 1.0)),
-}
-KINKED |= {centred(f): line for f, line in KINKED.items()}  # all of these are 0 at 0
-
-STEPS = {f for step in (heaviside, sign, spin) for f in (step, centred(step))} | {jnp.sign}
-SMOOTH = {f for curve in (sigmoid, tanh, softplus, gelu, jax.nn.gelu, jax.nn.silu, jax.nn.elu, jax.nn.selu, jax.nn.celu,
-                          softmax, jnp.sin, jnp.cos, jnp.exp, jnp.square)
-          for f in (curve, centred(curve))}  # fmt: skip
-
-
-def _kinked(layer: Pointwise) -> Kinked:
-    f = layer.activation
-    if isinstance(f, partial) and f.func is leaky_relu and set(f.keywords) == {"negative_slope"} and not f.args:
-        return Kinked((0.0,), (float(f.keywords["negative_slope"]), 1.0), (0.0, 0.0))
-    if f in KINKED:
-        return KINKED[f]
-    if f in STEPS:
-        raise NotPiecewiseLinear(
-            layer, "jumps, so that the network is piecewise constant there and has a boundary alone."
-        )
-    if f in SMOOTH:
-        raise NotPiecewiseLinear(layer, "is not piecewise linear, so that the network has no linear regions.")
-    raise NotPiecewiseLinear(
-        layer,
-        "is not known to be piecewise linear. Known are relu, leaky_relu, abs, relu6, hard_tanh and identity of "
-        "jax.nn, and what is added to thetax.explain.piecewise.KINKED: KINKED[f] = Kinked(kinks, slopes, offsets).",
-    )
-
-
 @through.register
 def _(layer: Pointwise, sheet: Sheet) -> Sheet:
     shape, F = sheet.F.shape[2:], _flat(sheet.F)
-    kinked = _kinked(layer)
-    if not kinked.kinks:
+    try:
+        line = kinked(layer.activation)
+    except ValueError as reason:
+        raise NotPiecewiseLinear(layer, str(reason)) from None
+    if not line.kinks:
         return sheet
-    cells, parent, piece = sheet.cells.split(F, kinked.kinks) if len(F) else Split(sheet.cells, sheet.origin, _none(F))
-    slopes, offsets = (_numbers(np.asarray(line), F) for line in (kinked.slopes, kinked.offsets))
+    cells, parent, piece = sheet.cells.split(F, line.kinks) if len(F) else Split(sheet.cells, sheet.origin, _none(F))
+    slopes, offsets = (_numbers(np.asarray(numbers), F) for numbers in (line.slopes, line.offsets))
     F = F[parent]
     F *= slopes[piece][:, None]
     F[:, -1] += offsets[piece]
@@ -331,7 +279,7 @@ def activation_patterns(model: Model, xs: Shaped[np.ndarray, "p ..."] | jax.Arra
     the network is one affine map. The weights are taken as they are and multiplied in float64.
 
     >>> from thetax.layers import Chain, Linear
-    >>> net = Chain(Linear(jnp.array([[1.0, 0.0], [0.0, 1.0]]), jnp.zeros(2)), jax.nn.relu)
+    >>> net = Chain(Linear(jax.numpy.eye(2), jax.numpy.zeros(2)), jax.nn.relu)
     >>> activation_patterns(net, np.array([[1.0, -1.0], [0.0, 2.0]])).tolist()
     [[1, 0], [0, 1]]
     """

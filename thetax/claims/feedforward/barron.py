@@ -77,6 +77,21 @@ def _grid_error(n, k):
     return (whole**n - (2 / k * (means**2).sum()) ** n) / 2**n
 
 
+def _moments(outputs):
+    return outputs.mean(axis=0), outputs.std(axis=0, ddof=1) / np.sqrt(DRAWS)
+
+
+def _waves_with_phases(key):
+    waves, function = _four_waves(chance(key), 3)
+    outputs, xs, _ = _outputs(jr.fold_in(key, 1), waves, 3)
+    f, (mean, error) = function(xs), _moments(outputs[:, :, -1])
+    shares = np.square(outputs - f[None, :, None]).mean(axis=(0, 1)) * WIDTHS / (2 * RADIUS * waves.constant) ** 2
+    return [
+        within("four waves with phases, n=3: mean of the networks", mean, f, error=error),
+        at_most("four waves with phases, n=3: mean error over the bound", shares, 1.0),
+    ]
+
+
 @claim(
     "2.5-barron", "2.5-barron-dim", title="Barron's theorem, in any dimension", kind="theorem",
     of=("models.barron_network", "models.bell", "models.Waves"), cites="Barron 1993",
@@ -88,10 +103,9 @@ def barron(key):
     $f(x) = e^{-\|x\|^2 / 2}$ with $C_f = \sqrt 2\, \Gamma(\frac{n+1}{2}) / \Gamma(\frac n2)$, or a sum of four waves, and
     $g_m$ is drawn."""  # noqa: E501
     checks, shares, errors, bounds = [], [], {}, {}
-    moments = lambda outputs: (outputs.mean(axis=0), outputs.std(axis=0, ddof=1) / np.sqrt(DRAWS))
     for n in DIMENSIONS:
         outputs, xs, gap = _outputs(jr.fold_in(key, n), models.bell(n), n)
-        f, (mean, error) = _bell(xs), moments(outputs[:, :, -1])
+        f, (mean, error) = _bell(xs), _moments(outputs[:, :, -1])
         errors[n] = np.square(outputs - f[None, :, None]).mean(axis=(0, 1))
         bounds[n] = (2 * RADIUS * stats.chi(n).mean()) ** 2 / WIDTHS
         shares.append((errors[n] / bounds[n]).mean())
@@ -104,18 +118,12 @@ def barron(key):
         ]
     soft, xs, _ = _outputs(jr.fold_in(key, 0), models.bell(5), 5, steepness=1e3)
     steep = np.square(soft - _bell(xs)[None, :, None]).mean(axis=(0, 1))
-    waves, function = _four_waves(chance(key), 3)
-    outputs, xs, _ = _outputs(jr.fold_in(key, 1), waves, 3)
-    f, (mean, error) = function(xs), moments(outputs[:, :, -1])
-    shifted = np.square(outputs - f[None, :, None]).mean(axis=(0, 1))
     cells = {n: np.array([_grid_error(n, k) for k in (4, 8, 16, 32)]) for n in (1, 2, 4)}
     many = {n: np.array([4.0, 8.0, 16.0, 32.0]) ** n for n in cells}
     checks += [
         at_most("n=5, sigmoids of slope 1,000: mean error over the bound", steep / bounds[5], 1.0),
         between("n=5, sigmoids of slope 1,000: slope of the error in m", _slope(WIDTHS, steep), -1.1, -0.9),
-        within("four waves with phases, n=3: mean of the networks", mean, f, error=error),
-        at_most("four waves with phases, n=3: mean error over the bound",
-                shifted * WIDTHS / (2 * RADIUS * waves.constant) ** 2, 1.0),
+        *_waves_with_phases(key),
         at_most("largest over smallest share of the bound, n=2..20", max(shares) / min(shares), 2.0),
         *[between(f"cells, n={n}: slope, near −2/n", _slope(many[n], cells[n]), -2.15 / n, -1.85 / n) for n in cells],
         close("grid of 16 cells, n=2, by quadrature", _grid_error(2, 4), _cells_by_quadrature(), tolerance=1e-9),
