@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -17,15 +18,19 @@ from thetax import layers
 from thetax.core import BATCH, Iteration, Objective
 from thetax.layers import (
     Affine,
+    Bag,
     BatchNorm,
     Chain,
     Concat,
+    DropConnect,
     Dropout,
+    Elman,
     Ensemble,
     LayerNorm,
     Linear,
     ModernHopfield,
     Pointwise,
+    Recurrent,
     Residual,
     WeightNorm,
     centred,
@@ -37,10 +42,15 @@ from thetax.models import (
     Perceptron,
     barron_network,
     bell,
+    deep_linear,
     interpolate,
     linear_regression,
     logistic_regression,
+    max_affine_network,
     multinomial_regression,
+    principal_components,
+    product_network,
+    square_network,
     step_network,
 )
 from thetax.train import (
@@ -53,9 +63,11 @@ from thetax.train import (
     confuse_labels,
     cross_entropy,
     descend,
+    distil,
     ema,
     error_rate,
     heavy_ball,
+    ista,
     lasso,
     mixed_precision,
     nesterov,
@@ -64,6 +76,7 @@ from thetax.train import (
     smooth_labels,
     squared_error,
     swa,
+    tempered_loss,
     uncorrected_adam,
     weight_decay,
 )
@@ -92,6 +105,19 @@ def chain(*, key, p: float = 0.0) -> Chain:
     return Chain(Linear.init(3, 4, key=first), layers.tanh, *drop, Linear.init(4, 2, key=last))
 
 
+def autoencoder(xs) -> Chain:
+    return principal_components(xs, width=2, centred=True).model
+
+
+class Ranked(eqx.Module):
+    """A layer that reads whole numbers, fed with the order of an example's entries."""
+
+    inner: Any
+
+    def __call__(self, x):
+        return self.inner(jnp.argsort(x).astype(jnp.int32))
+
+
 def pointwise(activation) -> ModelRow:
     return ModelRow(activation.__name__, lambda key: Pointwise(activation), (4,))
 
@@ -105,6 +131,9 @@ MODELS = [
     ModelRow("BatchNorm image", lambda key: BatchNorm.init(2), (2, 2, 3), (3, 2, 3), batch=True),
     ModelRow("WeightNorm", partial(WeightNorm.init, 3, 4), (3,), (5,)),
     ModelRow("Dropout", lambda key: Dropout(0.4), (16,), draws=True),
+    ModelRow("DropConnect", lambda key: DropConnect(Linear.init(3, 4, key=key), 0.4), (3,), (5,), draws=True),
+    ModelRow("Bag", lambda key: Ranked(Bag.init(5, 3, key=key)), (4,)),
+    ModelRow("Recurrent", lambda key: Recurrent(Elman.init(3, 4, key=key)), (5, 3), (5, 2)),
     *[pointwise(f) for f in (layers.identity, layers.relu, layers.leaky_relu, layers.sigmoid, layers.tanh)],
     *[pointwise(f) for f in (layers.softplus, layers.gelu, layers.softmax)],
     ModelRow("Chain", chain, (3,), (4,)),
@@ -133,8 +162,14 @@ MODELS = [
     ModelRow("linear regression", lambda key: linear_regression(3, 2), (3,), (4,)),
     ModelRow("logistic regression", lambda key: logistic_regression(3), (3,), (4,)),
     ModelRow("multinomial regression", lambda key: multinomial_regression(3, 4), (3,), (4,)),
+    ModelRow("deep linear", partial(deep_linear, 3, 2, 4), (3,), (4,)),
+    ModelRow("linear autoencoder", lambda key: principal_components(jr.normal(key, (9, 3)), width=2).model, (3,), (4,)),
+    ModelRow("centred autoencoder", lambda key: autoencoder(jr.normal(key, (9, 3))), (3,), (4,)),
     ModelRow("interpolate", lambda key: interpolate(np.arange(4.0), np.array([0.3, -1.0, 0.5, 0.2])), (1,), (2,)),
     ModelRow("step network", lambda key: step_network(jnp.sin, low=-2.0, high=2.0, width=3, steepness=2.0), (1,), (2,)),
+    ModelRow("square network", lambda key: square_network(2), (1,), (2,)),
+    ModelRow("product network", lambda key: product_network(3, depth=1, bound=2.0), (3,), (4,)),
+    ModelRow("maximum of affine forms", lambda key: max_affine_network(np.eye(3), np.arange(3.0)), (3,), (4,)),
     ModelRow("Barron network", partial(barron_network, bell(3), radius=1.0, width=4, steepness=2.0), (3,), (4,)),
 ]
 
@@ -203,6 +238,10 @@ def confusion() -> Any:
     return jax.nn.softmax(normal(13, 3, 3), axis=0)
 
 
+def teacher() -> MLP:
+    return MLP.init(3, 5, 3, activation=layers.gelu, key=jr.key(7))
+
+
 def shift(x, *, key):
     return x + 0.1 * jr.normal(key, x.shape, x.dtype)
 
@@ -220,6 +259,9 @@ OBJECTIVES = [
     ObjectiveRow("confuse_labels soft", lambda: confuse_labels(cross_entropy, confusion()), net, soft_classes),
     ObjectiveRow("smooth_labels", lambda: smooth_labels(cross_entropy, 3, strength=0.2), net, classes),
     ObjectiveRow("augmented", lambda: augmented(squared_error, shift), net, targets, draws=True),
+    ObjectiveRow("distil", lambda: distil(teacher(), temperature=2.0), net, classes),
+    ObjectiveRow("distil with labels", lambda: distil(teacher(), temperature=2.0, labels=0.3), net, classes),
+    ObjectiveRow("tempered_loss", lambda: average(partial(tempered_loss, temperature=2.0)), net, targets),
     ObjectiveRow("mixed_precision", lambda: mixed_precision(cross_entropy), net, classes, smooth=False),
     ObjectiveRow("error_rate", lambda: error_rate, net, classes, smooth=False),
     ObjectiveRow("error_rate soft", lambda: error_rate, net, soft_classes, smooth=False),
@@ -258,6 +300,7 @@ ITERATIONS = [
     IterationRow("heavy_ball", of(heavy_ball(0.1, momentum=0.9))),
     IterationRow("nesterov", of(nesterov(0.1, momentum=lambda t: (t - 1) / (t + 2)))),
     IterationRow("adagrad", of(adagrad(0.1))),
+    IterationRow("ista", of(ista(0.1, strength=0.01))),
     IterationRow("rmsprop", of(rmsprop(0.02))),
     IterationRow("corrected adam", of(adam(0.05, momentum=0.8, decay=0.99))),
     IterationRow("uncorrected_adam", of(uncorrected_adam(0.02))),

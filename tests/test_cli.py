@@ -75,7 +75,8 @@ def test_train_resume_look(capsys, tmp_path):
     error = events[-1]["table"]["multi-layer perceptron"]["test error %"]
     assert 0 < error < 40
     about = json.loads((tmp_path / "r" / "run.json").read_text())
-    assert about["arguments"] == {"hidden": [32, 16], "dropout": 0.2, "rate": 0.01, "epochs": 4, "batch": 64}
+    given = {"hidden": [32, 16], "dropout": 0.2, "decay": 1e-4, "rate": 0.01, "epochs": 4, "batch": 64}
+    assert about["arguments"] == given
     assert {"recipe", "seed", "versions", "commit"} < about.keys()
 
     code, out, _ = run(capsys, "train", "--resume", "r", "--json")

@@ -35,3 +35,23 @@ def test_chapter_2(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "staircase, 200 units" in said
     assert f"drawn in {tmp_path}" in said
+
+
+def test_lecture_1(tmp_path):
+    found = runpy.run_path(str(EXAMPLES / "lecture_1.py"))["main"](folder=str(tmp_path))
+    assert max(found["gradient"], found["correlations"]) < 1e-5
+    assert found["sine"] < 5e-3
+    assert found["kept"] > 0.9
+    assert found["modes"] < 1e-3
+    assert {path.name for path in tmp_path.iterdir()} == {"sine.png", "modes.png"}
+
+
+def test_chapter_8(tmp_path, capsys):
+    found = runpy.run_path(str(EXAMPLES / "chapter_8.py"))["main"](folder=str(tmp_path))
+    assert found["LeCun"] < 1e-4 * found["He"]
+    assert found["dropout"] < found["plain"]
+    assert found["ranking"] > 0.8
+    assert found["folded"] < 1e-4
+    assert found["teacher"] < found["distilled"] < found["student"] - 1
+    assert {path.name for path in tmp_path.iterdir()} == {"shrinkage.png", "doubt.png"}
+    assert f"drawn in {tmp_path}" in capsys.readouterr().out

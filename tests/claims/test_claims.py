@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from thetax.claims import coverage, find_claims, rows, settle
+from thetax.claims import find_claims, rows, settle
 from thetax.claims.pages import PAGES, resolve
 from thetax.report.formula import formula, typeset
 
 CLAIMS = find_claims()
-DONE = {"1", "2", "3"}  # chapters that are claimed in full
+LECTURE_10 = tuple(f"L10-{section}" for section in ("1.", "2.", "3.", "4.", "5.", "6.", "ex"))
+DONE = ("1.", "2.", "3.", "8.", "L1-", *LECTURE_10)  # how the rows begin that are all claimed
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -27,9 +28,12 @@ def test_it_holds(claim):
     assert finding.holds, finding.trouble or failed or "the printed form passes too"
 
 
-@pytest.mark.parametrize("chapter", [c for c in coverage(CLAIMS) if c.chapter in DONE], ids=lambda c: c.chapter)
-def test_the_chapter_is_claimed_in_full(chapter):
-    assert (chapter.settled, chapter.errata_settled) == (chapter.rows, chapter.errata)
+@pytest.mark.parametrize("start", DONE)
+def test_it_is_claimed_in_full(start):
+    asked = {name: row.erratum for name, row in rows().items() if name.startswith(start)}
+    settled = lambda wrong: {name for claim in CLAIMS if (claim.kind == "erratum") == wrong for name in claim.ids}
+    assert asked.keys() <= settled(False)
+    assert {name for name, wrong in asked.items() if wrong} <= settled(True)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)

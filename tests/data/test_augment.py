@@ -91,6 +91,43 @@ def test_chain_gives_each_link_a_key_of_its_own():
     assert not np.allclose(twice(jnp.zeros(10), key=jr.key(0)), 0.0)
 
 
+TURNS = (lambda x: x, lambda x: jnp.roll(x, 1), jnp.flip)
+
+
+def test_one_of_draws_each_alike():
+    """Each of three transformations about a third of the time, and nothing else; without a key, the example."""
+    x = jnp.arange(4.0)
+    seen = many(lambda key: augment.one_of(*TURNS)(x, key=key), 3000).tolist()
+    counts = [seen.count(turn(x).tolist()) for turn in TURNS]
+    assert sum(counts) == 3000
+    assert max(abs(count - 1000) for count in counts) < 4 * np.sqrt(3000 * 2 / 9)
+    assert augment.one_of(*TURNS)(x) is x
+
+
+def test_union_has_every_example_under_every_transformation():
+    xs, ys = np.arange(12.0).reshape(3, 4), np.array([5, 6, 7])
+    changed, labels = augment.union(xs, ys, *TURNS)
+    expected = [(turn(x).tolist(), int(y)) for turn in TURNS for x, y in zip(xs, ys)]
+    assert [(x.tolist(), int(y)) for x, y in zip(np.asarray(changed), labels)] == expected
+    assert changed.shape == (9, 4)
+
+
+def test_transformations_that_cannot_be_united():
+    xs, ys = jnp.zeros((3, 4)), jnp.zeros(3)
+    with pytest.raises(ValueError, match="expected one or more functions"):
+        augment.union(xs, ys)
+    with pytest.raises(ValueError, match="expected one or more functions"):
+        augment.one_of()
+    with pytest.raises(ValueError, match=r"they give \[\(3, 2\), \(3, 4\)\]"):
+        augment.union(xs, ys, lambda x: x, lambda x: x[:2])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_union_needs_a_label_for_each():
+    with pytest.raises(ValueError, match="3 xs and 2 ys"):
+        augment.union(jnp.zeros((3, 4)), jnp.zeros(2), jnp.flip)
+
+
 def test_arguments_out_of_range():
     with pytest.raises(ValueError, match=r"probability=1.5: expected a number from 0 to 1"):
         augment.flip(probability=1.5)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from contracts import normal
 
-from thetax.layers import Chain, Dropout, Linear
+from thetax.core import predict
+from thetax.layers import Chain, DropConnect, Dropout, Linear
 from thetax.layers.dropout import coins
 
 pytestmark = pytest.mark.usefixtures("strict")
@@ -51,8 +52,10 @@ def test_without_a_key_or_a_rate_it_is_the_identity():
 
 @pytest.mark.parametrize("p", [1.0, -0.1, 1.5, float("nan")])
 def test_bad_rates_are_refused(p):
-    with pytest.raises(ValueError, match="0 <= p < 1"):
+    with pytest.raises(ValueError, match=r"Dropout: .* 0 <= p < 1"):
         Dropout(p)
+    with pytest.raises(ValueError, match=r"DropConnect: .* 0 <= p < 1"):
+        DropConnect(Linear(jnp.ones((1, 1))), p)
 
 
 def test_half_precision_stays():
@@ -85,3 +88,32 @@ def test_coins_of_neighbouring_keys_and_places_are_uncorrelated():
         found = (table.T @ table / np.sqrt(len(table)))[pairs]
         assert abs(found.std() - 1) < 0.03
         assert np.abs(found).max() < np.sqrt(2 * np.log(len(found))) + 1
+
+
+def test_drop_connect_thins_weights():
+    """Weights and offsets stay with probability 1 − p, divided by it; each leaf has coins of its own."""
+    layer = DropConnect(Linear(jnp.ones((200, 200)), jnp.ones(200)), 0.3)
+    left = layer.thinned(jr.key(0))
+    kept = np.concatenate([np.ravel(left.W), left.b]).astype(np.float64)
+    assert np.allclose(kept[kept > 0], 1 / 0.7, rtol=1e-5)
+    assert abs((kept > 0).mean() - 0.7) < 4 * np.sqrt(0.3 * 0.7 / kept.size)
+    assert not np.array_equal(left.W[0] > 0, left.b > 0)
+
+
+def test_drop_connect_is_its_layer_without_a_key_and_on_average():
+    """E over draws of an affine layer is the layer, within 4 s.e.; every example has a mask of its own."""
+    inner, x = Linear.init(3, 2, key=jr.key(0)), normal(1, 3)
+    layer = DropConnect(inner, 0.4)
+    assert jnp.array_equal(layer(x), inner(x))
+    drawn = np.asarray(jax.vmap(lambda key: layer(x, key=key))(jr.split(jr.key(1), 8000)), np.float64)
+    assert np.all(np.abs(drawn.mean(axis=0) - np.asarray(inner(x))) < 4 * drawn.std(axis=0) / np.sqrt(8000))
+    same = predict(layer, jnp.stack([x] * 50), key=jr.key(2))
+    assert len({tuple(row) for row in np.asarray(same).tolist()}) > 5
+
+
+def test_drop_connect_passes_its_key_on():
+    """A layer inside that draws is given chance of its own, other than that of the weights."""
+    layer = DropConnect(Chain(Linear(jnp.eye(50)), Dropout(0.5)), 0.0)
+    assert 5 < int((layer(jnp.ones(50), key=jr.key(0)) == 0).sum()) < 45
+    with pytest.raises(ValueError, match="expected a layer whose weights to drop, got float"):
+        DropConnect(3.0, 0.5)

@@ -11,6 +11,7 @@ from contracts import normal
 from scipy import stats
 
 from thetax.layers import Linear, fan_in, fan_out, gaussian, glorot, he, lecun, orthogonal, relu, tangent, uniform
+from thetax.models import MLP
 
 pytestmark = pytest.mark.usefixtures("strict")
 SHAPE = (400, 25, 3, 3)  # 400 outputs, fan-in 225, fan-out 3600, 90,000 numbers
@@ -76,6 +77,47 @@ def test_variance_kept_forward():
         h = activation(Linear.init(n, m, law=law, key=jr.key(0))(x))
         moment = np.asarray(h, np.float64) ** 2
         assert abs(moment.mean() - float(x @ x) / n) < 4 * moment.std() / math.sqrt(m)
+
+
+@pytest.mark.usefixtures("x64")
+def test_half_width_draw_by_draw():
+    """Every uniform weight is √3σ times the draw from [−1, 1] of the same key, and a normal one σ times the normal."""
+    unit = jr.uniform(jr.key(2), (50, 4), minval=-1.0, maxval=1.0)
+    assert np.allclose(uniform(0.7)(jr.key(2), (50, 4)), math.sqrt(3) * 0.7 * unit, rtol=1e-12)
+    assert np.allclose(gaussian(0.7)(jr.key(2), (50, 4)), 0.7 * jr.normal(jr.key(2), (50, 4)), rtol=1e-12)
+
+
+def test_glorot_stands_between_forward_and_backward():
+    """nσ² = 1/2 forward and mσ² = 3/2 backward for m = 3n, within 4 s.e.; their mean is 1."""
+    n, m = 200, 600
+    layer = Linear.init(n, m, law=glorot, bias=False, key=jr.key(0))
+    x, delta = normal(3, n), normal(4, m)
+    y, back = jax.vjp(layer, x)
+    for out, came, expected in ((y, x, 2 * n / (n + m)), (back(delta)[0], delta, 2 * m / (n + m))):
+        moment = np.asarray(out, np.float64) ** 2 / np.mean(np.asarray(came, np.float64) ** 2)
+        assert abs(moment.mean() - expected) < 4 * moment.std() / math.sqrt(len(moment))
+
+
+@pytest.mark.usefixtures("x64")
+def test_orthogonal_layers_keep_norms_both_ways():
+    """A tall layer keeps every length forward, a wide one backward, a square one both."""
+    for n, m in ((4, 9), (9, 4), (6, 6)):
+        layer = Linear.init(n, m, law=orthogonal, bias=False, key=jr.key(0))
+        x, delta = jr.normal(jr.key(1), (n,), float), jr.normal(jr.key(2), (m,), float)
+        y, back = jax.vjp(layer, x)
+        kept = [jnp.linalg.norm(y) / jnp.linalg.norm(x), jnp.linalg.norm(back(delta)[0]) / jnp.linalg.norm(delta)]
+        assert (abs(kept[0] - 1) < 1e-12) == (m >= n)
+        assert (abs(kept[1] - 1) < 1e-12) == (m <= n)
+
+
+def test_a_network_begins_by_the_law_it_is_given():
+    """Each layer of an MLP is drawn with its own fan-in, and no two alike; a law is a function of its key."""
+    net = MLP.init(100, 400, 300, 50, law=lecun, key=jr.key(0))
+    held = [layer for layer in net.body.layers if isinstance(layer, Linear)]
+    for layer, n in zip(held, (100, 400, 300), strict=True):
+        assert abs(float(layer.W.std()) * math.sqrt(n) - 1) < 4 / math.sqrt(2 * layer.W.size)
+    assert jnp.array_equal(he(jr.key(3), (4, 5)), he(jr.key(3), (4, 5)))
+    assert not jnp.array_equal(he(jr.key(3), (4, 5)), he(jr.key(4), (4, 5)))
 
 
 def test_standard_bias_is_zero():

@@ -12,8 +12,10 @@ from thetax.core import predict
 from thetax.layers import Linear
 from thetax.models import (
     least_squares,
+    leave_one_out,
     linear_regression,
     logistic_regression,
+    minimum_norm,
     multinomial_regression,
     ridge,
 )
@@ -107,3 +109,40 @@ def test_logistic_optimum_is_sklearns():
     model = Linear(jnp.asarray(peer.coef_), jnp.asarray(peer.intercept_))
     penalised = lambda m: 60 * binary_cross_entropy(m, (xs, ys)) + jnp.square(m.W).sum()
     assert tree.norm(jax.grad(penalised)(model)) < 1e-4
+
+
+@pytest.mark.parametrize("outputs", [(), (2,)], ids=["vector", "matrix"])
+@pytest.mark.parametrize("strength", [0.0, 0.3, 20.0])
+def test_leave_one_out_is_leaving_one_out(strength, outputs):
+    """Twelve fits of eleven examples, each by scikit-learn, against the formula of one fit."""
+    xs, ys = normal(0, 12, 3) + 1, normal(1, 12, *outputs)
+    found = leave_one_out(xs, ys, strength=strength)
+    for i in range(12):
+        rest = np.delete(np.arange(12), i)
+        peer = Ridge(alpha=strength).fit(np.asarray(xs)[rest], np.asarray(ys)[rest])
+        assert np.allclose(found[i], ys[i] - peer.predict(np.asarray(xs)[i : i + 1])[0], atol=1e-9)
+
+
+def test_leave_one_out_where_features_outnumber_examples():
+    """With decay there is an answer; without, every example decides its own fit."""
+    xs, ys = normal(0, 6, 9), normal(1, 6)
+    without = ridge(xs[1:], ys[1:], strength=0.1)
+    assert np.isclose(leave_one_out(xs, ys, strength=0.1)[0], ys[0] - without(xs[0])[0], atol=1e-10)
+    with pytest.raises(ValueError, match="decides its own fit"):
+        leave_one_out(xs, ys, strength=0.0)
+    many = jax.jit(jax.vmap(lambda mu: leave_one_out(xs, ys, strength=mu)))(jnp.array([0.1, 1.0]))
+    assert np.isclose(many[0, 0], ys[0] - without(xs[0])[0], atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(4, 7), (7, 4), (5, 5)], ids=["wide", "tall", "deficient"])
+def test_minimum_norm_is_the_pseudo_inverse(shape):
+    """numpy's pinv; from another origin, the least-squares solution nearest to it: the step to it lies in row(A)."""
+    A, b, x0 = np.array(normal(0, *shape)), normal(1, shape[0]), normal(2, shape[1])
+    if shape == (5, 5):
+        A[4] = A[0] + A[1]
+    found = minimum_norm(jnp.asarray(A), b)
+    assert np.allclose(found, np.linalg.pinv(A) @ np.asarray(b), atol=1e-10)
+    near = minimum_norm(jnp.asarray(A), b, origin=x0)
+    assert np.allclose(A.T @ (A @ np.asarray(near) - np.asarray(b)), 0, atol=1e-10)
+    step = np.asarray(near - x0)
+    assert np.allclose(np.linalg.pinv(A) @ A @ step, step, atol=1e-10)

@@ -89,6 +89,10 @@ RESULTS = {
     "cone": explain.version_cone(square[:3], halves[:3]),
     "minimax": explain.minimax(jnp.square, lambda x: jnp.stack([x**0, x]), low=-1.0, high=1.0, points=21),
     "dominance": explain.Dominance(0.5, np.array([0.5, np.inf, 2.0])),
+    "dropout belief": explain.DropoutBelief(
+        *(np.full((9, 3), 1 / 3), np.full((9, 3), 0.1), np.linspace(0, 1.1, 9), np.linspace(0, 0.4, 9), np.zeros(9)), 50
+    ),
+    "dropout penalty": explain.DropoutPenalty(0.3, 0.02, 0.25, 0.01, 1.0, 50),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},
 }

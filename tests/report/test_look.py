@@ -21,7 +21,7 @@ from thetax.report.lenses import some
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
 CLASSIFIES = {"Confusion matrix", "Most confidently wrong", "Calibration"}
-LINEAR = {"Margins"}
+OTHERS = {"Margins", "Weight decay, direction by direction", "Dropout as a penalty", "Doubt by dropout"}  # do not apply
 HISTORY = {"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.5, 0.25])}
 
 
@@ -54,7 +54,7 @@ def lenses():
 @pytest.fixture
 def quick(lenses):
     """Without the lens that costs most."""
-    lenses[:] = [shown for shown in lenses if not shown.title.startswith("Curvature") and shown.title not in LINEAR]
+    lenses[:] = [shown for shown in lenses if not shown.title.startswith("Curvature") and shown.title not in OTHERS]
     return lenses
 
 
@@ -101,7 +101,7 @@ def test_the_report_stands_alone(kind, tmp_path):
     assert set(page.links) <= set(page.ids)
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
     assert not re.search(r"url\((?!#)|@import|<script|<link", text)
-    not_for = LINEAR | CLASSIFIES if kind == "regression" else LINEAR
+    not_for = OTHERS | CLASSIFIES if kind == "regression" else OTHERS
     expected = [shown.title for shown in LENSES if shown.title not in not_for]
     assert re.findall(r"<h2>(.*?)</h2>", text) == ["Results", *expected]
     assert text.count("<svg") == len(expected)

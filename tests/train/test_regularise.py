@@ -147,8 +147,9 @@ def test_smoothed_optimum_is_finite():
         ([[0.9, 0.2], [0.3, 0.8]], "distribution"),
         ([[1.1, 0.0], [-0.1, 1.0]], "distribution"),
         ([[0.9, 0.1], [0.3, 0.7]], "distribution"),
+        ([[1.0, float("nan")], [0.0, 1.0]], "column 1 is"),
     ],
-    ids=["wide", "vector", "sum above 1", "negative", "rows instead of columns"],
+    ids=["wide", "vector", "sum above 1", "negative", "rows instead of columns", "nan"],
 )
 @pytest.mark.usefixtures("unchecked")
 def test_bad_confusion_is_refused(confusion, message):
@@ -156,10 +157,22 @@ def test_bad_confusion_is_refused(confusion, message):
         confuse_labels(cross_entropy, jnp.array(confusion))
 
 
-@pytest.mark.parametrize("strength", [-0.1, 1.1])
+def test_a_confusion_matrix_may_be_known_or_traced():
+    """Inside a compiled function a known matrix is checked, and one that is traced is used as it is."""
+    batch, model, Pi = classes(), a_net(), np.array([[0.9, 0.2, 0.0], [0.1, 0.7, 0.0], [0.0, 0.1, 1.0]], np.float32)
+    plain = confuse_labels(cross_entropy, Pi)(model, batch)
+    assert close(jax.jit(lambda model: confuse_labels(cross_entropy, Pi)(model, batch))(model), plain)
+    assert close(jax.jit(lambda Pi: confuse_labels(cross_entropy, Pi)(model, batch))(Pi), plain)
+    with pytest.raises(ValueError, match="column 0 is"):
+        jax.jit(lambda model: confuse_labels(cross_entropy, 2 * Pi)(model, batch))(model)
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan")])
 def test_bad_smoothing_is_refused(strength):
     with pytest.raises(ValueError, match="probability"):
         smooth_labels(cross_entropy, 3, strength=strength)
+    with pytest.raises(ValueError, match="two or more classes"):
+        smooth_labels(cross_entropy, 1, strength=0.1)
 
 
 # Augmentation and precision

@@ -17,7 +17,7 @@ def jacobian(f: Callable[[Any], Any], x: Any, *, step: float = STEP) -> np.ndarr
     places = x + step * np.array([-2.0, -1.0, 1.0, 2.0]).reshape(-1, 1, *[1] * x.ndim) * units
     values = np.asarray(jax.vmap(jax.vmap(f))(jnp.asarray(places)))
     slopes = np.tensordot(np.array([1.0, -8.0, 8.0, -1.0]) / (12 * step), values, axes=1)
-    return np.moveaxis(slopes, 0, -1).reshape(*slopes.shape[1:], *x.shape)
+    return np.moveaxis(slopes, 0, -1).reshape(slopes.shape[1:] + x.shape)
 
 
 def hessian(f: Callable[[Any], Any], x: Any, *, step: float = STEP) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The command line: `thetax train | look | verify | list | data`.
+"""The command line: `thetax train | tune | look | verify | list | data`.
 
 The options of `thetax train RECIPE` are those of the recipe's signature; nothing is written down twice.
 Exit codes: 0 done, 1 it failed, 2 an unknown command or option, 130 interrupted and resumable.
@@ -6,5 +6,6 @@ Exit codes: 0 done, 1 it failed, 2 an unknown command or option, 130 interrupted
 
 from . import listing as listing
 from . import train as train
+from . import tune as tune
 from . import verify as verify
 from .app import main as main

@@ -2,7 +2,8 @@
 
 `load("mnist")` gives a set that is proven to be the right one wherever it came from: the cache, a folder
 of yours, the web or a package archive. `moons(500, key=key)` and the other toys are drawn, not
-fetched. `check`, `split` and `Standardise` make arrays fit to learn from; `augment` varies examples.
+fetched. `check`, `split` and `Standardise` make arrays fit to learn from, `words` and `Vocabulary` make numbers of
+texts; `augment` varies examples.
 """
 
 from . import augment as augment
@@ -20,6 +21,8 @@ from .store import cached as cached
 from .store import datasets as datasets
 from .store import fetch as fetch
 from .store import load as load
+from .text import Vocabulary as Vocabulary
+from .text import words as words
 from .toys import blobs as blobs
 from .toys import circles as circles
 from .toys import moons as moons

@@ -3,6 +3,7 @@
 Each function returns `augment(x, *, key=None)`, a pure function of one example: shapes are static, so
 it can be compiled and mapped over a batch, each example with a key of its own. A key means chance;
 without one the example comes back as it is (`crop` takes the middle). Images are `h w` or `c h w`.
+Of transformations that are given, `one_of` draws one for each example, and `union` takes all.
 
 >>> see = chain(flip(), shift(pixels=2), noise(scale=0.1))
 >>> keys = jr.split(jr.key(0), 16)
@@ -16,8 +17,9 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.scipy.ndimage import map_coordinates
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 Augmentation: TypeAlias = Callable[..., Array]  # augment(x, *, key=None): one example, seen otherwise
 
@@ -41,6 +43,46 @@ def chain(*augmentations: Augmentation) -> Augmentation:
         return x
 
     return augment
+
+
+def one_of(*transformations: Callable[[Array], Array]) -> Augmentation:
+    r"""$\tau_k(x)$ with $k$ drawn anew for each example; all must keep the shape alike (§8.7).
+
+    >>> turn = one_of(jnp.flip, jnp.negative)
+    >>> turn(jnp.array([1.0, 2.0]), key=jr.key(0)).tolist() in ([2.0, 1.0], [-1.0, -2.0])
+    True
+    """
+    _check_some("one_of", transformations)
+    return _by_chance(lambda x, key: jax.lax.switch(jr.randint(key, (), 0, len(transformations)), transformations, x))
+
+
+def union(
+    xs: Shaped[Array | np.ndarray, "n *s"],
+    ys: Shaped[Array | np.ndarray, "n *l"],
+    *transformations: Callable[[Array], Array],
+) -> tuple[Shaped[Array, "m *t"], Shaped[Array, "m *l"]]:
+    r"""$\bigcup_k \{(\tau_k(x_i), y_i)\}$: the set of $n$ examples as $nK$, all of $\tau_1$ first (§8.7).
+
+    Descending a mean over it is, on average, descending with `one_of` the same transformations. The examples
+    themselves stay in it only if one of these is the identity.
+
+    >>> xs, ys = union(jnp.array([[1.0, 2.0]]), jnp.array([7]), lambda x: x, jnp.flip)
+    >>> xs.tolist(), ys.tolist()
+    ([[1.0, 2.0], [2.0, 1.0]], [7, 7])
+    """
+    _check_some("union", transformations)
+    if len(xs) != len(ys):
+        raise ValueError(f"union: expected one y for each x, but there are {len(xs)} xs and {len(ys)} ys.")
+    xs, ys = jnp.asarray(xs), jnp.asarray(ys)
+    seen = [jax.vmap(transformation)(xs) for transformation in transformations]
+    if len(shapes := {changed.shape for changed in seen}) > 1:
+        raise ValueError(f"union: the transformations must give one shape, but they give {sorted(shapes)}.")
+    return jnp.concatenate(seen), jnp.concatenate([ys] * len(transformations))
+
+
+def _check_some(name: str, transformations: tuple[Callable[[Array], Array], ...]) -> None:
+    if not transformations or not all(map(callable, transformations)):
+        raise ValueError(f"{name}: expected one or more functions of an example, got {transformations!r}.")
 
 
 def noise(*, scale: float = 0.1) -> Augmentation:

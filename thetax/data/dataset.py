@@ -18,14 +18,14 @@ from .sources import Form, Source
 class Data(NamedTuple):
     """A dataset in memory.
 
-    Images are float32 in [0, 1], `n h w` if grey and `n c h w` if coloured; tables are float32, `n d`.
-    Labels are int32, targets of a regression float32.
+    Images are float32 in [0, 1], `n h w` if grey and `n c h w` if coloured; tables are float32, `n d`; texts are
+    strings, `n` of them (NumPy's `StringDType`). Labels are int32, targets of a regression float32.
     """
 
     train: tuple[np.ndarray, np.ndarray]  # xs, ys; everything, where there is no official split
     test: tuple[np.ndarray, np.ndarray] | None
     classes: tuple[str, ...]  # the names of the labels 0, 1, ...; empty for a regression
-    features: tuple[str, ...]  # the names of the columns; empty for images
+    features: tuple[str, ...]  # the names of the columns; empty for images and texts
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,9 @@ class Dataset:
     embedded: Callable[[], Arrays] | None = field(default=None, repr=False)
 
     def data(self, arrays: Arrays) -> Data:
-        """The arrays as a learner wants them: pixels in [0, 1], labels as int32."""
-        train = _pixels(arrays["train_x"]), _labels(arrays["train_y"])
-        test = (_pixels(arrays["test_x"]), _labels(arrays["test_y"])) if "test_x" in arrays else None
-        return Data(train, test, self.classes, self.features)
+        """The arrays as a learner wants them: pixels in [0, 1], texts as strings, labels as int32."""
+        test = _pair(arrays, "test") if "test_x" in arrays else None
+        return Data(_pair(arrays, "train"), test, self.classes, self.features)
 
 
 def fingerprint(arrays: Arrays) -> str:
@@ -66,6 +65,18 @@ def fingerprint(arrays: Arrays) -> str:
         state.update(f"{name} {array.dtype.str} {arrays[name].shape}\n".encode())
         state.update(array.reshape(-1).view(np.uint8).data)
     return state.hexdigest()
+
+
+def _pair(arrays: Arrays, part: str) -> tuple[np.ndarray, np.ndarray]:
+    xs, ends = arrays[f"{part}_x"], arrays.get(f"{part}_ends")
+    return _pixels(xs) if ends is None else _texts(xs, ends), _labels(arrays[f"{part}_y"])
+
+
+def _texts(xs: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Strings out of one buffer of UTF-8, each from the end of the one before it to its own."""
+    data, stops = xs.tobytes(), ends.tolist()
+    texts = [data[start:stop].decode() for start, stop in zip([0, *stops], stops)]
+    return np.array(texts, np.dtypes.StringDType())
 
 
 def _pixels(xs: np.ndarray) -> np.ndarray:

@@ -18,10 +18,11 @@ from .dataset import Data, Dataset, fingerprint
 from .images import cifar_10, digits, fashion_mnist, mnist
 from .progress import say
 from .readers import Arrays, read_npz
+from .reviews import imdb
 from .sources import Form, Source, in_folder
 from .tables import default, nyse, spambase
 
-_DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, spambase)
+_DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, spambase, imdb)
 
 
 class Unavailable(OSError):

@@ -18,10 +18,11 @@ _SPAM = (
     *(f"capital_run_length_{kind}" for kind in ("average", "longest", "total")),
 )
 _NYSE = ("DJ_return", "log_volume", "log_volatility")
+_WEEK = ("mon", "tues", "wed", "thur", "fri")
 
 
-def _choice(columns: dict[str, list[str]], column: str, options: tuple[str, str], *, name: str) -> np.ndarray:
-    """A column of two words as 0 and 1."""
+def _choice(columns: dict[str, list[str]], column: str, options: tuple[str, ...], *, name: str) -> np.ndarray:
+    """A column of a few words as numbers: 0 for the first option, 1 for the second, and so on."""
     words = columns.get(column, [])
     strange = [word for word in words if word not in options]
     if not words or strange:
@@ -39,11 +40,13 @@ def _from_default(files: Files) -> Arrays:
 
 
 def _from_nyse(files: Files) -> Arrays:
-    """Each day with the log volume of the next one; a row belongs to the part its target is in."""
+    """Each day with the next one's log volume, and which day of the week that is (0 is Monday); a row belongs to
+    the part its target is in."""
     name, columns = files["NYSE.csv"].name, read_csv(files["NYSE.csv"])
     days = numbers(columns, _NYSE, name=name)
+    week = _choice(columns, "day_of_week", _WEEK, name=name).astype(np.float32)
     train = _choice(columns, "train", ("FALSE", "TRUE"), name=name)[1:] == 1
-    xs, ys = days[:-1], days[1:, 1]
+    xs, ys = np.concatenate([days[:-1], week[1:, None]], axis=1), days[1:, 1]
     return {"train_x": xs[train], "train_y": ys[train], "test_x": xs[~train], "test_y": ys[~train]}
 
 
@@ -99,11 +102,11 @@ default = Dataset(
 
 nyse = Dataset(
     name="nyse",
-    about="6,050 trading days in order: tomorrow's log volume from today's three figures; tested after 1979",
+    about="6,050 trading days in order: tomorrow's log volume from today's figures and its weekday; tested after 1979",
     licence=_ISL,
-    size=97_000,
-    features=_NYSE,
-    fingerprint="1221f2ba63b1fb9b92aa237315babb2627a74c26893d71f6d5fe5fb287f8d974",
+    size=122_000,
+    features=(*_NYSE, "next_weekday"),
+    fingerprint="b0fe8b62989f97cc0c3153ae4f1afd56d940b60b446500d9965fd98f549692da",
     forms=(_NYSE_FORM,),
     sources=_islp(_NYSE_FORM),
 )

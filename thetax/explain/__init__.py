@@ -14,6 +14,14 @@ from .boundary import Boundary as Boundary
 from .boundary import boundary as boundary
 from .calibration import Calibration as Calibration
 from .calibration import calibration as calibration
+from .convexity import Convexity as Convexity
+from .convexity import convexity as convexity
+from .cost import Cost as Cost
+from .cost import Pass as Pass
+from .cost import cost as cost
+from .cost import operations as operations
+from .critical import Critical as Critical
+from .critical import critical_points as critical_points
 from .curvature import Curvature as Curvature
 from .curvature import Sharpness as Sharpness
 from .curvature import Spectrum as Spectrum
@@ -29,6 +37,10 @@ from .distance import Distance as Distance
 from .distance import Minimax as Minimax
 from .distance import distance as distance
 from .distance import minimax as minimax
+from .doubt import Doubt as Doubt
+from .doubt import doubt as doubt
+from .importance import Importance as Importance
+from .importance import importance as importance
 from .krylov import Lanczos as Lanczos
 from .krylov import Ritz as Ritz
 from .krylov import lanczos as lanczos
@@ -70,6 +82,11 @@ from .regions import regions as regions
 from .regions import window as window
 from .regions import window_around as window_around
 from .regions import window_through as window_through
+from .shrinkage import Shrinkage as Shrinkage
+from .shrinkage import decay_factor as decay_factor
+from .shrinkage import equivalent_steps as equivalent_steps
+from .shrinkage import shrinkage as shrinkage
+from .shrinkage import stopping_factor as stopping_factor
 from .signal import Activations as Activations
 from .signal import Gradients as Gradients
 from .signal import Weights as Weights
@@ -82,6 +99,11 @@ from .smoothness import dominance as dominance
 from .smoothness import lipschitz as lipschitz
 from .smoothness import nearby as nearby
 from .smoothness import smoothness as smoothness
+from .thinning import DropoutBelief as DropoutBelief
+from .thinning import DropoutPenalty as DropoutPenalty
+from .thinning import dropout_average as dropout_average
+from .thinning import dropout_belief as dropout_belief
+from .thinning import dropout_penalty as dropout_penalty
 from .version_space import Cone as Cone
 from .version_space import Margins as Margins
 from .version_space import Volume as Volume
@@ -90,3 +112,5 @@ from .version_space import in_version_space as in_version_space
 from .version_space import margins as margins
 from .version_space import version_cone as version_cone
 from .version_space import version_volume as version_volume
+from .wiring import Wiring as Wiring
+from .wiring import wiring as wiring

@@ -41,7 +41,7 @@ def confusion(model: Model, data: Batch, classes: Sequence[str] = ()) -> Confusi
     counts = np.bincount(k * y + log_p.argmax(axis=1), minlength=k * k).reshape(k, k)
     total = counts.sum(axis=1)
     errors = 1 - np.diagonal(counts) / np.where(total > 0, total, np.nan)
-    return Confusion(counts, errors, _names(classes, k))
+    return Confusion(counts, errors, class_names(classes, k))
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,12 @@ def worst(model: Model, data: Batch, *, count: int = 12, classes: Sequence[str] 
         chance=np.exp(log_p[top, y[top]]),
         mistakes=len(wrong),
         examples=n,
-        classes=_names(classes, k),
+        classes=class_names(classes, k),
     )
 
 
-def _names(classes: Sequence[str], k: int) -> tuple[str, ...]:
+def class_names(classes: Sequence[str], k: int) -> tuple[str, ...]:
+    """The names of $k$ classes, which are their numbers unless given."""
     if classes and len(classes) != k:
         raise ValueError(f"classes: the model tells {k} classes apart, but {len(classes)} names were given.")
     return tuple(str(name) for name in classes) or tuple(str(j) for j in range(k))

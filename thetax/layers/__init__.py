@@ -17,6 +17,7 @@ from .activation import softmax as softmax
 from .activation import softplus as softplus
 from .activation import spin as spin
 from .activation import tanh as tanh
+from .bag import Bag as Bag
 from .compose import Chain as Chain
 from .compose import Concat as Concat
 from .compose import Ensemble as Ensemble
@@ -24,6 +25,7 @@ from .compose import Pointwise as Pointwise
 from .compose import Residual as Residual
 from .compose import mean as mean
 from .compose import mixture as mixture
+from .dropout import DropConnect as DropConnect
 from .dropout import Dropout as Dropout
 from .hopfield import ModernHopfield as ModernHopfield
 from .initialise import Law as Law
@@ -45,3 +47,6 @@ from .normalise import WeightNorm as WeightNorm
 from .normalise import fold as fold
 from .normalise import has_batch_norm as has_batch_norm
 from .observe import tap as tap
+from .recurrent import Elman as Elman
+from .recurrent import Recurrent as Recurrent
+from .recurrent import unroll as unroll

@@ -1,12 +1,18 @@
-r"""Dropout (§8.4): training an ensemble of thinned networks at the price of one."""
+r"""Dropout (§8.4): training an ensemble of thinned networks at the price of one.
+
+`Dropout` thins the units that pass through it, `DropConnect` the weights of the layer inside it.
+"""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..core import apply
 
 WORD = 2**32
 
@@ -47,11 +53,59 @@ class Dropout(eqx.Module):
     p: float = eqx.field(static=True)
 
     def __check_init__(self):
-        if not 0 <= self.p < 1:
-            raise ValueError(f"Dropout: p is the probability of dropping, 0 <= p < 1; got {self.p}.")
+        _check_rate("Dropout", self.p)
 
     def __call__(self, x: Float[Array, "*s"], *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
         if key is None or self.p == 0:
             return x
-        stays = coins(key, x.shape, probability=1 - self.p)
-        return jnp.where(stays, x / jnp.asarray(1 - self.p, x.dtype), jnp.zeros_like(x))
+        return thin(x, coins(key, x.shape, probability=1 - self.p), p=self.p)
+
+
+class DropConnect(eqx.Module):
+    r"""A layer whose every weight is zeroed with probability $p$, the others divided by $1 - p$ (§8.4).
+
+    What the notes call dropout, $\theta \odot b$: it drops connections where `Dropout` drops units. Without a key
+    it is the layer inside. Every example has a mask of its own, so a batch holds as many copies of the weights
+    as it has examples: for small layers. Wan et al. 2013.
+
+    >>> from thetax.layers import Linear
+    >>> layer = DropConnect(Linear(jnp.ones((2, 4)), jnp.zeros(2)), 0.5)
+    >>> layer(jnp.ones(4)).tolist()
+    [4.0, 4.0]
+    >>> bool(jnp.isin(layer(jnp.ones(4), key=jr.key(0)), 2 * jnp.arange(5)).all())
+    True
+    """
+
+    inner: Any
+    p: float = eqx.field(static=True)
+
+    def __check_init__(self):
+        _check_rate("DropConnect", self.p)
+        if not callable(self.inner):
+            raise ValueError(f"DropConnect: expected a layer whose weights to drop, got {type(self.inner).__name__}.")
+
+    def thinned(self, key: PRNGKeyArray) -> Any:
+        """The layer inside, as one draw leaves it."""
+        weights, structure = jax.tree.flatten(self.inner)
+        stays = [coins(k, w.shape, probability=1 - self.p) for k, w in zip(jr.split(key, len(weights)), weights)]
+        return jax.tree.unflatten(structure, [thin(w, stay, p=self.p) for w, stay in zip(weights, stays)])
+
+    def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
+        if key is None:
+            return apply(self.inner, x)
+        key_thin, key = jr.split(key)
+        return apply(self.thinned(key_thin), x, key=key)
+
+
+def thin(x: Float[Array, "*s"], stays: Bool[Array, "*s"], *, p: float) -> Float[Array, "*s"]:
+    r"""$x \odot b / (1 - p)$: what stays is divided by the probability of staying.
+
+    >>> thin(jnp.ones(3), jnp.array([True, False, True]), p=0.5).tolist()
+    [2.0, 0.0, 2.0]
+    """
+    return jnp.where(stays, x / jnp.asarray(1 - p, x.dtype), jnp.zeros_like(x))
+
+
+def _check_rate(name: str, p: float) -> None:
+    if not 0 <= p < 1:
+        raise ValueError(f"{name}: p is the probability of dropping, 0 <= p < 1; got {p}.")

@@ -5,16 +5,29 @@ function with `draws`.
 """
 
 from . import approximation as approximation
+from . import cost as cost
+from . import critical as critical
 from . import depth as depth
 from . import descent as descent
+from . import doubt as doubt
 from . import judgement as judgement
 from . import landscape as landscape
 from . import memory as memory
 from . import regions as regions
 from . import separation as separation
+from . import shrinkage as shrinkage
+from . import thinning as thinning
 from . import training as training
+from . import tuning as tuning
+from . import wiring as wiring
 from .chart import Chart as Chart
 from .chart import Panel as Panel
+from .diagram import Arrow as Arrow
+from .diagram import Box as Box
+from .diagram import Diagram as Diagram
+from .diagram import Sheet as Sheet
+from .dots import Column as Column
+from .dots import Dots as Dots
 from .draw import blank as blank
 from .draw import draw as draw
 from .draw import drawable as drawable

@@ -54,11 +54,12 @@ class Chart:
 def _chart(result: Chart, theme: Theme) -> Figure:
     figure = blank(3.4 if len(result.panels) < 3 else 2.9)
     for axes, panel in zip(figure.subplots(1, len(result.panels), squeeze=False)[0], result.panels):
-        _panel(axes, panel, theme)
+        draw_panel(axes, panel, theme)
     return figure
 
 
-def _panel(axes: Any, panel: Panel, theme: Theme) -> None:
+def draw_panel(axes: Any, panel: Panel, theme: Theme) -> None:
+    """One panel onto axes that are there."""
     colours = iter(_colours(panel, theme))
     for name, (x, low, high) in panel.bands.items():
         axes.fill_between(x, low, high, color=next(colours), alpha=0.2, linewidth=0, label=name)

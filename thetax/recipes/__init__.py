@@ -1,11 +1,13 @@
 """Whole jobs on real data, one function each: what `thetax train NAME` runs.
 
 >>> sorted(RECIPES)
-['default', 'digits', 'isl-table', 'mnist']
+['default', 'digits', 'distil', 'imdb', 'isl-table', 'mnist', 'spam', 'tricks']
 """
 
 from .classify import digits as digits
 from .classify import mnist as mnist
+from .distil import distil as distil
+from .imdb import imdb as imdb
 from .isl import default as default
 from .isl import isl_table as isl_table
 from .job import RECIPES as RECIPES
@@ -14,3 +16,10 @@ from .job import Recipe as Recipe
 from .job import find_recipe as find_recipe
 from .job import recipe as recipe
 from .outcome import Outcome as Outcome
+from .spam import spam as spam
+from .tricks import tricks as tricks
+from .tunable import TUNABLE as TUNABLE
+from .tunable import Tunable as Tunable
+from .tunable import find_tunable as find_tunable
+from .tunable import network as network
+from .tunable import tunable as tunable

@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray
 from .. import data
 from ..core import Batch, Model, Objective
 from ..models import MLP
-from ..train import Fit, Run, cross_entropy, descend, error_rate, evaluate, fit
+from ..train import Fit, Run, cross_entropy, descend, error_rate, evaluate, fit, weight_decay
 from .job import Job, positive, recipe
 from .outcome import Outcome
 
@@ -59,6 +59,7 @@ def digits(
     *,
     hidden: tuple[int, ...] = (128, 64),
     dropout: float = 0.2,
+    decay: float = 1e-4,
     rate: float = 2e-3,
     epochs: int = 60,
     batch: int = 64,
@@ -71,6 +72,8 @@ def digits(
         Widths of the hidden layers.
     dropout
         Probability of dropping a hidden unit.
+    decay
+        Strength of the weight decay.
     rate
         Initial learning rate of Adam; it falls to zero along a cosine.
     epochs
@@ -83,10 +86,13 @@ def digits(
     rest, test = data.split(full.train, 0.8, key=key_test, by=full.train[1])
     train, valid = data.split(rest, 0.9, key=key_valid, by=rest[1])
     model = MLP.init(64, *hidden, 10, dropout=dropout, key=key_init)
-    found = classify(job, model, train, valid, rate=rate, epochs=epochs, batch=batch, key=key_fit, run=job.run)
+    objective = weight_decay(cross_entropy, strength=decay)
+    found = classify(
+        job, model, train, valid, objective=objective, rate=rate, epochs=epochs, batch=batch, key=key_fit, run=job.run
+    )
     table = {"multi-layer perceptron": {"test error %": percent_wrong(found.model, test)}}
     return Outcome(
-        found.model, train, test, cross_entropy, found.history, full.classes, table, found.reason, found.seconds
+        found.model, train, test, objective, found.history, full.classes, table, found.reason, found.seconds, decay
     )
 
 

@@ -15,7 +15,8 @@ class Outcome:
 
     `train` and `test` are pairs `(xs, ys)`. `objective` is what was descended; called without a key it has no
     chance in it. `classes` names the classes, and is empty for a regression. `table` has a row for each
-    method, e.g. `{"network": {"test error": 0.021}}`, that of the model last.
+    method, e.g. `{"network": {"test error": 0.021}}`, that of the model last. `decay` is the strength of the weight
+    decay that the objective holds.
     """
 
     model: Any
@@ -27,3 +28,4 @@ class Outcome:
     table: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     reason: str = ""
     seconds: float = 0.0
+    decay: float = 0.0

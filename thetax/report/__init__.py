@@ -7,8 +7,10 @@ A lens is one registration in `lenses`; its figure is what `thetax.plot.draw` ma
 
 from . import descent as descent
 from . import geometry as geometry
+from . import regularisers as regularisers
 from .lenses import LENSES as LENSES
 from .lenses import Lens as Lens
 from .lenses import lens as lens
 from .look import look as look
+from .tuning import report_search as report_search
 from .verdicts import Verdicts as Verdicts

@@ -19,6 +19,7 @@ from ..train.fit import CALIBRATION
 from .figure import render
 from .lenses import LENSES, Lens, some
 from .page import Section, page
+from .regularisers import acting
 
 
 def look(
@@ -95,5 +96,6 @@ def _summary(outcome: Outcome) -> dict[str, str]:
     told |= {"parameters": f"{tree.size(outcome.model):,}", "training examples": f"{sizes[0]:,}"}
     told |= {"test examples": f"{sizes[1]:,}"}
     told |= {"batch norms": "seen as affine maps"} if has_batch_norm(outcome.model) else {}
+    told |= {"held back by": acting(outcome)} if acting(outcome) else {}
     told |= {"training took": f"{outcome.seconds:.3g} s"} if outcome.seconds else {}
     return told | ({"ended": outcome.reason} if outcome.reason else {})

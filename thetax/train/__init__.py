@@ -6,6 +6,8 @@ makes it survive a crash. Orbax is imported only by a fit that has a run.
 
 from .backpropagate import Backprop as Backprop
 from .backpropagate import backpropagate as backpropagate
+from .choose import Simplest as Simplest
+from .choose import choose_simplest as choose_simplest
 from .descend import Averaged as Averaged
 from .descend import Descent as Descent
 from .descend import Restarts as Restarts
@@ -14,11 +16,14 @@ from .descend import descend as descend
 from .descend import ema as ema
 from .descend import restarts as restarts
 from .descend import swa as swa
+from .distil import distil as distil
+from .distil import tempered_loss as tempered_loss
 from .fit import Diverged as Diverged
 from .fit import Fit as Fit
 from .fit import fit as fit
 from .flow import Flow as Flow
 from .flow import gradient_flow as gradient_flow
+from .lanes import Task as Task
 from .loop import evaluate as evaluate
 from .loss import average as average
 from .loss import binary_cross_entropy as binary_cross_entropy
@@ -46,6 +51,8 @@ from .progress import Lines as Lines
 from .progress import Progress as Progress
 from .progress import Silent as Silent
 from .progress import watch as watch
+from .proximal import ista as ista
+from .proximal import soft_threshold as soft_threshold
 from .regularise import augmented as augmented
 from .regularise import confuse_labels as confuse_labels
 from .regularise import lasso as lasso
@@ -54,5 +61,16 @@ from .regularise import smooth_labels as smooth_labels
 from .regularise import weight_decay as weight_decay
 from .run import Run as Run
 from .run import versions as versions
+from .space import Choice as Choice
+from .space import Range as Range
+from .space import Setting as Setting
+from .trials import Standing as Standing
+from .trials import Trial as Trial
+from .tune import Tuned as Tuned
+from .tune import tune as tune
+from .validate import Fold as Fold
+from .validate import Validation as Validation
+from .validate import cross_validate as cross_validate
+from .validate import folds as folds
 from .weights import load_weights as load_weights
 from .weights import save_weights as save_weights

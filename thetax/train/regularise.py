@@ -9,19 +9,21 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
+from jax.core import Tracer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import tree
-from ..core import Objective
+from ..core import Objective, Scalar
 
 
-def _check_strength(name: str, strength: float) -> None:
+def _check_strength(name: str, strength: float | Scalar) -> None:
     if isinstance(strength, int | float) and strength < 0:
         raise ValueError(f"{name}: strength must not be negative; got {strength}. A negative one rewards size.")
 
 
-def weight_decay(objective: Objective, *, strength: float) -> Objective:
+def weight_decay(objective: Objective, *, strength: float | Scalar) -> Objective:
     r"""$\ell_\mu(\theta) = \ell(\theta) + \frac{\mu}{2} \|\theta\|^2$ (§8.2).
 
     A gradient step is $\theta \leftarrow (1 - \eta\mu)\theta - \eta \nabla \ell$.
@@ -39,7 +41,7 @@ def weight_decay(objective: Objective, *, strength: float) -> Objective:
     return decayed
 
 
-def lasso(objective: Objective, *, strength: float) -> Objective:
+def lasso(objective: Objective, *, strength: float | Scalar) -> Objective:
     r"""$\ell(\theta) + \mu \|\theta\|_1$, whose minimisers have zeros (Tibshirani 1996).
 
     >>> loss = lasso(lambda model, batch, key=None: jnp.zeros(()), strength=0.5)
@@ -55,7 +57,7 @@ def lasso(objective: Objective, *, strength: float) -> Objective:
     return sparse
 
 
-def confuse_labels(objective: Objective, confusion: Float[Array, "k k"]) -> Objective:
+def confuse_labels(objective: Objective, confusion: Float[Array | np.ndarray, "k k"]) -> Objective:
     r"""Trains on $\Pi e_y$ in place of the label $y$; the columns of $\Pi$ are distributions (§8.8).
 
     $\Pi$ may be the known law of wrong labels. $\Pi = I$ changes nothing.
@@ -66,12 +68,21 @@ def confuse_labels(objective: Objective, confusion: Float[Array, "k k"]) -> Obje
     >>> round(float(loss(lambda x: x, batch)), 4)
     0.6931
     """
-    columns = jnp.asarray(confusion)
-    if columns.ndim != 2 or columns.shape[0] != columns.shape[1]:
-        raise ValueError(f"confuse_labels: the confusion matrix must be square (k, k); got {columns.shape}.")
-    if bool(jnp.any(columns < 0)) or not bool(jnp.allclose(columns.sum(axis=0), 1.0, atol=1e-5)):
-        raise ValueError("confuse_labels: every column must be a distribution: not negative, of sum 1.")
-    return _confused(objective, columns)
+    if confusion.ndim != 2 or confusion.shape[0] != confusion.shape[1]:
+        raise ValueError(f"confuse_labels: the confusion matrix must be square (k, k); got {confusion.shape}.")
+    if not isinstance(confusion, Tracer):  # its numbers are known
+        _check_columns(np.asarray(confusion))
+    return _confused(objective, jnp.asarray(confusion))
+
+
+def _check_columns(columns: Float[np.ndarray, "k k"]) -> None:
+    right = (columns >= 0).all(axis=0) & np.isclose(columns.sum(axis=0), 1.0, atol=1e-5)  # NaN is not
+    if not right.all():
+        first = int(np.argmin(right))
+        raise ValueError(
+            "confuse_labels: every column must be a distribution, not negative and of sum 1, but column "
+            f"{first} is {columns[:, first].tolist()}; column y tells what the label y becomes."
+        )
 
 
 def _confused(objective: Objective, columns: Float[Array, "k k"]) -> Objective:
@@ -83,7 +94,7 @@ def _confused(objective: Objective, columns: Float[Array, "k k"]) -> Objective:
     return confused
 
 
-def smooth_labels(objective: Objective, classes: int, *, strength: float) -> Objective:
+def smooth_labels(objective: Objective, classes: int, *, strength: float | Scalar) -> Objective:
     r"""`confuse_labels` with $\Pi = (1 - \epsilon) I + \frac{\epsilon}{k} 11^\top$ (§8.8; Szegedy et al. 2016).
 
     >>> from thetax.train import cross_entropy
@@ -93,6 +104,8 @@ def smooth_labels(objective: Objective, classes: int, *, strength: float) -> Obj
     """
     if isinstance(strength, int | float) and not 0 <= strength <= 1:
         raise ValueError(f"smooth_labels: strength is a probability in [0, 1]; got {strength}.")
+    if classes < 2:
+        raise ValueError(f"smooth_labels: labels are smoothed over two or more classes; got {classes}.")
     return _confused(objective, (1 - strength) * jnp.eye(classes) + strength / classes)
 
 

@@ -1,0 +1,99 @@
+"""`thetax tune` as a user types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from thetax import cli
+
+SMALL = ("--folds", "2", "--width", "3,4", "--depth", "1", "--batch", "64", "--epochs", "9", "--members", "2")
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as exit:
+        cli.main(list(arguments))
+    said = capsys.readouterr()
+    return int(exit.value.code or 0), said.out, " ".join(said.err.split())
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "Tune what? thetax tune RECIPE, with one of: default, digits, mnist"),
+        (("digts",), "There is nothing to tune called 'digts'; did you mean digits?"),
+        (("digits", "--trials", "0"), "trials must be a whole number of at least 1; got 0"),
+        (("digits", "--folds", "1439"), "1438 examples cannot be dealt into 1439 parts"),
+        (("digits", "--rate", "1e-1:1e-4"), "the low end comes first"),
+        (("digits", "--rate", "fast"), "rate is a number, numbers between commas, or low:high; got 'fast'"),
+        (("digits", "--batch", "32,5000"), "batch=5000 is larger than the 1150 of 1438 examples"),
+        (("digits", "--width", "1.5"), "width counts something and must be a whole number; got 1.5"),
+        (("digits", "--seed", "-1"), "seed must lie between"),
+        (("--resume", "nowhere"), "nowhere holds no run"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_is_asked_wrongly_is_answered(capsys, arguments, says):
+    code, _, error = run(capsys, "tune", *arguments)
+    assert (code, says in error) == (1, True), error
+
+
+def test_nothing_to_search_is_said(capsys):
+    fixed = [word for name in ("width", "depth", "batch", "epochs") for word in (f"--{name}", "1")]
+    code, _, error = run(capsys, "tune", "digits", *fixed, "--rate", "0.1", "--decay", "0", "--dropout", "0")
+    assert (code, "search space is empty" in error) == (1, True), error
+
+
+def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
+    code, out, _ = run(capsys, "tune", "digits", "--trials", "5", *SMALL, "--workers", "1", "--out", "r", "--json")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [event["event"] for event in events if event["event"] != "epoch"] == ["trial"] * 5 + ["done"]
+    assert {"width", "rate", "error", "stopped"} <= events[0].keys()
+    done = events[-1]
+    assert done["trials"] == 5
+    assert 0 < done["test error"] < 1
+    page = (tmp_path / "r" / "report.html").read_text()
+    for words in ("The best trials", "The course of the search", "Where the good settings lie", "What mattered"):
+        assert words in page
+    assert {path.name for path in (tmp_path / "r" / "figures").iterdir()} >= {"course.png", "settings.png"}
+    assert list((tmp_path / "r").glob("trial-*/model.safetensors"))
+    code, out, _ = run(capsys, "tune", "--resume", "r", "--workers", "1")
+    assert code == 0
+    assert "5 trials" in out
+    code, _, error = run(capsys, "tune", "digits", "--out", "r", "--trials", "5", *SMALL, "--rate", "0.1:0.2")
+    assert (code, "r holds" in error and "space=" in error) == (1, True), error
+    code, _, error = run(capsys, "tune", "default", "--resume", "r")
+    assert (code, "is a run of digits" in error) == (1, True), error
+
+
+def test_ctrl_c_leaves_a_search_that_goes_on(tmp_path):
+    command = [sys.executable, "-m", "thetax.cli", "tune", "digits", "--trials", "500", *SMALL, "--out", "r"]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    deadline = time.monotonic() + 120
+    assert child.stderr is not None
+    for line in child.stderr:
+        if " trial " in line or time.monotonic() > deadline:
+            break
+    os.kill(child.pid, signal.SIGINT)
+    rest = child.stderr.read()
+    child.stderr.close()
+    assert child.wait(timeout=60) == 130
+    assert "interrupted; go on with: thetax tune --resume r" in rest
+    asked = [*command[:3], "tune", "--resume", "r", "--json"]
+    again = subprocess.Popen(asked, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert again.stdout is not None
+    first = json.loads(again.stdout.readline())
+    again.kill()
+    again.wait()
+    again.stdout.close()
+    assert first["event"] == "trial"

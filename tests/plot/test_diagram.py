@@ -1,0 +1,44 @@
+"""Diagrams and sheets: what is given is on the page, in both themes."""
+
+import pickle
+
+import pytest
+
+from thetax.plot import DARK, LIGHT, Arrow, Box, Diagram, Panel, Sheet, draw
+
+CODER = Diagram(
+    {"x": Box(0, 0, 1, 6, "input"), "z": Box(3, 0, 1, 2, "code"), "=": Box(5, 0, 1, 1, "equals", frame=False)},
+    [Arrow("x", "z", "C"), Arrow("z", "x", "back", bend=0.3)],
+    title="Coder",
+)
+LINE = Panel("t", "loss", lines={"descent": ([0, 1], [1, 0])})
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_words_boxes_and_arrows_are_drawn(theme):
+    (axes,) = draw(CODER, theme=theme).axes
+    words = [text.get_text() for text in axes.texts if text.get_text()]
+    assert sorted(words) == ["C", "back", "code", "equals", "input"]
+    assert [patch.get_visible() for patch in axes.patches] == [True, True, False]
+    assert [patch.get_height() for patch in axes.patches[:2]] == [6, 2]
+    assert axes.get_title(loc="left") == "Coder"
+
+
+def test_a_sheet_has_rows_of_two_and_hides_what_is_left(tmp_path):
+    figure = draw(Sheet(LINE, CODER, LINE))
+    assert len(figure.axes) == 4
+    assert [axes.axison for axes in figure.axes] == [True, False, True, False]
+    assert draw(Sheet(LINE)).get_size_inches()[1] < figure.get_size_inches()[1]
+    figure.savefig(tmp_path / "sheet.svg")
+    assert "code" in (tmp_path / "sheet.svg").read_text()
+
+
+def test_they_travel_between_processes():
+    assert pickle.loads(pickle.dumps(Sheet(CODER, LINE))) == Sheet(CODER, LINE)
+
+
+def test_bad_diagrams_are_refused():
+    with pytest.raises(ValueError, match="names 'y', which is no box"):
+        Diagram({"x": Box(0, 0, 1, 1)}, [Arrow("x", "y")])
+    with pytest.raises(ValueError, match="nothing to draw"):
+        Sheet()

@@ -1,0 +1,149 @@
+"""Distillation (§8.9): the loss, the objective, who gets a gradient, and what is refused."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+from contracts import close, normal
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import log_softmax, softmax
+
+from thetax import layers
+from thetax.layers import BatchNorm, Chain, Dropout, Ensemble, Linear
+from thetax.models import MLP
+from thetax.train import average, cross_entropy, descend, distil, fit, tempered_loss
+
+LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=4, max_size=4)
+
+
+def net(*sizes: int, seed: int = 0, **settings):
+    return MLP.init(*sizes, activation=layers.tanh, key=jr.key(seed), **settings)
+
+
+@given(F=LOGITS, G=LOGITS, T=st.floats(0.5, 20, width=32))
+def test_the_loss_is_the_cross_entropy_of_tempered_probabilities(F, G, T):
+    """Against scipy; at least the entropy of the teacher, which it is at G = F and at G = F + constant."""
+    loss = lambda G: float(tempered_loss(jnp.array(G, jnp.float32), jnp.array(F, jnp.float32), temperature=T))
+    p = softmax(np.array(F) / T)
+    entropy = -p @ log_softmax(np.array(F) / T)
+    assert np.isclose(loss(G), -p @ log_softmax(np.array(G) / T), rtol=1e-4, atol=1e-4)
+    assert loss(G) >= entropy - 1e-4
+    assert np.isclose(loss(F), entropy, rtol=1e-4, atol=1e-4)
+    assert np.isclose(loss([g + 3 for g in F]), entropy, rtol=1e-4, atol=1e-4)
+
+
+def test_the_gradient_is_the_difference_of_tempered_probabilities():
+    F, G, T = normal(0, 5), normal(1, 5), 3.0
+    grad = jax.grad(lambda G: tempered_loss(G, F, temperature=T))(G)
+    assert np.allclose(grad, (softmax(np.asarray(G) / T) - softmax(np.asarray(F) / T)) / T, atol=1e-6)
+
+
+def test_the_objective_is_the_mean_loss_whatever_comes_with_the_inputs():
+    """Batches xs, (xs,), (xs, ys) and (xs, anything) give the same number: without labels only xs is read."""
+    teacher, student, xs = net(3, 8, 4), net(3, 2, 4, seed=1), normal(0, 7, 3)
+    found = distil(teacher, temperature=2.0)
+    each = [tempered_loss(student(x), teacher(x), temperature=2.0) for x in xs]
+    for batch in (xs, (xs,), (xs, jnp.zeros(7, jnp.int32)), (xs, jnp.ones((7, 2)), jnp.ones(7))):
+        assert close(found(student, batch), sum(each) / 7)
+
+
+def test_labels_take_their_share():
+    """λ · cross-entropy + (1 − λ) T² ℓ; all labels is the cross-entropy, and soft labels serve too."""
+    teacher, student, xs, ys = net(3, 8, 4), net(3, 2, 4, seed=1), normal(0, 7, 3), jnp.arange(7) % 4
+    soft, hard = distil(teacher, temperature=3.0)(student, xs), cross_entropy(student, (xs, ys))
+    mixed = lambda share, ys: distil(teacher, temperature=3.0, labels=share)(student, (xs, ys))
+    assert close(mixed(0.3, ys), 0.3 * hard + 0.7 * 9 * soft)
+    assert close(mixed(1.0, ys), hard)
+    assert close(mixed(0.3, jax.nn.one_hot(ys, 4)), mixed(0.3, ys))
+
+
+def test_the_share_of_the_soft_term_does_not_depend_on_a_high_temperature():
+    """T² times the gradient has a limit, which is why the tempered term is weighed by T²."""
+    teacher, student, batch = net(3, 8, 4), net(3, 2, 4, seed=1), (normal(0, 7, 3), jnp.arange(7) % 4)
+    grads = [jax.grad(distil(teacher, temperature=T, labels=1e-6))(student, batch) for T in (50.0, 100.0)]
+    assert close(*grads, rtol=0.05, atol=1e-3)
+
+
+def test_the_teacher_has_no_gradient_and_no_chance():
+    """A gradient in the teacher is 0; dropout of the teacher is off; that of the student takes the key."""
+    teacher, student, xs = net(3, 8, 4, dropout=0.5), net(3, 6, 4, seed=1, dropout=0.5), normal(0, 7, 3)
+    grad = jax.grad(lambda teacher: distil(teacher, temperature=2.0)(student, xs))(teacher)
+    assert all(not np.any(leaf) for leaf in jax.tree.leaves(grad))
+    plain = net(3, 6, 4, seed=1)
+    objective = distil(teacher, temperature=2.0)
+    assert close(objective(plain, xs, key=jr.key(0)), objective(plain, xs))
+    assert abs(objective(student, xs, key=jr.key(0)) - objective(student, xs)) > 1e-4
+
+
+def test_an_ensemble_teaches_by_its_pooled_logits():
+    """Pooled by mixture at T = 1, the soft labels are the average probabilities of the members."""
+    make, xs, student = partial(Linear.init, 3, 4), normal(0, 5, 3), net(3, 2, 4)
+    crowd = Ensemble.init(make, 6, pool=layers.mixture, key=jr.key(0))
+    each = jax.vmap(lambda member: jax.nn.softmax(jax.vmap(member)(xs)))(crowd.members)
+    assert close(distil(crowd)(student, xs), cross_entropy(student, (xs, each.mean(axis=0))))
+    mean = Ensemble(crowd.members)
+    logits = jax.vmap(lambda member: jax.vmap(member)(xs))(crowd.members).mean(axis=0)
+    assert close(distil(mean, temperature=2.0)(student, xs), asked_before(2.0)(student, (xs, logits)))
+
+
+def asked_before(temperature):
+    return average(partial(tempered_loss, temperature=temperature))
+
+
+def test_a_teacher_may_be_asked_once(silent):
+    """Fits on (xs, logits) computed before, and on xs with the teacher at hand, are the same descent."""
+    teacher, student, xs = net(3, 8, 4), net(3, 4, 4, seed=1), normal(0, 64, 3)
+    logits = jax.vmap(teacher)(xs)
+    run = lambda objective, data: fit(
+        descend(objective, optax.adam(1e-2)), student, data, epochs=3, batch=16, key=jr.key(0), progress=silent
+    )
+    known, asked = run(asked_before(2.0), (xs, logits)), run(distil(teacher, temperature=2.0), xs)
+    assert close(known.model, asked.model, rtol=1e-4, atol=1e-5)
+    assert known.history["train loss"][-1] < known.history["train loss"][0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])
+def test_bad_temperatures_are_refused(temperature):
+    for make in (lambda: distil(net(3, 4), temperature=temperature),
+                 lambda: tempered_loss(jnp.zeros(3), jnp.zeros(3), temperature=temperature)):  # fmt: skip
+        with pytest.raises(ValueError, match="temperature must be positive"):
+            make()
+
+
+@pytest.mark.parametrize("labels", [-0.1, 1.1, float("nan")])
+def test_bad_shares_are_refused(labels):
+    with pytest.raises(ValueError, match="labels is the weight of the true labels, from 0 to 1"):
+        distil(net(3, 4), labels=labels)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_teachers_that_cannot_teach_are_refused():
+    xs, student = normal(0, 5, 3), net(3, 3)
+    with pytest.raises(ValueError, match="the teacher has 10 classes and the student 3"):
+        distil(net(3, 4, 10))(student, xs)
+    with pytest.raises(ValueError, match="from the teacher, got shape"):
+        distil(net(3, 4, 1))(student, xs)
+    with pytest.raises(ValueError, match="fold it first"):
+        distil(Chain(BatchNorm.init(3), Linear.init(3, 3, key=jr.key(0))))
+    with pytest.raises(ValueError, match="the teacher must be a model"):
+        distil(jnp.zeros((5, 3)))
+    with pytest.raises(ValueError, match=r"needs batches \(xs, ys\)"):
+        distil(net(3, 4, 3), labels=0.5)(student, xs)
+    with pytest.raises(ValueError, match="the teacher has 4 classes and the student 3"):
+        tempered_loss(jnp.zeros(3), jnp.zeros(4), temperature=1.0)
+
+
+def test_a_student_with_dropout_and_batch_norm_learns(silent):
+    """The student may be any model: here its batch norms see the batch and its dropout the key."""
+    teacher, xs = net(3, 8, 4), normal(0, 64, 3)
+    student = Chain(Linear.init(3, 8, key=jr.key(1)), BatchNorm.init(8), layers.tanh, Dropout(0.2), net(8, 4, seed=2))
+    found = fit(
+        descend(distil(teacher, temperature=2.0), optax.adam(1e-2)), student, (xs,), epochs=5, batch=16,
+        key=jr.key(0), progress=silent,
+    )  # fmt: skip
+    assert found.history["train loss"][-1] < found.history["train loss"][0]

@@ -1,0 +1,118 @@
+"""Texts as numbers: words, a vocabulary of the most frequent, and each text as a sequence or a bag of them.
+
+The j-th most frequent word is the number j, from 0 to V - 1; a word that is not in the vocabulary is V, and
+-1 stands for no word, where a short text is filled up.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Int
+
+Texts: TypeAlias = Iterable[Any]  # strings, or an array of them
+
+NOTHING = -1  # the number that stands for no word
+
+
+class _Letters(dict[int, str]):
+    """What becomes of each character, decided when it is first met: all but letters, digits and ' are blanks."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = chr(code) if chr(code).isalnum() else "'" if chr(code) in "'’" else " "
+        return self[code]
+
+
+_LETTERS = _Letters()
+_BREAK = re.compile(r"<br\s*/?>")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text: runs of letters and digits in lower case, apostrophes inside them kept.
+
+    >>> words("I don't like it.<br /><br />'Awful' -- 2/10 stars!")
+    ['i', "don't", 'like', 'it', 'awful', '2', '10', 'stars']
+    """
+    text = text.lower()
+    if "<br" in text:
+        text = _BREAK.sub(" ", text)
+    text = f" {text.translate(_LETTERS)} "
+    if "'" in text:  # inside a word an apostrophe stands between two letters
+        text = text.replace("''", " ").replace("' ", " ").replace(" '", " ")
+    return text.split()
+
+
+class Vocabulary:
+    """Words by number, the most frequent first.
+
+    >>> known = Vocabulary.fit(["the cat and the dog", "the end"], size=2)
+    >>> known.words, len(known)
+    (('the', 'and'), 2)
+    >>> known.encode(["And the end", "the"], length=3).tolist()
+    [[1, 0, 2], [0, -1, -1]]
+    >>> known.bag(["the end, the and of the and", "cat"]).tolist()
+    [[0, 1], [-1, -1]]
+    """
+
+    words: tuple[str, ...]
+
+    def __init__(self, words: Iterable[str]):
+        self.words = tuple(words)
+        if len(set(self.words)) != len(self.words):
+            raise ValueError("Vocabulary: a word is given twice; every word has one number.")
+
+    @classmethod
+    def fit(cls, texts: Texts, *, size: int = 10_000) -> "Vocabulary":
+        """The `size` most frequent words of the texts (or all there are); of equals the first in the alphabet."""
+        if size < 1:
+            raise ValueError(f"Vocabulary.fit: size counts words and must be at least 1; got {size}.")
+        counts = Counter(chain.from_iterable(map(words, _listed(texts))))
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return cls(word for word, _ in ranked[:size])
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each word."""
+        return {word: number for number, word in enumerate(self.words)}
+
+    def encode(self, texts: Texts, *, length: int) -> Int[np.ndarray, "n {length}"]:
+        """The first `length` words of each text, in order; what is shorter is filled up at the end with -1."""
+        if length < 1:
+            raise ValueError(f"Vocabulary.encode: length counts words and must be at least 1; got {length}.")
+        number, unknown = self.numbers.get, len(self)
+        return _filled(([number(word, unknown) for word in words(text)[:length]] for text in _listed(texts)), length)
+
+    def bag(self, texts: Texts, *, length: int | None = None) -> Int[np.ndarray, "n k"]:
+        """The distinct known words of each text, rising, filled up with -1 to the largest bag's size.
+
+        With `length` a bag keeps that many words at most, its rarest, for those that every text has tell least.
+        """
+        if length is not None and length < 1:
+            raise ValueError(f"Vocabulary.bag: length counts words and must be at least 1; got {length}.")
+        known = self.numbers
+        bags = [sorted([known[word] for word in set(words(text)) if word in known]) for text in _listed(texts)]
+        largest = max((len(bag) for bag in bags), default=0)
+        width = max(1, largest if length is None else min(length, largest))
+        return _filled((bag[-width:] for bag in bags), width)
+
+
+def _listed(texts: Texts) -> list[str]:
+    if isinstance(texts, str):
+        raise ValueError("texts: expected several texts, got one string; put it into a list.")
+    return texts.tolist() if isinstance(texts, np.ndarray) else list(texts)
+
+
+def _filled(rows: Iterable[list[int]], width: int) -> np.ndarray:
+    """Rows of different length as a matrix, -1 where a row has ended."""
+    rows = list(rows)
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    matrix = np.full((len(rows), width), NOTHING, np.int32)
+    matrix[np.arange(width)[None] < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int32)
+    return matrix

@@ -1,0 +1,121 @@
+"""How a search looks: its course, the settings it tried as lines across their parameters, and what mattered."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from ..train import Setting, Trial
+from .chart import Chart, Panel
+from .draw import blank, draws
+from .theme import Theme
+
+LOGARITHMIC = ("rate", "decay", "width", "batch")
+BEST = 5  # trials that are shown apart
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Every trial as a line across its parameters and its error; those that never vary are left out."""
+
+    trials: Sequence[Trial]
+
+
+@dataclass(frozen=True)
+class Importance:
+    """The share of the variation of the error that each parameter explains."""
+
+    shares: Mapping[str, float]
+
+
+def course(trials: Sequence[Trial]) -> Chart:
+    """The error of each trial in the order in which they ended, and the best so far.
+
+    >>> trial = lambda n, e, stopped: Trial(n, Setting(), e, 0.0, stopped, np.array([e]), 0.0)
+    >>> panel = course([trial(0, 0.3, False), trial(1, 0.5, True), trial(2, 0.2, False)]).panels[0]
+    >>> panel.lines["best so far"][1].tolist()
+    [0.3, 0.3, 0.2]
+    """
+    order, errors = np.arange(1, len(trials) + 1), np.array([trial.error for trial in trials])
+    stopped = np.array([trial.stopped for trial in trials])
+    best = np.minimum.accumulate(np.where(stopped, np.inf, errors))
+    seen = np.isfinite(best)
+    points = {"trained to its end": ~stopped, "stopped early": stopped}
+    shown = {name: (order[which], errors[which]) for name, which in points.items() if which.any()}
+    log = "y" if np.all(errors > 0) else ""
+    line = {"best so far": (order[seen], best[seen])}
+    return Chart(Panel("trial", "validation error", lines=line, points=shown, log=log))
+
+
+def learning_curves(trials: Sequence[Trial]) -> Chart:
+    """The validation error of the best trials, epoch by epoch."""
+    whole = sorted((trial for trial in trials if not trial.stopped), key=lambda trial: trial.error)[:4]
+    lines = {f"trial {t.number}": (np.arange(1, len(t.curve) + 1), t.curve) for t in whole}
+    log = "y" if all(np.all(t.curve > 0) for t in whole) else ""
+    return Chart(Panel("epoch", "validation error", lines=lines, log=log))
+
+
+@draws(Coordinates)
+def _coordinates(result: Coordinates, theme: Theme) -> Figure:
+    names = [n for n in Setting._fields if len({getattr(trial.setting, n) for trial in result.trials}) > 1]
+    columns = {name: np.array([getattr(t.setting, name) for t in result.trials], float) for name in names}
+    columns["error"] = np.array([trial.error for trial in result.trials])
+    places = {name: _heights(name, values) for name, values in columns.items()}
+    figure = blank(3.6)
+    axes = figure.subplots()
+    order = sorted(range(len(result.trials)), key=lambda i: (result.trials[i].stopped, result.trials[i].error))
+    for rank, i in reversed(list(enumerate(order))):  # the best on top
+        ended = not result.trials[i].stopped
+        chosen = ended and rank < BEST
+        colour = theme.orange if chosen else theme.blue if ended else theme.muted
+        alpha, width = (0.95, 1.6) if chosen else (0.45 if ended else 0.2, 0.9)
+        axes.plot([places[name][i] for name in columns], color=colour, alpha=alpha, linewidth=width)
+    for at, (name, values) in enumerate(columns.items()):
+        axes.axvline(at, color=theme.grid, linewidth=1, zorder=0)
+        _ticks(axes, at, values, places[name], theme)
+    axes.set_xticks(range(len(columns)), list(columns))
+    axes.tick_params(axis="x", length=0, labelcolor=theme.ink)
+    axes.set(ylim=(-0.08, 1.08), xlim=(-0.35, len(columns) - 0.55), yticks=[])
+    axes.grid(visible=False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    for words, colour in (("the best", theme.orange), ("trained to the end", theme.blue), ("stopped", theme.muted)):
+        axes.plot([], color=colour, label=words)
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, labelcolor="linecolor")
+    return figure
+
+
+def _heights(name: str, values: np.ndarray) -> np.ndarray:
+    """The values between 0 and 1, on a logarithmic scale where that is the natural one."""
+    finite = np.where(np.isfinite(values), values, np.nanmax(values[np.isfinite(values)], initial=1.0))
+    scaled = np.log(finite) if name in (*LOGARITHMIC, "error") and finite.min() > 0 else finite
+    return (scaled - scaled.min()) / max(np.ptp(scaled), 1e-12)
+
+
+def _ticks(axes, at: int, values: np.ndarray, heights: np.ndarray, theme: Theme) -> None:
+    """Every value where there are few, otherwise the ends."""
+    kinds = np.unique(values)
+    shown = kinds if len(kinds) <= 5 else (values.min(), values.max())
+    for value in shown:
+        height = heights[np.flatnonzero(values == value)[0]]
+        words = f"{value:.2g}" if value < 10 else f"{value:g}"
+        paper = {"facecolor": theme.paper, "edgecolor": "none", "pad": 0.8, "alpha": 0.75}
+        axes.text(at + 0.06, height, words, fontsize=8, color=theme.muted, va="center", bbox=paper)
+
+
+@draws(Importance)
+def _importance(result: Importance, theme: Theme) -> Figure:
+    names = sorted(result.shares, key=lambda name: result.shares[name])
+    figure = blank(0.7 + 0.32 * len(names))
+    axes = figure.subplots()
+    shares = [result.shares[name] for name in names]
+    axes.barh(range(len(names)), shares, color=theme.blue, height=0.62)
+    for place, share in enumerate(shares):
+        axes.annotate(f"{100 * share:.0f} %", (share, place), xytext=(4, 0), textcoords="offset points", va="center")
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0, labelcolor=theme.ink)
+    axes.set(xlabel="share of the variation of the error", xlim=(0, 1.12 * max(shares, default=1.0) + 1e-9))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.grid(axis="y", visible=False)
+    return figure
