@@ -52,7 +52,7 @@ def test_tricks_has_a_row_for_each_and_answers_again_from_the_folder(tmp_path):
         assert row["standard error"] >= 0
     assert (tmp_path / "r" / "all-together" / "model.safetensors").is_file()
     assert recipes.tricks(job(run), **FEW).table == outcome.table
-    assert outcome.model(outcome.test[0][0]).shape == (10,)
+    assert outcome.model(jnp.asarray(outcome.test[0][0])).shape == (10,)
 
 
 def test_early_stopping_stops_and_wrong_labels_are_drawn():
@@ -68,7 +68,7 @@ def test_a_seed_is_judged_by_the_average_of_its_own_networks():
     xs, ys = jax.tree.map(jnp.asarray, data.load("mnist").test)
     member = lambda i: jax.tree.map(lambda a: a[i], nets.members)
     beliefs = np.stack([jax.nn.softmax(jax.vmap(member(i))(xs)) for i in range(6)])
-    by_hand = [100 * np.mean(beliefs[i : i + 3].mean(axis=0).argmax(axis=1) != ys) for i in (0, 3)]
+    by_hand = [100 * np.mean(beliefs[i : i + 3].mean(axis=0).argmax(axis=1) != np.asarray(ys)) for i in (0, 3)]
     assert seeds_error(nets, (xs, ys), average=3) == pytest.approx(by_hand)
     alone = [float(error_rate(member(i), (xs, ys))) for i in range(6)]
     assert seeds_error(nets, (xs, ys), average=1) == pytest.approx(100 * np.array(alone))

@@ -65,7 +65,7 @@ RATE, DECAY = Range(3e-4, 3e-2, log=True), Range(1e-6, 1e-2, log=True)
 
 
 @tunable(
-    width=Choice(32, 64, 128),
+    width=Choice(64, 128, 256),
     depth=Choice(1, 2),
     batch=Choice(32, 64, 128),
     rate=RATE,
