@@ -36,7 +36,7 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("train", "digts"), 1, "did you mean digits?"),
+        (("train", "digts"), 1, "did you mean digits"),
         (("train",), 1, "Which recipe?"),
         (("train", "digits", "--rte", "3"), 2, "Did you mean --rate?"),
         (("train", "digits", "--epochs", "many"), 2, 'unable to convert "many" into int'),

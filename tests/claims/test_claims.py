@@ -15,8 +15,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def run(claim):
-    """One whose data may have to be fetched is run with the network only."""
-    return pytest.param(claim, id=claim.name, marks=[pytest.mark.network] if claim.data else [])
+    """One whose data may have to be fetched is run with the network; an experiment, which trains, with `-m slow`."""
+    marks = [pytest.mark.network] * bool(claim.data) + [pytest.mark.slow] * (claim.kind == "experiment")
+    return pytest.param(claim, id=claim.name, marks=marks)
 
 
 @pytest.mark.parametrize("claim", [run(claim) for claim in CLAIMS])

@@ -56,6 +56,9 @@ halves = np.where(square[:, 0] > 0, 1, -1)
 net = MLP.init(2, 5, 2, key=jr.key(0))
 confused = explain.Confusion(np.eye(3, dtype=int) + 2, np.full(3, 2 / 3), ("a", "b", "c"))
 scores = np.array([np.nan, 0.3, 0.9])
+believed = explain.DropoutBelief(
+    *(np.full((9, 3), 1 / 3), np.full((9, 3), 0.1), np.linspace(0, 1.1, 9), np.linspace(0, 0.4, 9), np.zeros(9)), 50
+)
 RESULTS = {
     "curves": explain.curves({"train loss": np.array([5.0, 0.1]), "valid loss": np.array([4.0, np.nan])}),
     "one epoch": explain.curves({"train loss": np.ones(1)}),
@@ -89,10 +92,21 @@ RESULTS = {
     "cone": explain.version_cone(square[:3], halves[:3]),
     "minimax": explain.minimax(jnp.square, lambda x: jnp.stack([x**0, x]), low=-1.0, high=1.0, points=21),
     "dominance": explain.Dominance(0.5, np.array([0.5, np.inf, 2.0])),
-    "dropout belief": explain.DropoutBelief(
-        *(np.full((9, 3), 1 / 3), np.full((9, 3), 0.1), np.linspace(0, 1.1, 9), np.linspace(0, 0.4, 9), np.zeros(9)), 50
-    ),
+    "dropout belief": believed,
     "dropout penalty": explain.DropoutPenalty(0.3, 0.02, 0.25, 0.01, 1.0, 50),
+    "doubt": explain.Doubt(
+        believed, np.arange(9) % 3, np.array([8, 7]), np.zeros((2, 64)), ("a", "b", "a very long name of a class")
+    ),
+    "shrinkage": explain.Shrinkage(
+        np.array([0.9, 0.5]), np.array([9.0, 1.0]), np.zeros(2), 1.4, 0.1, 0.0, 30, 1.0, None, None
+    ),
+    "importance": explain.Importance(
+        np.array([0.1, 0.0, 0.3]), np.array([0.01, 0.0, 0.02]), 0.05, ("money", "a feature of a long name", "!")
+    ),
+    "cost": explain.Cost(*[explain.Pass(1000 * n, 900 * n, 1e-3 * n) for n in (1, 3, 2)], 600, 1),
+    "critical": explain.critical_points(lambda t: t**4 / 4 - t**2 / 2 + t / 10, low=-2.0, high=2.0, points=101),
+    "wiring": explain.wiring(MLP.init(30, 4, 2, key=jr.key(0))),
+    "convexity": explain.Convexity(0.3, np.array([0.3, -0.1]), side[4:], np.square(side[4:])),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},
 }
@@ -107,7 +121,7 @@ def test_every_result_is_drawn(name, theme):
     assert figure.get_facecolor()[:3] == pytest.approx([int(theme.paper[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
-NUMBERS = {"Decay", "Distance", "Lanczos", "Pieces", "Plane", "Ritz", "Sharpness", "Trace", "Volume", "Window"}
+NUMBERS = {"Decay", "Distance", "Lanczos", "Pass", "Pieces", "Plane", "Ritz", "Sharpness", "Trace", "Volume", "Window"}
 
 
 def test_there_is_a_drawing_for_every_result():

@@ -132,3 +132,15 @@ def test_traced_dropout_has_the_law_of_dropout(p):
     assert abs((twice != 0).mean() - (1 - p) ** 2) <= 5 * 0.5 / np.sqrt(one.size)
     reference = np.asarray(predict(Chain(Dropout(p)), xs, key=jr.key(3)))
     assert abs(one.mean() - reference.mean()) <= 5 * np.sqrt(2 * p / (1 - p) / one.size)
+
+
+def test_training_on_everything_uses_every_row_and_as_many_steps(data):
+    """Epochs are as short as those of a fold, so that the programs serve again; there are more of them."""
+    many = lanes(data, slots=2)
+    found = many.train_on_everything(ONE._replace(dropout=0.2), members=6, key=jr.key(7))
+    W = np.asarray(found.state.model.body.layers[0].W)
+    assert len({w.tobytes() for w in W}) == 6  # every member has a start of its own
+    assert len(found.losses) == round(ONE.epochs * 46 / many.steps(1))
+    assert np.mean(found.losses[-1]) < np.mean(found.losses[0])
+    whole = Lanes(many.task, [Fold(np.arange(46), part.valid) for part in many.parts], jr.key(7), examples=34)
+    assert {row for epoch in range(20) for row in whole._rows(epoch, 8).ravel().tolist()} == set(range(46))
