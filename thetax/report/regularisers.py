@@ -33,7 +33,7 @@ def _left(result: explain.Shrinkage) -> dict[str, str]:
     if factors.size:
         told |= {
             "left of the sharpest direction": percent(factors[0]),
-            f"of the sharpest {len(factors)}, the least": percent(factors.min()),
+            f"least left of the sharpest {len(factors)}": percent(factors.min()),
         }
     share = 100 * result.effective / result.parameters
     return told | {"parameters that count": f"about {share:.2g} % of {result.parameters:,}"}
@@ -106,7 +106,7 @@ def _doubts(result: explain.Doubt) -> dict[str, str]:
         "error of the mean over masks": f"{percent(result.mistakes / n)} of {n:,}",
         "mean doubt where right": mean(entropy[right]),
         "mean doubt where wrong": mean(entropy[~right]),
-        "of it, disagreement": percent(result.belief.information.mean() / max(entropy.mean(), 1e-12)),
+        "disagreement, of all doubt": percent(result.belief.information.mean() / max(entropy.mean(), 1e-12)),
     }
     if not np.isnan(result.ranking):
         told["a mistake is doubted more than a right answer"] = f"{percent(result.ranking)} of the time"
