@@ -35,11 +35,11 @@ def finishes_alike(folder: Path, uninterrupted: str) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize("number", [pytest.param(n, marks=[pytest.mark.slow] * (n % 2)) for n in range(1, 31)])
+@pytest.mark.parametrize("number", [pytest.param(n, marks=[pytest.mark.slow] * (n % 3 > 0)) for n in range(1, 31)])
 def test_killed_at_every_file_boundary(tmp_path, uninterrupted, number):
     """Before each of the first thirty changes on disk: the claim of the folder and the whole first save.
 
-    Every second one runs by default, the others with `-m slow`.
+    Every third one runs by default, the others with `-m slow`.
     """
     assert child(tmp_path / "run", "event", number).returncode == KILLED
     finishes_alike(tmp_path / "run", uninterrupted)

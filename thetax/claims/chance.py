@@ -8,7 +8,7 @@ from jaxtyping import PRNGKeyArray
 def chance(key: PRNGKeyArray) -> np.random.Generator:
     """NumPy's generator, seeded by a key.
 
-    >>> chance(jr.key(0)).integers(10) == chance(jr.key(0)).integers(10)
+    >>> bool(chance(jr.key(0)).integers(10) == chance(jr.key(0)).integers(10))
     True
     """
     return np.random.default_rng(np.asarray(jr.key_data(key)))
