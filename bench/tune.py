@@ -158,34 +158,14 @@ def remark(result: Result) -> str:
 
 def rows() -> list[Row]:
     """Seconds with programs compiled anew, seconds with those of an earlier run, and the test error in percent."""
-    peer, apart, again = (
-        "scikit-learn RandomizedSearchCV",
-        partial(ours, remembered=False),
-        partial(ours, remembered=True),
-    )
+    peer, apart = "scikit-learn RandomizedSearchCV", partial(ours, remembered=False)
     seconds = lambda measure: _seeds(lambda seed: measure(seed).seconds)
+    timed = lambda name, measure: Row(
+        f"60 trials, {name}", peer, seconds(measure), seconds(theirs), "s", agree,
+        pairs=len(SEEDS), target=5.0, seconds=1.0,
+    )  # fmt: skip
     return [
-        Row(
-            "60 trials, cold",
-            peer,
-            seconds(apart),
-            seconds(theirs),
-            "s",
-            agree,
-            pairs=len(SEEDS),
-            target=5.0,
-            seconds=1.0,
-        ),
-        Row(
-            "60 trials, warm",
-            peer,
-            seconds(again),
-            seconds(theirs),
-            "s",
-            agree,
-            pairs=len(SEEDS),
-            target=5.0,
-            seconds=1.0,
-        ),
+        timed("cold", apart),
+        timed("warm", partial(ours, remembered=True)),
         Row("test error", peer, error(apart), error(theirs), "%", agree, pairs=1, target=1.0, remark=remark),
     ]

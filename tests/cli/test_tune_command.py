@@ -8,22 +8,9 @@ import sys
 import time
 
 import pytest
-
-from thetax import cli
+from shell import run
 
 SMALL = ("--folds", "2", "--width", "3,4", "--depth", "1", "--batch", "64", "--epochs", "9", "--members", "2")
-
-
-def run(capsys, *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as exit:
-        cli.main(list(arguments))
-    said = capsys.readouterr()
-    return int(exit.value.code or 0), said.out, " ".join(said.err.split())
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +57,9 @@ def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
     code, out, _ = run(capsys, "tune", "--resume", "r", "--workers", "1")
     assert code == 0
     assert "5 trials" in out
+    for command in (("look", "r"), ("train", "--resume", "r")):
+        code, _, error = run(capsys, *command)
+        assert (code, "r is a search: go on with thetax tune --resume" in error) == (1, True), error
     code, _, error = run(capsys, "tune", "digits", "--out", "r", "--trials", "5", *SMALL, "--rate", "0.1:0.2")
     assert (code, "r holds" in error and "space=" in error) == (1, True), error
     code, _, error = run(capsys, "tune", "default", "--resume", "r")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thetax.plot import DARK, LIGHT, draw
-from thetax.plot.tuning import Coordinates, Importance, course, learning_curves
+from thetax.plot.tuning import Coordinates, ParameterImportance, course, learning_curves
 from thetax.train import Setting, Trial
 
 
@@ -20,7 +20,12 @@ def trials(count: int, *, error=lambda i: 0.1 + 0.01 * i) -> list[Trial]:
     "found", [trials(1), trials(40), trials(4, error=lambda i: 0.0)], ids=["one", "many", "perfect"]
 )
 def test_a_search_is_drawn(found, theme):
-    for result in (course(found), learning_curves(found), Coordinates(found), Importance({"rate": 0.7, "width": 0.3})):
+    for result in (
+        course(found),
+        learning_curves(found),
+        Coordinates(found),
+        ParameterImportance({"rate": 0.7, "width": 0.3}),
+    ):
         draw(result, theme=theme).savefig(io.BytesIO(), format="png")
 
 

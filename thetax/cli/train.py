@@ -70,11 +70,18 @@ def train(recipe: str | None = None, /, *, resume: Path | None = None, json: boo
 
 
 def _resume(folder: Path, *, as_json: bool, recipe: str | None = None) -> int:
-    about = Run.open(folder).described
+    about = _trained(Run.open(folder)).described
     if recipe not in (None, about["recipe"]):
         raise ValueError(f"{folder} is a run of {about['recipe']}, not of {recipe}.")
     arguments = _typed(about["recipe"], about["arguments"])
     return _train(about["recipe"], arguments, seed=about["seed"], folder=folder, as_json=as_json)
+
+
+def _trained(run: Run) -> Run:
+    """The run of a recipe; the folder of a search is another thing."""
+    if (run.folder / "study.log").exists():
+        raise ValueError(f"{run.folder} is a search: go on with thetax tune --resume, and read its report.html.")
+    return run
 
 
 def _typed(recipe: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -137,7 +144,7 @@ def look(run: Path | None = None, /, *, json: bool = False) -> int:
     from ..report import look as write_report  # brings matplotlib, which nothing else needs
 
     folder = run or _newest()
-    opened = Run.open(folder, look_only=True)
+    opened = _trained(Run.open(folder, look_only=True))
     about, began = opened.described, time.monotonic()
     watcher = JsonLines() if json else watch()
     outcome = find_recipe(about["recipe"])(
@@ -154,7 +161,7 @@ def look(run: Path | None = None, /, *, json: bool = False) -> int:
 
 
 def _newest() -> Path:
-    runs = [path.parent for path in Path("runs").glob("*/run.json")]
+    runs = [path.parent for path in Path("runs").glob("*/run.json") if not (path.parent / "study.log").exists()]
     if not runs:
         raise ValueError("There is no run under runs/; train one first, or name its folder.")
     return max(runs, key=lambda folder: (folder / "run.json").stat().st_mtime)

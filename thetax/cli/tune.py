@@ -50,7 +50,7 @@ def tune_(
     Parameters
     ----------
     recipe
-        What to tune: digits, mnist, default and others; a wrong name lists them.
+        What to tune: digits, mnist or default.
     trials
         Candidates to be judged in all, those from before an interruption included; 60 unless it was begun with others.
     folds

@@ -92,7 +92,7 @@ class Shrinkage:
     curvatures: Float[np.ndarray, " m"]  # the largest first
     bounds: Float[np.ndarray, " m"]  # within which an exact curvature lies
     effective: float
-    error: float  # the standard error of the effective number, over probes
+    error: float  # the standard error of the effective number, over probes; the blur of Lanczos comes on top
     negative: float
     parameters: int
     strength: float

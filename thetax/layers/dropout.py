@@ -10,9 +10,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 
-from ..core import apply
+from ..core import Scalar, apply
 
 WORD = 2**32
 
@@ -27,12 +27,20 @@ def coins(key: PRNGKeyArray, shape: tuple[int, ...], *, probability: float) -> B
     >>> coins(jr.key(0), (1000,), probability=0.6).sum().item()
     624
     """
+    return hashed(shape, *jr.key_data(key).ravel()) < jnp.uint32(min(WORD - 1, round(probability * WORD)))
+
+
+def hashed(shape: tuple[int, ...], *words: UInt32[Array, ""]) -> UInt32[Array, "*s"]:
+    """A word for each place of an array, mixed from the place and the given words.
+
+    >>> len(set(hashed((1000,), jnp.uint32(1)).tolist()))
+    1000
+    """
     h = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) * jnp.uint32(0x9E3779B9)
-    for word in jr.key_data(key).ravel():
+    for word in words:
         h = (h ^ word ^ (h >> 16)) * jnp.uint32(0x85EBCA6B)
         h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
-    h = h ^ (h >> 16)
-    return h < jnp.uint32(min(WORD - 1, round(probability * WORD)))
+    return h ^ (h >> 16)
 
 
 class Dropout(eqx.Module):
@@ -97,7 +105,7 @@ class DropConnect(eqx.Module):
         return apply(self.thinned(key_thin), x, key=key)
 
 
-def thin(x: Float[Array, "*s"], stays: Bool[Array, "*s"], *, p: float) -> Float[Array, "*s"]:
+def thin(x: Float[Array, "*s"], stays: Bool[Array, "*s"], *, p: float | Scalar) -> Float[Array, "*s"]:
     r"""$x \odot b / (1 - p)$: what stays is divided by the probability of staying.
 
     >>> thin(jnp.ones(3), jnp.array([True, False, True]), p=0.5).tolist()

@@ -27,7 +27,8 @@ def _shrinkage(result: Shrinkage, theme: Theme) -> Figure:
     axes.set(xlabel="curvature of the loss in a direction", ylabel="share of the minimiser that is left")
     log_axis(axes.xaxis, low, high)
     axes.set_ylim(0, max([1.05, *np.minimum(1.05 * result.factors[up], 2.1)]))  # beyond 1/η steps swing about 1
-    axes.set_title(f"{result.effective:,.4g} of {result.parameters:,} parameters count", color=theme.orange)
+    count = float(f"{result.effective:.1e}")  # two digits: Lanczos blurs the small curvatures
+    axes.set_title(f"about {count:,g} of {result.parameters:,} parameters count", color=theme.orange)
     axes.legend(frameon=False, loc="lower right")
     return figure
 

@@ -24,7 +24,7 @@ class Coordinates:
 
 
 @dataclass(frozen=True)
-class Importance:
+class ParameterImportance:
     """The share of the variation of the error that each parameter explains."""
 
     shares: Mapping[str, float]
@@ -104,8 +104,8 @@ def _ticks(axes, at: int, values: np.ndarray, heights: np.ndarray, theme: Theme)
         axes.text(at + 0.06, height, words, fontsize=8, color=theme.muted, va="center", bbox=paper)
 
 
-@draws(Importance)
-def _importance(result: Importance, theme: Theme) -> Figure:
+@draws(ParameterImportance)
+def _importance(result: ParameterImportance, theme: Theme) -> Figure:
     names = sorted(result.shares, key=lambda name: result.shares[name])
     figure = blank(0.7 + 0.32 * len(names))
     axes = figure.subplots()

@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..plot.tuning import Coordinates, Importance, course, learning_curves
+from ..plot.tuning import Coordinates, ParameterImportance, course, learning_curves
 from ..train import Setting, Trial, Tuned, disk
 from .figure import render
 from .page import Section, page
@@ -98,5 +98,5 @@ def _figures(found: Tuned) -> list[tuple[str, str, str, Any]]:
             "The share of the variation of the error, over all trials, that each parameter explains by itself (fANOVA, "
             "Hutter et al. 2014). What was searched narrowly cannot matter much."
         )
-        figures.insert(2, ("importance", "What mattered", says, Importance(found.importance)))
+        figures.insert(2, ("importance", "What mattered", says, ParameterImportance(found.importance)))
     return figures

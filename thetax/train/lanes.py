@@ -6,7 +6,6 @@ the rows it does not train on. The rate falls to zero along a cosine,
 $\eta_t = \frac{\eta}{2} (1 + \cos \pi \min(1, t / T))$, so that a lane that has had its $T$ steps stands still.
 """
 
-import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..core import BATCH, Batch, Iteration, Model, Objective, Scalar
 from ..layers import Dropout, mixture, tap
+from ..layers.dropout import hashed, thin
 from .descend import descend
 from .loss import cross_entropy, error_rate
 from .regularise import weight_decay
@@ -58,8 +58,7 @@ def with_dropout(objective: Objective, probability: Scalar) -> Objective:
             return objective(model, batch)
 
         def visit(name: str, layer: Any, call: Callable[..., Any], x: Array) -> Array:
-            stays = _coins(key, zlib.crc32(name.encode()), x.shape, 1 - probability)
-            return jnp.where(stays, x / (1 - probability).astype(x.dtype), jnp.zeros_like(x))
+            return thin(x, _coins(key, zlib.crc32(name.encode()), x.shape, 1 - probability), p=probability)
 
         return objective(tap(model, select=lambda node: isinstance(node, Dropout), visit=visit), batch, key=key)
 
@@ -68,12 +67,9 @@ def with_dropout(objective: Objective, probability: Scalar) -> Objective:
 
 def _coins(key: PRNGKeyArray, layer: int, shape: tuple[int, ...], probability: Scalar) -> Bool[Array, "*s"]:
     """As the coins of `Dropout`, but the place of an example in its batch is hashed instead of a key for each."""
-    h = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) * jnp.uint32(0x9E3779B9)
     place = jax.lax.axis_index(BATCH).astype(jnp.uint32) * jnp.uint32(0xC2B2AE3D)
-    for word in (jnp.uint32(layer), place, *jr.key_data(key).ravel()):
-        h = (h ^ word ^ (h >> 16)) * jnp.uint32(0x85EBCA6B)
-        h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
-    return ((h ^ (h >> 16)) >> 8).astype(jnp.float32) < probability * 2**24
+    words = hashed(shape, jnp.uint32(layer), place, *jr.key_data(key).ravel())
+    return (words >> 8).astype(jnp.float32) < probability * 2**24
 
 
 def lane(objective: Objective, knobs: Knobs) -> Iteration:

@@ -50,6 +50,7 @@ class Flock:
         self.path, self.descriptor = path, -1
 
     def acquire(self) -> bool:
+        """Waits for the lock; what a killed process left half-written is cut off."""
         self.descriptor = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR, 0o644)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX)  # type: ignore[union-attr]
         if self.path.exists():
@@ -65,6 +66,7 @@ class Flock:
                 file.truncate(file.read().rfind(b"\n") + 1)
 
     def release(self) -> None:
+        """Lets the next one in."""
         os.close(self.descriptor)
 
 
@@ -72,6 +74,7 @@ class BestThird(optuna.pruners.BasePruner):
     """Stops a trial that is not among the best third of all that have reported at its step."""
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        """Whether the trial is to be stopped, by its last report."""
         step = trial.last_step
         if step is None:
             return False

@@ -45,11 +45,6 @@ def ad_modes(key):
     x, chain = rng.normal(size=2), by_layers()
     numeric = jacobian(chain, x)
     duals = np.array([[out.dot for out in written(Dual(x[0], e[0]), Dual(x[1], e[1]), Dual)] for e in np.eye(2)]).T
-    taped = []
-    for row in range(2):
-        one, two = Node(x[0]), Node(x[1])
-        written(one, two, Node)[row].backward()
-        taped.append([one.grad, two.grad])
     loss = lambda row: lambda prediction, y: prediction[row]
     back = [train.backpropagate(chain, loss(row), jnp.asarray(x), jnp.zeros(())).deltas[0] for row in range(2)]
     u, v = rng.normal(size=2), rng.normal(size=2)
@@ -58,35 +53,40 @@ def ad_modes(key):
     pulled = np.asarray(train.backpropagate(chain, dot, jnp.asarray(x), jnp.asarray(u)).deltas[0])
     shapes = [(7, 3), (3, 7), (12, 1), (1, 12)]
     costs = [explain.cost(models.MLP.init(n, 5, m, activation=layers.tanh, key=key), jnp.ones(n)) for n, m in shapes]
+    forwards, backwards = _whole_jacobians(costs)
     counts, apart = _passes(7, 3, key)
-    passes = lambda found, mode, one: found.jacobian[mode] / one.operations
     return Verdict(
         close("dual numbers, against differences", duals, numeric, tolerance=1e-9, method="finite differences"),
-        close("the tape, against dual numbers", taped, duals, tolerance=1e-14),
+        close("the tape, against dual numbers", [_taped(x, row) for row in range(2)], duals, tolerance=1e-14),
         close("the library's reverse mode", back, duals, tolerance=1e-14),
         close("u·(Jv) and (Jᵀu)·v", u @ pushed, pulled @ v, tolerance=1e-14),
         refuted(close("u·(Jv) and (Ju)·v", u @ pushed, (duals @ u) @ v, tolerance=1e-3)),
-        equal(
-            "passes for all of J, forwards: the inputs",
-            [passes(c, "forward mode", c.forward) for c in costs],
-            [n for n, _ in shapes],
-        ),
-        equal("backwards: the outputs", [passes(c, "reverse mode", c.reverse) for c in costs], [m for _, m in shapes]),
-        equal(
-            "matrix products of a pass forwards, over those of the value",
-            [_products(c.forward, c) for c in costs],
-            [2.0] * 4,
-        ),
-        equal("of a pass backwards", [_products(c.reverse, c) for c in costs], [2.0] * 4),
+        equal("passes for all of J, forwards: the inputs", forwards, [n for n, _ in shapes]),
+        equal("backwards: the outputs", backwards, [m for _, m in shapes]),
+        equal("products of a pass forwards, over the value's", [_products(c.forward, c) for c in costs], [2] * 4),
+        equal("of a pass backwards", [_products(c.reverse, c) for c in costs], [2] * 4),
         equal("passes that were counted for 7 inputs and 3 outputs", counts, [7, 3]),
         close("the two Jacobians", apart, 0.0, tolerance=1e-14),
-        at_most(
-            "3 inputs, 7 outputs: forwards over backwards",
-            costs[1].jacobian["forward mode"] / costs[1].jacobian["reverse mode"],
-            1,
-        ),
-        at_least("7 inputs, 3 outputs", costs[0].jacobian["forward mode"] / costs[0].jacobian["reverse mode"], 1),
+        at_most("3 inputs, 7 outputs: forwards over backwards", _ratio(costs[1]), 1),
+        at_least("7 inputs, 3 outputs", _ratio(costs[0]), 1),
     )
+
+
+def _taped(x, row):
+    """A row of the Jacobian, backwards along the tape."""
+    one, two = Node(x[0]), Node(x[1])
+    written(one, two, Node)[row].backward()
+    return [one.grad, two.grad]
+
+
+def _whole_jacobians(costs):
+    """What all of $J$ costs, in passes of one direction each."""
+    forwards = [found.jacobian["forward mode"] / found.forward.operations for found in costs]
+    return forwards, [found.jacobian["reverse mode"] / found.reverse.operations for found in costs]
+
+
+def _ratio(found):
+    return found.jacobian["forward mode"] / found.jacobian["reverse mode"]
 
 
 def _products(one, found):

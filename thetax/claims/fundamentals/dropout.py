@@ -144,14 +144,18 @@ def ridge(key):
         refuted(close("the fit of plain ridge", (X * c) @ plain[1], X @ plain[0], tolerance=1e-3)),
         falls("the penalty for φ = 0.5, 0.1, 0.01, 0.001", [_library(X, y, jnp.asarray(w), r) - np.sum((X @ w - y) ** 2)
                                                             for r in rates]),
-        figure=Chart(
-            Panel("weight of least squares", "weight under dropout",
-                  points={"mean of 100 descents": (weighted_ridge(X, y, np.zeros(D)), found.mean(axis=0))},
-                  bounds={"no penalty": (np.array([-3, 3]), np.array([-3, 3]))}),
-            Panel("weighted ridge", "weight under dropout",
-                  points={"mean of 100 descents": (best, found.mean(axis=0))},
-                  bounds={"equal": (np.sort(best), np.sort(best))}),
-        ),
+        figure=_shrunk(weighted_ridge(X, y, np.zeros(D)), best, found.mean(axis=0)),
+    )  # fmt: skip
+
+
+def _shrunk(least: np.ndarray, best: np.ndarray, found: np.ndarray) -> Chart:
+    """The weights that dropout found, beside those of least squares and of the ridge it should be."""
+    line = np.array([-3.0, 3.0])
+    return Chart(
+        Panel("weight of least squares", "weight under dropout",
+              points={"mean of 100 descents": (least, found)}, bounds={"no penalty": (line, line)}),
+        Panel("weighted ridge", "weight under dropout",
+              points={"mean of 100 descents": (best, found)}, bounds={"equal": (np.sort(best), np.sort(best))}),
     )  # fmt: skip
 
 

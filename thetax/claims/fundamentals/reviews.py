@@ -43,6 +43,7 @@ class Reader(eqx.Module):
 
     @classmethod
     def init(cls, size: int, *, key) -> "Reader":
+        """For a vocabulary of that size."""
         keys = jr.split(key, 3)
         words = layers.Bag.init(size, UNITS, law=layers.gaussian(0.1), bias=False, key=keys[0])
         return cls(words, layers.Elman.init(UNITS, UNITS, key=keys[1]), layers.Linear.init(UNITS, 1, key=keys[2]))
@@ -87,6 +88,7 @@ def fitted(make, known, asked, *, epochs, clip, rng, key):
 
 
 def sparse(bags: np.ndarray, size: int) -> csr_matrix:
+    """The bags as rows of ones and zeros, of which only the ones are kept."""
     ends = np.concatenate([[0], np.cumsum((bags >= 0).sum(axis=1))])
     return csr_matrix((np.ones(ends[-1]), bags[bags >= 0], ends), shape=(len(bags), size))
 
@@ -98,6 +100,7 @@ def lasso(xs: csr_matrix, ys: np.ndarray, strength: float, *, tolerance: float =
 
 
 def texts(scale) -> tuple[Texts, Texts, data.Vocabulary]:
+    """Reviews to learn from and to be asked about, by the vocabulary of the former."""
     full, (n, m, length, _) = data.load("imdb"), SIZES[scale]
     assert full.test is not None
     known = data.Vocabulary.fit(full.train[0][:n], size=WORDS)
@@ -115,6 +118,7 @@ class Sparse(NamedTuple):
 
 
 def chosen_lasso(known: Texts, asked: Texts, size: int) -> Sparse:
+    """Chooses the strength on the last fifth of the known reviews, and fits all of them."""
     xs, test, cut = sparse(known.bags, size), sparse(asked.bags, size), len(known.ys) * 4 // 5
     fits = [lasso(xs[:cut], known.ys[:cut], strength) for strength in LAMBDA]
     best = float(LAMBDA[np.argmax([fit.score(xs[cut:], known.ys[cut:]) for fit in fits])])

@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
@@ -116,11 +115,6 @@ def softmax_ce(key):
     one = lambda z: train.log_loss(z, jnp.asarray(y[0]))
     grad, hessian = np.asarray(jax.grad(one)(jnp.asarray(f[0]))), np.asarray(jax.hessian(one)(jnp.asarray(f[0])))
     far = train.log_loss(jnp.array([1e4, 0.0, -1e4]), jnp.array(1))
-    z, t = rng.normal(size=1000) * 5, rng.integers(0, 2, size=1000)
-    two = loss(jnp.stack([jnp.zeros(1000), jnp.asarray(z)], axis=1), jnp.asarray(t))
-    binary = jax.vmap(train.binary_log_loss)(jnp.asarray(z), jnp.asarray(t))
-    pair = jr.normal(key, (1000, 2))
-    apart = jax.vmap(train.binary_log_loss)(pair[:, 1] - pair[:, 0], jnp.asarray(t))
     return Verdict(
         close("−log p_y", hard, -np.log(p[np.arange(50), y]), tolerance=1e-12),
         close("−Σ e_y(j) log p_j, from probabilities", soft, hard, tolerance=1e-14),
@@ -128,24 +122,24 @@ def softmax_ce(key):
         close("with 7.5 added to all logits", shifted, hard, tolerance=1e-12),
         equal("at logits ±10,000", float(far), 1e4),
         close("gradient p − e_y", grad, p[0] - np.eye(5)[y[0]], tolerance=1e-14),
-        close(
-            "gradient, by differences",
-            grad,
-            differences.jacobian(one, f[0]),
-            tolerance=1e-9,
-            method="finite differences",
-        ),
+        close("gradient, by differences", grad, differences.jacobian(one, f[0]),
+              tolerance=1e-9, method="finite differences"),
         close("Hessian diag(p) − ppᵀ", hessian, np.diag(p[0]) - np.outer(p[0], p[0]), tolerance=1e-14),
-        close(
-            "Hessian, by differences",
-            hessian,
-            differences.hessian(one, f[0]),
-            tolerance=1e-5,
-            method="finite differences",
-        ),
+        close("Hessian, by differences", hessian, differences.hessian(one, f[0]),
+              tolerance=1e-5, method="finite differences"),
         at_least("its least eigenvalue", np.linalg.eigvalsh(hessian).min(), 0.0, slack=1e-14),
         at_most("its largest entry by row, summed: rows add up to 0", np.abs(hessian.sum(axis=1)), 1e-14),
-        close("two classes, logits (0, f): the binary loss at 1000 f", two, binary, tolerance=1e-13),
-        close("logits (f₀, f₁): that of f₁ − f₀", loss(pair, jnp.asarray(t)), apart, tolerance=1e-13),
-        refuted(close("that of f₀ − f₁", loss(pair[:, ::-1], jnp.asarray(t)), apart, tolerance=1e-3)),
+        *_two_classes(rng),
+    )  # fmt: skip
+
+
+def _two_classes(rng):
+    """Softmax over two logits is the logistic function of their difference."""
+    f, t = jnp.asarray(rng.normal(size=(1000, 2)) * 4), jnp.asarray(rng.integers(0, 2, size=1000))
+    loss, binary = jax.vmap(train.log_loss), jax.vmap(train.binary_log_loss)
+    from_zero, apart = f.at[:, 0].set(0.0), binary(f[:, 1] - f[:, 0], t)
+    return (
+        close("logits (0, f): the binary loss at 1000 f", loss(from_zero, t), binary(f[:, 1], t), tolerance=1e-13),
+        close("logits (f₀, f₁): that of f₁ − f₀", loss(f, t), apart, tolerance=1e-13),
+        refuted(close("that of f₀ − f₁", loss(f[:, ::-1], t), apart, tolerance=1e-3)),
     )

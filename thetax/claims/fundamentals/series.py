@@ -28,6 +28,7 @@ def series() -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
 
 
 def last(states):
+    """The state after the last step."""
     return states[-1]
 
 

@@ -103,34 +103,40 @@ def drawn(count: int, d: int, key):
     return layers.Ensemble.init(partial(models.MLP.init, d, UNITS, 1), count, key=key).members
 
 
-def with_dropout(nets, d: int, rate: float):
+def thinned(nets, d: int, rate: float):
     """The same weights in networks that drop hidden units."""
     like = jax.eval_shape(partial(models.MLP.init, d, UNITS, 1, dropout=rate), key=jr.key(0))
     return jax.tree.unflatten(jax.tree.structure(like), jax.tree.leaves(nets))
 
 
 def loss(model, batch, *, key=None):
+    """The binary cross-entropy."""
     return train.binary_cross_entropy(model, batch, key=key)
 
 
 def plainly(strength):
+    """Descent without any trick."""
     return train.descend(loss, optax.adam(RATE))
 
 
 def quickly(strength):
+    """Descent for a convex problem, at a large rate that falls to zero."""
     return train.descend(loss, optax.adam(optax.cosine_decay_schedule(0.1, 600)))
 
 
 def penalised(strength):
+    """With a ridge and a lasso penalty, in this order."""
     ridge, lasso = strength
     return train.descend(train.lasso(train.weight_decay(loss, strength=ridge), strength=lasso), optax.adam(RATE))
 
 
 def noisily(strength):
+    """With Gaussian noise on the inputs."""
     return train.descend(train.augmented(loss, data.augment.noise(scale=0.2)), optax.adam(RATE))
 
 
 def together(strength):
+    """Several starts at once, penalised."""
     return train.restarts(penalised(strength))
 
 
@@ -170,7 +176,7 @@ def ablation(splits: Splits, batches, *, dropout: float, rng, key) -> Ablation:
     members = jax.tree.map(lambda a: a[:, :MEMBERS], found)
     pooled = jax.jit(jax.vmap(lambda net, rows: predict(layers.Ensemble(net), splits.xs[rows])[:, 0]))
     logits, last = np.asarray(logits), lambda way: np.asarray(logits)[:, way, -1]
-    _, dropped = learn(plainly, with_dropout(first, d, dropout), splits, batches, key=keys[2])
+    _, dropped = learn(plainly, thinned(first, d, dropout), splits, batches, key=keys[2])
     _, noisy = learn(noisily, first, splits, batches, key=keys[3])
     errors = {
         "no trick": splits.mistakes(logits[:, :MEMBERS, -1]).mean(axis=1),

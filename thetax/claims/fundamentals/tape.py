@@ -18,9 +18,11 @@ class Dual:
         return Dual(self.value * other.value, self.dot * other.value + self.value * other.dot)
 
     def sin(self) -> "Dual":
+        r"""$\sin$, with its slope."""
         return Dual(math.sin(self.value), math.cos(self.value) * self.dot)
 
     def tanh(self) -> "Dual":
+        r"""$\tanh$, with its slope."""
         return Dual(math.tanh(self.value), (1 - math.tanh(self.value) ** 2) * self.dot)
 
 
@@ -37,9 +39,11 @@ class Node:
         return Node(self.value * other.value, ((self, other.value), (other, self.value)))
 
     def sin(self) -> "Node":
+        r"""$\sin$, and what it was made of."""
         return Node(math.sin(self.value), ((self, math.cos(self.value)),))
 
     def tanh(self) -> "Node":
+        r"""$\tanh$, and what it was made of."""
         return Node(math.tanh(self.value), ((self, 1 - math.tanh(self.value) ** 2),))
 
     def backward(self) -> int:

@@ -60,6 +60,7 @@ class Deep(eqx.Module):
 
     @classmethod
     def init(cls, width, k, *, law, key):
+        """All layers drawn by one law."""
         make = lambda key: layers.Linear.init(width, width, law=law, key=key)
         key_last, key = jr.split(key)
         return cls(jax.vmap(make)(jr.split(key, DEPTH)), layers.Linear.init(width, k, law=law, key=key_last))

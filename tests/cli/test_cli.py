@@ -10,21 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shell import run
 
-from thetax import cli
 from thetax.train import Run
-
-
-def run(capsys, *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as exit:
-        cli.main(list(arguments))
-    said = capsys.readouterr()
-    return int(exit.value.code or 0), said.out, " ".join(said.err.split())
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def test_version(capsys):
