@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test check docs bench clean
+.PHONY: run test test-all check docs bench clean
 
 run: .venv/run        ## train the digits model, look at it, print the error and the report
 	$(BIN)/thetax train digits
@@ -11,6 +11,9 @@ run: .venv/run        ## train the digits model, look at it, print the error and
 
 test: .venv/test check ## format, lint, types, import direction, tests and doctests
 	$(BIN)/pytest
+
+test-all: .venv/test check ## with the tests that take long
+	$(BIN)/pytest -m 'not peer and not network'
 
 check: .venv/test
 	$(BIN)/ruff format --check .

@@ -1,8 +1,9 @@
 """A search of sixty settings on the digits against scikit-learn's, trial by trial, on the same folds.
 
 Both search the space of `thetax tune digits` with two processes, and train the winner on everything. Scikit-learn's
-`MLPClassifier` has no dropout and no averaging of restarts, and its rate does not fall; else its settings are drawn
-from the same space, its penalty is ours (alpha = decay × batch), and it may stop early as it does by itself.
+`MLPClassifier` has no dropout, no smoothing of labels and no averaging of restarts, and its rate does not fall; else
+its settings are drawn from the same space, its penalty is ours (alpha = decay × batch), and it may stop early as it
+does by itself.
 """
 
 import tempfile
@@ -134,8 +135,8 @@ def agree() -> None:
 def count() -> str:
     """What is measured."""
     return (
-        f"{TRIALS} settings of seven parameters, {FOLDS} folds of 1,438 digits, {WORKERS} processes; the error is that "
-        "of the winner on 359 others. Scikit-learn has no dropout."
+        f"{TRIALS} settings of eight parameters, {FOLDS} folds of 1,438 digits, {WORKERS} processes; the error is that "
+        "of the winner on 359 others. Scikit-learn has no dropout and no smoothing."
     )
 
 

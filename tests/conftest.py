@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from thetax.train import Silent
 
+SLOW = Path(__file__).with_name("slow.txt")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thetax" / "tests-jax"
 
 jax.config.update("jax_default_matmul_precision", "highest")  # a GPU would round products to tf32
@@ -33,6 +34,15 @@ settings.load_profile("thetax")
 def pytest_configure(config):
     """Two workers share the cache: one may find a file the other is still writing, and then compiles by itself."""
     config.addinivalue_line("filterwarnings", "ignore:Error (reading|writing) persistent compilation cache")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Those that take long from a cold start are listed in one file."""
+    listed = {line for line in SLOW.read_text().splitlines() if not line.startswith("#")}
+    for item in items:
+        if item.nodeid in listed:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture
@@ -55,6 +65,12 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def in_an_empty_folder(tmp_path, monkeypatch):
+    """What a command writes is written there."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Eleven formulas of the library, each broken by one sign or index: the claim that covers it must notice.
+"""Sixteen formulas of the library, each broken by one sign or index: the claim that covers it must notice.
 
 A formula is broken in the source of its function, which is compiled anew and put in its place everywhere.
 """
@@ -36,6 +36,11 @@ BREAKS = [
     Break("certify.regions.zaslavsky", "range(min(m, n) + 1)", "range(min(m, n))", "2.6-zaslavsky"),
     Break("train.optimise.nesterov", "* (new - old)", "* (old - new)", "3.3-nesterov"),
     Break("train.optimise.uncorrected_adam", "(1 - decay) * jnp.square(g)", "(1 + decay) * jnp.square(g)", "3.3-adam"),
+    Break("explain.shrinkage.decay_factor", "lam + strength, out", "lam + 2 * strength, out", "8.2-wd-shrinkage"),
+    Break("layers.dropout.thin", "jnp.asarray(1 - p, x.dtype)", "jnp.asarray(1 + p, x.dtype)", "8.4-dropout-scaling"),
+    Break("train.distil.tempered_loss", "wide(logits) / temperature", "wide(logits) * temperature", "8.9-distill-loss"),
+    Break("models.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T", "L1-deep-linear-dynamics"),
+    Break("models.autoencoder.principal_components", "C = Ut[:width]", "C = Ut[-width:]", "L1-optimal-ae"),
 ]  # fmt: skip
 
 

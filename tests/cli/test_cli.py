@@ -14,6 +14,8 @@ from shell import run
 
 from thetax.train import Run
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 
 def test_version(capsys):
     code, out, _ = run(capsys, "--version")

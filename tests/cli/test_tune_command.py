@@ -10,6 +10,7 @@ import time
 import pytest
 from shell import run
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 SMALL = ("--folds", "2", "--width", "3,4", "--depth", "1", "--batch", "64", "--epochs", "9", "--members", "2")
 
 
@@ -36,7 +37,9 @@ def test_what_is_asked_wrongly_is_answered(capsys, arguments, says):
 
 def test_nothing_to_search_is_said(capsys):
     fixed = [word for name in ("width", "depth", "batch", "epochs") for word in (f"--{name}", "1")]
-    code, _, error = run(capsys, "tune", "digits", *fixed, "--rate", "0.1", "--decay", "0", "--dropout", "0")
+    code, _, error = run(
+        capsys, "tune", "digits", *fixed, "--rate", "0.1", "--decay", "0", "--dropout", "0", "--smoothing", "0"
+    )
     assert (code, "search space is empty" in error) == (1, True), error
 
 
@@ -68,6 +71,9 @@ def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
 
 def test_ctrl_c_leaves_a_search_that_goes_on(tmp_path):
     command = [sys.executable, "-m", "thetax.cli", "tune", "digits", "--trials", "500", *SMALL, "--out", "r"]
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background job ignores it, and so would a child
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     deadline = time.monotonic() + 120
     assert child.stderr is not None

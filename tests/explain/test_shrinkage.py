@@ -115,7 +115,7 @@ def test_the_figure_holds_the_factors():
     law, points = decayed.lines
     assert points.get_ydata() == pytest.approx([0.9, 0.75, 0.5])  # what bends downwards is not drawn
     assert law.get_ydata() == pytest.approx(law.get_xdata() / (1 + law.get_xdata()))
-    assert decayed.get_title(loc="left") == "2.15 of 4 parameters count"
+    assert decayed.get_title(loc="left") == "about 2.1 of 4 parameters count"
     both = draw(shrinkage(bowl, jnp.ones(4), None, strength=1.0, rate=0.05, steps=3, key=jr.key(0))).axes[0]
     assert [text.get_text() for text in both.get_legend().get_texts()] == [
         "decay 1", "decay, 3 steps at rate 0.05", "leading directions"

@@ -11,7 +11,18 @@ from thetax import tree
 from thetax.core import predict
 from thetax.layers import Chain, Dropout
 from thetax.models import MLP
-from thetax.train import Fold, Setting, Task, cross_entropy, descend, error_rate, evaluate, folds, weight_decay
+from thetax.train import (
+    Fold,
+    Setting,
+    Task,
+    cross_entropy,
+    descend,
+    error_rate,
+    evaluate,
+    folds,
+    smooth_labels,
+    weight_decay,
+)
 from thetax.train.lanes import Lanes, with_dropout
 
 
@@ -33,16 +44,18 @@ def lanes(data, **settings) -> Lanes:
 ONE = Setting(width=5, depth=1, decay=1e-2, dropout=0.0, rate=3e-2, batch=8, epochs=4)
 
 
-def test_a_lane_is_a_network_trained_alone(data):
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_a_lane_is_a_network_trained_alone(data, smoothing):
     """The other route: one fold in a Python loop over Optax, with the same start and the same batches."""
-    many = lanes(data, thinned=False)
-    c = many.begin(ONE)
+    many = lanes(data, thinned=False, classes=2 if smoothing else 0)
+    c = many.begin(ONE._replace(smoothing=smoothing))
     start = jax.tree.map(lambda leaf: leaf[1], c.state).model
     many.advance([c], lambda setting: setting.epochs)
     steps = many.steps(ONE.batch)
     assert steps == min(len(part.train) for part in many.parts) // ONE.batch
     schedule = optax.cosine_decay_schedule(ONE.rate, ONE.epochs * steps)
-    alone = descend(weight_decay(cross_entropy, strength=ONE.decay), optax.adam(schedule))
+    smooth = smooth_labels(cross_entropy, 2, strength=smoothing)
+    alone = descend(weight_decay(smooth, strength=ONE.decay), optax.adam(schedule))
     state, part = alone.init(start), many.parts[1]
     for epoch in range(ONE.epochs):
         for rows in many._rows(epoch, ONE.batch)[1]:

@@ -131,6 +131,7 @@ def test_a_folder_of_another_study_is_refused(found, task, changed, says):
         ({"decay": Range(0.0, 0.1, log=True)}, "must begin above 0"),
         ({"widht": Choice(1, 2)}, "did you mean width"),
         ({"dropout": Range(0.0, 1.0)}, "less than 1; got 1.0"),
+        ({"smoothing": Range(0.0, 1.1)}, r"in \[0, 1\]; got 1.1"),
         ({"width": Range(1.5, 3.0)}, "whole number; got 1.5"),
         ({"width": Choice(0, 3)}, "width must be at least 1; got 0"),
         ({"batch": Choice(16, 64)}, "batch=64 is larger than the 32 of 64 examples"),
@@ -169,6 +170,11 @@ def test_bad_data_and_batch_norms_are_refused(task):
         search(replace(task, train=(np.where(xs > 1, np.nan, xs), ys)))
     with pytest.raises(ValueError, match="train"):
         search(replace(task, train=(xs, ys + 5)))
+    single = lambda hidden, dropout, key: MLP.init(2, *hidden, 1, dropout=dropout, key=key)
+    with pytest.raises(
+        ValueError, match=r"two or more classes; here the labels are int32 and the output has shape \(1,"
+    ):
+        search(replace(task, make=single), {"smoothing": Range(0.0, 0.2)})
     normed = lambda hidden, dropout, key: MLP.init(2, *hidden, 2, normalise=BatchNorm.init, key=key)
     with pytest.raises(ValueError, match="batch norms"):
         search(replace(task, make=normed))

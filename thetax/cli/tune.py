@@ -34,6 +34,7 @@ def tune_(
     depth: str | None = None,
     decay: str | None = None,
     dropout: str | None = None,
+    smoothing: str | None = None,
     rate: str | None = None,
     batch: str | None = None,
     epochs: str | None = None,
@@ -71,6 +72,8 @@ def tune_(
         Strength of weight decay.
     dropout
         Probability of dropping a hidden unit.
+    smoothing
+        Share of a label that is spread over all classes.
     rate
         Initial learning rate of Adam; it falls to zero along a cosine.
     batch

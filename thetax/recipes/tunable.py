@@ -71,6 +71,7 @@ RATE, DECAY = Range(3e-4, 3e-2, log=True), Range(1e-6, 1e-2, log=True)
     rate=RATE,
     decay=DECAY,
     dropout=Range(0.0, 0.5),
+    smoothing=Range(0.0, 0.2),
     epochs=Range(20, 120),
 )
 def digits(key: PRNGKeyArray) -> Task:
@@ -88,6 +89,7 @@ def digits(key: PRNGKeyArray) -> Task:
     rate=RATE,
     decay=DECAY,
     dropout=Range(0.0, 0.5),
+    smoothing=Range(0.0, 0.2),
     epochs=Range(5, 30),
 )
 def mnist(key: PRNGKeyArray) -> Task:

@@ -1,8 +1,8 @@
 r"""Many small networks trained side by side: candidates × folds × restarts of one shape are the lanes of one program.
 
 An epoch is one compiled program, mapped over the lanes. Each lane has weights, a rate, a decay, a probability of
-dropout, a number of epochs and rows of its own of the data, which all share; after every epoch each is judged on
-the rows it does not train on. The rate falls to zero along a cosine,
+dropout, a smoothing of labels, a number of epochs and rows of its own of the data, which all share; after every
+epoch each is judged on the rows it does not train on. The rate falls to zero along a cosine,
 $\eta_t = \frac{\eta}{2} (1 + \cos \pi \min(1, t / T))$, so that a lane that has had its $T$ steps stands still.
 """
 
@@ -24,7 +24,7 @@ from ..layers import Dropout, mixture, tap
 from ..layers.dropout import hashed, thin
 from .descend import descend
 from .loss import cross_entropy, error_rate
-from .regularise import weight_decay
+from .regularise import smooth_labels, weight_decay
 from .space import Setting
 from .validate import Fold
 
@@ -35,6 +35,7 @@ class Knobs(NamedTuple):
     rate: Any
     decay: Any
     dropout: Any
+    smoothing: Any
     steps: Any
 
 
@@ -72,20 +73,24 @@ def _coins(key: PRNGKeyArray, layer: int, shape: tuple[int, ...], probability: S
     return (words >> 8).astype(jnp.float32) < probability * 2**24
 
 
-def lane(objective: Objective, knobs: Knobs) -> Iteration:
-    """The iteration of one lane: Adam, the rate falling along a cosine, on the decayed and thinned objective."""
+def lane(objective: Objective, knobs: Knobs, classes: int) -> Iteration:
+    """The iteration of one lane: Adam, the rate falling along a cosine, on the decayed and thinned objective.
+
+    Labels are smoothed over the classes, if there are any.
+    """
+    objective = smooth_labels(objective, classes, strength=knobs.smoothing) if classes else objective
     cosine = lambda count: knobs.rate / 2 * (1 + jnp.cos(jnp.pi * jnp.minimum(1.0, count / knobs.steps)))
     return descend(weight_decay(with_dropout(objective, knobs.dropout), strength=knobs.decay), optax.adam(cosine))
 
 
-def _epoch(objective, metric, state, knobs, data, rows, valid, weight, keys, numbers):
+def _epoch(objective, metric, classes, state, knobs, data, rows, valid, weight, keys, numbers):
     """One epoch of every lane: the states, the mean training losses, and the errors on what was held out."""
 
     def one(state, knobs, rows, valid, weight, key, number):
         def step(state, item):
             index, taken = item
             batch = jax.tree.map(lambda a: a[taken], data)
-            state, info = lane(objective, knobs).step(state, batch, key=jr.fold_in(key, index))
+            state, info = lane(objective, knobs, classes).step(state, batch, key=jr.fold_in(key, index))
             return state, info.loss
 
         key = jr.fold_in(key, number)
@@ -146,7 +151,8 @@ class Lanes:
     """Trains candidates of equal shape: `slots` of them at once, each on every fold and from every start.
 
     All chance is that of the key and the same for every candidate, so that two differ by their settings alone,
-    and the errors of one do not depend on its company. Networks have dropout layers only where `thinned`.
+    and the errors of one do not depend on its company. Networks have dropout layers only where `thinned`, and
+    labels are smoothed only over `classes`.
     """
 
     task: Task
@@ -155,6 +161,7 @@ class Lanes:
     restarts: int = 1
     slots: int = 2
     thinned: bool = True
+    classes: int = 0
     examples: int | None = None  # in an epoch; by default those of the smallest training part
 
     @property
@@ -189,13 +196,13 @@ class Lanes:
         knobs = jax.tree.map(
             lambda *one: np.repeat(np.array(one, np.float32), self.width), *(self._knobs(c) for c in filled)
         )
-        program = _compiled(_epoch, "objective", "metric")
+        program = _compiled(_epoch, "objective", "metric", "classes")
         batch, read = group[0].setting.batch, []
         for ahead in range(epochs):
             numbers = [c.epoch + ahead for c in filled]
             rows = np.concatenate([self._rows(number, batch) for number in numbers])
             given = self._data, rows, *self._held, self._keys, np.repeat(numbers, self.width)
-            state, *seen = program(self.task.objective, self.task.metric, state, knobs, *given)
+            state, *seen = program(self.task.objective, self.task.metric, self.classes, state, knobs, *given)
             read.append(seen)
         losses, errors = (np.stack([np.asarray(seen[i]) for seen in read]) for i in (0, 1))
         for place, c in enumerate(group):
@@ -206,7 +213,7 @@ class Lanes:
 
     def _knobs(self, c: Candidate) -> Knobs:
         s = c.setting
-        return Knobs(s.rate, s.decay, s.dropout, s.epochs * self.steps(s.batch))
+        return Knobs(s.rate, s.decay, s.dropout, s.smoothing, s.epochs * self.steps(s.batch))
 
     def steps(self, batch: int) -> int:
         """Of an epoch: as many batches as its examples fill."""

@@ -1,4 +1,4 @@
-"""What is searched: seven knobs of a network and its training, each fixed, chosen from a list or from a range."""
+"""What is searched: eight knobs of a network and its training, each fixed, chosen from a list or from a range."""
 
 import difflib
 from collections.abc import Mapping
@@ -57,6 +57,7 @@ class Setting(NamedTuple):
     depth: int = 1
     decay: Number = 0.0
     dropout: Number = 0.0
+    smoothing: Number = 0.0
     rate: Number = 1e-3
     batch: int = 64
     epochs: int = 30
@@ -73,7 +74,7 @@ class Setting(NamedTuple):
 
 SHAPE = ("width", "depth", "batch")  # what a compiled program is made for
 WHOLE = ("width", "depth", "batch", "epochs")
-LEAST = {"width": 1, "depth": 0, "decay": 0, "dropout": 0, "rate": 0, "batch": 1, "epochs": 1}
+LEAST = {"width": 1, "depth": 0, "decay": 0, "dropout": 0, "smoothing": 0, "rate": 0, "batch": 1, "epochs": 1}
 
 
 def check_space(space: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,6 +125,8 @@ def _check_place(name: str, place: Any) -> None:
         raise ValueError(f"tune: rate must be more than 0; got {min(values)}.")
     if name == "dropout" and max(values) >= 1:
         raise ValueError(f"tune: dropout is the probability of dropping, less than 1; got {max(values)}.")
+    if name == "smoothing" and max(values) > 1:
+        raise ValueError(f"tune: smoothing is a share of the label, in [0, 1]; got {max(values)}.")
 
 
 def largest(space: Space, name: str) -> Number:

@@ -112,7 +112,23 @@ class Search:
         by = ys if np.issubdtype(ys.dtype, np.integer) and ys.ndim == 1 else None
         parts = folds(len(ys), self.folds, key=key_folds, by=by, repeats=self.repeats)
         slots = 2 if jax.default_backend() == "cpu" else self.together  # an accelerator is idle with few
-        return Lanes(self.task, parts, key, self.restarts, slots, thinned=largest(self.space, "dropout") > 0)
+        acts = {"thinned": largest(self.space, "dropout") > 0, "classes": self._classes}
+        return Lanes(self.task, parts, key, self.restarts, slots, **acts)
+
+    @property
+    def _classes(self) -> int:
+        """Over how many classes labels are smoothed: the network's outputs, or 0 where the space has no smoothing."""
+        if largest(self.space, "smoothing") == 0:
+            return 0
+        xs, ys = self.task.train
+        model = self.task.make(Setting().hidden, dropout=0.0, key=jr.key(0))
+        outputs = jax.eval_shape(model, xs[0]).shape
+        if not np.issubdtype(ys.dtype, np.integer) or len(outputs) != 1 or outputs[0] < 2:
+            raise ValueError(
+                "tune: smoothing is for whole-numbered labels and a network with an output for each of two or more "
+                f"classes; here the labels are {ys.dtype} and the output has shape {outputs}. Leave smoothing at 0."
+            )
+        return outputs[0]
 
     @cached_property
     def study(self) -> optuna.Study:

@@ -1,4 +1,4 @@
-r"""Choosing width, depth, decay, dropout, rate, batch and epochs by cross-validation, many candidates at a time.
+r"""Choosing width, depth, decay, dropout, smoothing, rate, batch and epochs by cross-validation, many at a time.
 
 The error of a setting is its mean over folds, repeats and restarts. Candidates of equal shape train together
 (`lanes`), Optuna proposes them and those without hope are stopped early (`study`), and the winner is trained again
