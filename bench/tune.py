@@ -24,7 +24,7 @@ from thetax.train.lanes import Lanes
 from .row import Result, Row, library
 
 TRIALS, FOLDS, WORKERS = 60, 5, 2
-SEEDS = (0, 1, 2, 3)  # four ways to part the data: one test part has but 359 examples
+SEEDS = (20, 21, 22, 23)  # four ways to part the data, none of them seen when the space was chosen
 
 
 class Found(NamedTuple):

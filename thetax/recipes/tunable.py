@@ -65,14 +65,14 @@ RATE, DECAY = Range(3e-4, 3e-2, log=True), Range(1e-6, 1e-2, log=True)
 
 
 @tunable(
-    width=Choice(64, 128, 256),
+    width=Choice(16, 32, 64),
     depth=Choice(1, 2),
-    batch=Choice(32, 64, 128),
+    batch=Choice(16, 32, 64),
     rate=RATE,
     decay=DECAY,
     dropout=Range(0.0, 0.5),
     smoothing=Range(0.0, 0.2),
-    epochs=Range(20, 120),
+    epochs=Range(20, 100),
 )
 def digits(key: PRNGKeyArray) -> Task:
     """The 1,797 embedded digits; a fifth of them to test."""

@@ -6,8 +6,10 @@ epoch each is judged on the rows it does not train on. The rate falls to zero al
 $\eta_t = \frac{\eta}{2} (1 + \cos \pi \min(1, t / T))$, so that a lane that has had its $T$ steps stands still.
 """
 
+import os
 import zlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -108,8 +110,12 @@ def _begin(make, hidden, dropout, keys):
 
 @cache
 def _compiled(function: Callable[..., Any], *fixed: str) -> Callable[..., Any]:
-    """On a CPU the compiler takes half as long, for code of the same speed, when it is asked for less."""
-    options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
+    """On a CPU the compiler takes half as long, for code of the same speed, when it is asked for less.
+
+    The networks are too small for several threads: it is programs that run side by side.
+    """
+    less = {"xla_backend_optimization_level": 1, "xla_cpu_multi_thread_eigen": False}
+    options = less if jax.default_backend() == "cpu" else None
     return jax.jit(function, static_argnames=fixed, compiler_options=options)
 
 
@@ -256,7 +262,11 @@ class Lanes:
         many = replace(self, parts=[Fold(np.arange(n), part.valid) for part in self.parts], key=key, examples=examples)
         longer = setting._replace(epochs=round(setting.epochs * n / examples))
         found = [many.begin(longer, start) for start in range(-(-members // self.width))]
-        many.advance(found, lambda s: s.epochs)
+        if jax.default_backend() == "cpu":
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                list(threads.map(lambda c: many.advance([c], lambda s: s.epochs), found))
+        else:
+            many.advance(found, lambda s: s.epochs)
         state = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:members], *(c.state for c in found))
         losses = list(np.concatenate([c.losses for c in found], axis=1)[:, :members])
         return Candidate(setting, state, losses)

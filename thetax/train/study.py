@@ -111,7 +111,7 @@ class Search:
         ys = np.asarray(jax.tree.leaves(self.task.train)[-1])
         by = ys if np.issubdtype(ys.dtype, np.integer) and ys.ndim == 1 else None
         parts = folds(len(ys), self.folds, key=key_folds, by=by, repeats=self.repeats)
-        slots = 2 if jax.default_backend() == "cpu" else self.together  # an accelerator is idle with few
+        slots = 1 if jax.default_backend() == "cpu" else self.together  # an accelerator is idle with few
         acts = {"thinned": largest(self.space, "dropout") > 0, "classes": self._classes}
         return Lanes(self.task, parts, key, self.restarts, slots, **acts)
 
@@ -205,7 +205,8 @@ class Search:
             first = self.study.ask(self.distributions)
             shape = {name: value for name, value in first.params.items() if name in SHAPE}
             self.study.sampler = optuna.samplers.PartialFixedSampler(shape, propose(2 * self.together))
-            return [first] + [self.study.ask(self.distributions) for _ in range(min(self.together, room) - 1)]
+            many = min(self.together, math.ceil(room / 2))  # towards the end rounds are short: all workers end together
+            return [first] + [self.study.ask(self.distributions) for _ in range(many - 1)]
 
     def work(self, after: Callable[[], None] = lambda: None) -> None:
         """Trains round after round until there are trials enough; `after` is called whenever something has changed."""
@@ -223,18 +224,13 @@ class Search:
             if share < 1:
                 for (trial, _), value in zip(alive, values):
                     trial.report(value, rung)
-            kept = sorted(values)[: self._kept(len(values))]
+            kept = sorted(values)[: max(1, round(KEPT * len(values)))]
             ends = [share == 1 or value > kept[-1] or t.should_prune() for (t, _), value in zip(alive, values)]
             for (trial, c), end in zip(alive, ends):
                 if end:
                     self._tell(trial, c, until(c.setting), seconds, stopped=share < 1)
             alive = [pair for pair, end in zip(alive, ends) if not end]
             after()
-
-    def _kept(self, count: int) -> int:
-        """A third of the candidates, or a few more where that fills the lanes that are run anyway."""
-        third, slots = math.ceil(KEPT * count), self.lanes.slots
-        return third if count <= slots else math.ceil(third / slots) * slots
 
     def _tell(self, trial: optuna.Trial, c: Candidate, epoch: int, seconds: float, *, stopped: bool) -> None:
         means = {name: [float(np.mean(row)) for row in getattr(c, name)[:epoch]] for name in ("errors", "losses")}
