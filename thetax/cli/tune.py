@@ -170,11 +170,11 @@ def _row(trial: Trial) -> dict[str, Any]:
 
 def _trials(trials: list[Trial]) -> Table:
     """The best trials so far."""
-    table = Table("trial", "error %", "±", *Setting._fields, "s", box=None, padding=(0, 1), pad_edge=False)
+    table = Table("trial", "error", "±", *Setting._fields, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for trial in sorted(trials, key=lambda t: (t.stopped, t.error, t.number))[:SHOWN]:
         setting = [f"{value:.2g}" if value < 1 else f"{value:g}" for value in trial.setting]
         numbers = [f"{100 * trial.error:.2f}", f"{100 * trial.spread:.2f}", *setting]
-        table.add_row(str(trial.number), *numbers, f"{trial.seconds:.1f}", style="dim" if trial.stopped else "")
+        table.add_row(str(trial.number), *numbers, style="dim" if trial.stopped else "")
     return table
 
 

@@ -75,7 +75,7 @@ def _coordinates(result: Coordinates, theme: Theme) -> Figure:
     for at, (name, values) in enumerate(columns.items()):
         axes.axvline(at, color=theme.grid, linewidth=1, zorder=0)
         _ticks(axes, at, values, places[name], theme)
-    axes.set_xticks(range(len(columns)), list(columns))
+    axes.set_xticks(range(len(columns)), list(columns), fontsize=9 if len(columns) < 8 else 8)
     axes.tick_params(axis="x", length=0, labelcolor=theme.ink)
     axes.set(ylim=(-0.08, 1.08), xlim=(-0.35, len(columns) - 0.55), yticks=[])
     axes.grid(visible=False)

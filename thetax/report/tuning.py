@@ -36,7 +36,8 @@ def _summary(found: Tuned) -> dict[str, str]:
 
 def _table(found: Tuned) -> dict[str, dict[str, Any]]:
     rows = {"best": found.best, "simplest within one standard error": found.simplest}
-    return {name: {"validation error %": 100 * t.error, **words(t.setting)} for name, t in rows.items()}
+    parts = lambda t: {"trial": t.number, "validation error %": 100 * t.error, "layers": t.setting.depth}
+    return {name: parts(t) | {"width": t.setting.width} for name, t in rows.items()}
 
 
 def words(setting: Setting) -> dict[str, str]:

@@ -67,8 +67,8 @@ def tune(
 ) -> Tuned:
     """Searches the space by cross-validation until `trials` candidates are judged, then trains the best on everything.
 
-    At most `together` candidates of one shape make a round. `workers` are processes of one thread each that share the study.
-    `members` networks, whose predictions are averaged, are the model in the end. With a `folder` the study is
+    At most `together` candidates of one shape make a round. `workers` are processes of one thread each that share the
+    study. `members` networks, whose predictions are averaged, are the model in the end. With a `folder` the study is
     kept there and the same call goes on where it stood: however the process ended, no finished trial is lost.
 
     >>> from thetax.models import MLP
