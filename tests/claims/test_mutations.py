@@ -38,7 +38,7 @@ BREAKS = [
     Break("train.optimise.uncorrected_adam", "(1 - decay) * jnp.square(g)", "(1 + decay) * jnp.square(g)", "3.3-adam"),
     Break("explain.shrinkage.decay_factor", "lam + strength, out", "lam + 2 * strength, out", "8.2-wd-shrinkage"),
     Break("layers.dropout.thin", "jnp.asarray(1 - p, x.dtype)", "jnp.asarray(1 + p, x.dtype)", "8.4-dropout-scaling"),
-    Break("train.distil.tempered_loss", "wide(logits) / temperature", "wide(logits) * temperature", "8.9-distill-loss"),
+    Break("train.distil.tempered_loss", "return -jnp.vdot", "return jnp.vdot", "8.9-distill-loss"),
     Break("models.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T", "L1-deep-linear-dynamics"),
     Break("models.autoencoder.principal_components", "C = Ut[:width]", "C = Ut[-width:]", "L1-optimal-ae"),
 ]  # fmt: skip

@@ -34,10 +34,10 @@ def _summary(found: Tuned) -> dict[str, str]:
     return told | {"trials": f"{len(found.trials)}, {stopped} stopped early", "took": f"{found.seconds:.1f} s"}
 
 
-def _table(found: Tuned) -> dict[str, dict[str, Any]]:
+def _table(found: Tuned) -> dict[str, dict[str, float]]:
     rows = {"best": found.best, "simplest within one standard error": found.simplest}
     parts = lambda t: {"trial": t.number, "validation error %": 100 * t.error, "layers": t.setting.depth}
-    return {name: parts(t) | {"width": t.setting.width} for name, t in rows.items()}
+    return {name: {key: float(value) for key, value in parts(t).items()} for name, t in rows.items()}
 
 
 def words(setting: Setting) -> dict[str, str]:
