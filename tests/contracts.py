@@ -17,21 +17,36 @@ import optax
 from thetax import layers
 from thetax.core import BATCH, Iteration, Objective
 from thetax.layers import (
+    GRU,
+    LRU,
+    LSTM,
+    AdaptivePool,
     Affine,
+    Antisymmetric,
+    AveragePool,
     Bag,
     BatchNorm,
+    Bidirectional,
     Chain,
     Concat,
+    Convolution,
+    DiagonalSSM,
     DropConnect,
     Dropout,
     Elman,
     Ensemble,
     LayerNorm,
     Linear,
+    Lipschitz,
+    MaxPool,
+    MinGRU,
     ModernHopfield,
     Pointwise,
     Recurrent,
     Residual,
+    SelectiveSSM,
+    Stack,
+    Transition,
     WeightNorm,
     centred,
     tangent,
@@ -122,6 +137,38 @@ def pointwise(activation) -> ModelRow:
     return ModelRow(activation.__name__, lambda key: Pointwise(activation), (4,))
 
 
+def bidirectional(*, key) -> Bidirectional:
+    onward, back = jr.split(key)
+    return Bidirectional(LSTM.init(3, 2, key=onward), GRU.init(3, 2, key=back))
+
+
+def stack(*, key) -> Stack:
+    first, last = jr.split(key)
+    return Stack(Elman.init(3, 4, key=first), MinGRU.init(4, 2, key=last))
+
+
+CELLS = {  # each reads three numbers
+    "Elman": partial(Elman.init, 3, 4),
+    "LSTM": partial(LSTM.init, 3, 4),
+    "LSTM mixed": partial(LSTM.init, 3, 4, mixed=True),
+    "GRU": partial(GRU.init, 3, 4),
+    "GRU reset after": partial(GRU.init, 3, 4, reset_after=True),
+    "Antisymmetric": partial(Antisymmetric.init, 3, 4),
+    "Lipschitz": partial(Lipschitz.init, 3, 4),
+    "MinGRU": partial(MinGRU.init, 3, 4),
+    "LRU": partial(LRU.init, 3, 4, 2),
+    "DiagonalSSM": partial(DiagonalSSM.init, 3, 4, 2),
+    "DiagonalSSM bilinear": partial(DiagonalSSM.init, 3, 4, 2, steps="bilinear"),
+    "SelectiveSSM": partial(SelectiveSSM.init, 3, 2),
+    "Stack": stack,
+    "Transition": lambda key: Transition(Chain(Linear.init(5, 2, key=key), layers.tanh), 2),
+}
+
+
+def recurrent(name: str, make: Callable[..., Any]) -> ModelRow:
+    return ModelRow(f"Recurrent {name}", lambda key: Recurrent(make(key=key)), (5, 3), (5, 2))
+
+
 MODELS = [
     ModelRow("Linear", partial(Linear.init, 3, 4), (3,), (5,)),
     ModelRow("Linear tangent", partial(Linear.init, 3, 4, law=tangent(bias=0.3)), (3,), (5,)),
@@ -133,7 +180,19 @@ MODELS = [
     ModelRow("Dropout", lambda key: Dropout(0.4), (16,), draws=True),
     ModelRow("DropConnect", lambda key: DropConnect(Linear.init(3, 4, key=key), 0.4), (3,), (5,), draws=True),
     ModelRow("Bag", lambda key: Ranked(Bag.init(5, 3, key=key)), (4,)),
-    ModelRow("Recurrent", lambda key: Recurrent(Elman.init(3, 4, key=key)), (5, 3), (5, 2)),
+    ModelRow("Convolution", partial(Convolution.init, 2, 3, (3, 3), stride=2), (2, 5, 4), (3, 5, 4)),
+    ModelRow("Convolution 1-D full", partial(Convolution.init, 2, 3, (2,), boundary="full", flip=True), (2, 4), (3, 4)),
+    ModelRow(
+        "Convolution groups", partial(Convolution.init, 4, 2, (3,), boundary="circular", groups=2), (4, 5), (3, 5)
+    ),
+    ModelRow("Convolution dilated", partial(Convolution.init, 1, 2, (2, 1), boundary="valid", dilation=2), (1, 5, 2)),
+    ModelRow("MaxPool", lambda key: MaxPool((2, 2)), (2, 4, 5), (2, 1, 5)),
+    ModelRow("MaxPool same", lambda key: MaxPool((3,), (2,), "same"), (2, 5), (2, 5, 5)),
+    ModelRow("AveragePool", lambda key: AveragePool((2,), (1,)), (2, 4), (2, 1)),
+    ModelRow("AdaptivePool", lambda key: AdaptivePool((2, 3)), (2, 3, 5), (2, 1, 5)),
+    *[recurrent(name, make) for name, make in CELLS.items()],
+    ModelRow("Recurrent reversed", lambda key: Recurrent(Elman.init(3, 4, key=key), reverse=True), (5, 3), (5, 2)),
+    ModelRow("Bidirectional", bidirectional, (5, 3), (5, 2)),
     *[pointwise(f) for f in (layers.identity, layers.relu, layers.leaky_relu, layers.sigmoid, layers.tanh)],
     *[pointwise(f) for f in (layers.softplus, layers.gelu, layers.softmax)],
     ModelRow("Chain", chain, (3,), (4,)),

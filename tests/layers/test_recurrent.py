@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from contracts import CELLS
 
 from thetax import tree
 from thetax.core import predict
-from thetax.layers import Chain, Elman, Linear, Recurrent, relu, tanh, unroll
+from thetax.layers import Bidirectional, Chain, Elman, Linear, Recurrent, Stack, Transition, relu, tanh, unroll
 
 CELL = Elman.init(3, 4, key=jr.key(0))
 XS = jr.normal(jr.key(1), (6, 3))
@@ -96,3 +97,106 @@ def test_bad_shapes():
         unroll(CELL, jnp.ones((2, 6, 3)))
     with pytest.raises(ValueError, match=r"Elman: U must be \(m, m\), V \(m, n\) and b \(m,\)"):
         Elman(jnp.ones((2, 3)), jnp.ones((2, 3)), jnp.ones(2))
+    with pytest.raises(ValueError, match="no times"):
+        unroll(CELL, jnp.ones((0, 3)))
+    with pytest.raises(ValueError, match=r"mask must be bool, one for each of the 6 times; got bool \(5,\)"):
+        unroll(CELL, XS, mask=jnp.ones(5, bool))
+    with pytest.raises(ValueError, match=r"got float32 \(6,\)"):
+        unroll(CELL, XS, mask=jnp.ones(6))
+
+
+# What holds for every cell
+
+cells = pytest.mark.parametrize("make", CELLS.values(), ids=CELLS.keys())
+MASK = jnp.array([True, True, False, True, True, False])
+
+
+def step_by_step(cell, xs, state=None):
+    """A Python loop over the cell itself: streaming."""
+    state, ys = cell.start if state is None else state, []
+    for x in xs:
+        state, y = cell(state, x)
+        ys.append(y)
+    return state, jnp.stack(ys)
+
+
+def close(ours, expected, tolerance=1e-12):
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@cells
+@pytest.mark.usefixtures("x64")
+def test_unrolled_is_streamed(make):
+    """From the start, from another state, and in two stretches."""
+    cell, xs = make(key=jr.key(0)), jr.normal(jr.key(1), (6, 3))
+    close(unroll(cell, xs), step_by_step(cell, xs))
+    middle, _ = unroll(cell, xs[:2])
+    close(unroll(cell, xs[2:], state=middle), step_by_step(cell, xs[2:], middle))
+
+
+@cells
+@pytest.mark.usefixtures("x64")
+def test_a_mask_leaves_times_out(make):
+    """The same as a sequence without them; what is put out there is 0."""
+    cell, xs = make(key=jr.key(0)), jr.normal(jr.key(1), (6, 3))
+    state, ys = unroll(cell, xs, mask=MASK)
+    expected, there = step_by_step(cell, xs[MASK])
+    close((state, ys[MASK]), (expected, there))
+    assert not ys[~MASK].any()
+    back, turned = unroll(cell, xs, mask=MASK, reverse=True)
+    expected, there = step_by_step(cell, xs[MASK][::-1])
+    close((back, turned[MASK]), (expected, there[::-1]))
+
+
+@cells
+@pytest.mark.usefixtures("x64")
+def test_gradients_are_those_of_the_loop(make):
+    """Reverse and forward, in weights, inputs and start, with times left out."""
+    cell, xs = make(key=jr.key(0)), jr.normal(jr.key(1), (4, 3))
+    mask = jnp.array([True, False, True, True])
+
+    def total(cell, xs, state):
+        state, ys = unroll(cell, xs, state=state, mask=mask)
+        return sum(jnp.square(jnp.abs(leaf)).sum() for leaf in (*jax.tree.leaves(state), ys))
+
+    def looped(cell, xs, state):
+        state, ys = step_by_step(cell, xs[np.array([0, 2, 3])], state)
+        return sum(jnp.square(jnp.abs(leaf)).sum() for leaf in (*jax.tree.leaves(state), ys))
+
+    start, _ = step_by_step(cell, xs[:1])
+    given = cell, xs, start
+    close(jax.grad(total, argnums=(0, 1, 2))(*given), jax.grad(looped, argnums=(0, 1, 2))(*given), 1e-10)
+    change = jax.tree.map(lambda leaf: jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape).astype(leaf.dtype), given)
+    close(jax.jvp(total, given, change)[1], jax.jvp(looped, given, change)[1], 1e-10)
+
+
+def test_both_ways():
+    """The half that runs back is the other cell on the sequence turned round."""
+    other = Elman.init(3, 2, key=jr.key(5))
+    both = Bidirectional(CELL, other)(XS)
+    np.testing.assert_allclose(both[:, :4], unroll(CELL, XS)[1], atol=1e-6)
+    np.testing.assert_allclose(both[:, 4:], unroll(other, XS[::-1])[1][::-1], atol=1e-6)
+
+
+def test_a_stack_is_a_chain_of_layers():
+    upper = Elman.init(4, 2, key=jr.key(6))
+    found = Recurrent(Stack(CELL, upper))(XS)
+    np.testing.assert_allclose(found, Chain(Recurrent(CELL), Recurrent(upper))(XS), atol=1e-6)
+
+
+def test_a_transition_of_one_layer_is_elmans():
+    joined = Linear(jnp.concatenate([CELL.U, CELL.V], axis=1), CELL.b)
+    found = unroll(Transition(Chain(joined, tanh), 4), XS)[1]
+    np.testing.assert_allclose(found, unroll(CELL, XS)[1], atol=1e-6)
+
+
+def test_weights_are_gathered_once():
+    """No product of the backward scan has the shape of the matrix: its gradient is made after the recurrence."""
+    cell = CELLS["LSTM"](key=jr.key(0))
+    loss = lambda cell, xs: unroll(cell, xs)[1].sum()
+    program = jax.make_jaxpr(jax.grad(loss))(cell, XS)
+    scans = [eqn for eqn in program.eqns if eqn.primitive.name == "scan"]
+    assert len(scans) == 2  # there and back
+    inside = [v.aval.shape for eqn in scans for e in eqn.params["jaxpr"].jaxpr.eqns for v in e.outvars]
+    assert cell.U.shape not in inside

@@ -1,24 +1,58 @@
 r"""What a network remembers (§5): one cell used again at every time, its state carried on.
 
 A cell is a map `(state, x) -> (state, y)`, as `lax.scan` wants it, and says by `cell.start` what it remembers at
-the beginning. `unroll` runs a cell along a sequence, and `Recurrent` is that as a layer.
+the beginning. `unroll` runs a cell along a sequence; `Recurrent` and `Bidirectional` are that as layers, and `Stack`
+is several cells as one.
+
+Most cells meet the past in products $U v_t$ of a matrix with something remembered. A `Cell` tells these apart: what
+it reads of the input is computed for all times in one product before the recurrence begins; and when it has been run
+back, $\bar U = \sum_t \bar e_t v_t^\top$, with $\bar e_t$ the gradient at the product of time $t$, is one product too,
+and not a sum of $T$ outer products.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..core import expect_shape
 from .activation import Activation, tanh
 from .initialise import Law, lecun, orthogonal
 from .linear import dense
 
+Product = Callable[[str, Array], Array]
 
-class Elman(eqx.Module):
+
+class Cell(eqx.Module):
+    """A cell in three parts: what it `read`s of an input, the `memory` matrices, and the `step` that joins them.
+
+    `step(state, a, product)` goes on from what was read; `product("U", v)` is $Uv$ for `memory["U"]`, and a step
+    asks for each product once.
+    """
+
+    def read(self, x: Float[Array, " n"]) -> Any:
+        """What the input contributes, whatever is remembered."""
+        raise NotImplementedError
+
+    @property
+    def memory(self) -> Mapping[str, Float[Array, "_ _"]]:
+        """The matrices that multiply what is remembered."""
+        raise NotImplementedError
+
+    def step(self, state: Any, a: Any, product: Product) -> tuple[Any, Any]:
+        """The next state, and what is put out."""
+        raise NotImplementedError
+
+    def __call__(self, state: Any, x: Float[Array, " n"]) -> tuple[Any, Any]:
+        memory = self.memory
+        return self.step(state, self.read(x), lambda name, v: dense(memory[name], v))
+
+
+class Elman(Cell):
     r"""$z_t = \varphi(U z_{t-1} + V x_t + b)$: the simple recurrent cell, which puts out its state (§5; Elman 1990).
 
     Departs: the notes have no offset $b$.
@@ -62,29 +96,120 @@ class Elman(eqx.Module):
         """The state before anything was read: zero."""
         return jnp.zeros_like(self.b)
 
-    def __call__(self, z: Float[Array, " m"], x: Float[Array, " n"]) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+    @property
+    def memory(self) -> Mapping[str, Float[Array, "m m"]]:
+        """$U$."""
+        return {"U": self.U}
+
+    def read(self, x: Float[Array, " n"]) -> Float[Array, " m"]:
+        """$Vx + b$."""
         expect_shape("Elman", x, self.V.shape[1:])
-        z = self.activation(dense(self.U, z) + dense(self.V, x) + self.b)
+        return dense(self.V, x) + self.b
+
+    def step(
+        self, state: Float[Array, " m"], a: Float[Array, " m"], product: Product
+    ) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+        r"""$z = \varphi(a + Uz)$."""
+        z = self.activation(a + product("U", state))
         return z, z
 
 
-def unroll(cell: Any, xs: Float[Array, "t n"], *, state: Any = None) -> tuple[Any, Any]:
+def unroll(
+    cell: Any,
+    xs: Float[Array, "t n"],
+    *,
+    state: Any = None,
+    mask: Bool[Array, " t"] | None = None,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
     r"""The cell run along $x_1, \dots, x_T$: its last state, and all it put out, $y_1, \dots, y_T$ (§5).
 
-    It begins at `state`, or else at the cell's own start; where one stretch ends the next may begin.
+    It begins at `state`, or else at the cell's own start; where one stretch ends the next may begin. Where the mask is
+    false there is no input: the state stays as it is, and 0 is put out. In `reverse` it begins at the end.
 
     >>> total = Elman(jnp.eye(1), jnp.eye(1), jnp.zeros(1), jax.nn.identity)
-    >>> state, ys = unroll(total, jnp.array([[1.0], [2.0], [3.0]]))
+    >>> xs = jnp.array([[1.0], [2.0], [3.0]])
+    >>> state, ys = unroll(total, xs)
     >>> state.tolist(), ys.ravel().tolist()
     ([6.0], [1.0, 3.0, 6.0])
+    >>> unroll(total, xs, mask=jnp.array([True, True, False]), reverse=True)[1].ravel().tolist()
+    [3.0, 2.0, 0.0]
     """
+    _check(xs, mask)
+    if reverse:
+        turned = None if mask is None else mask[::-1]
+        state, ys = unroll(cell, xs[::-1], state=state, mask=turned)
+        return state, jax.tree.map(lambda y: y[::-1], ys)
+    state = cell.start if state is None else state
+    if hasattr(cell, "along"):
+        return cell.along(state, xs, mask)
+    if isinstance(cell, Cell):
+        return _recur(cell, dict(cell.memory), state, jax.vmap(cell.read)(xs), mask)
+    return _scan(lambda state, x: cell(state, x), state, xs, mask)
+
+
+def _check(xs: Any, mask: Any) -> None:
     if xs.ndim != 2:
         raise ValueError(f"unroll: expected one sequence (t, n), got {xs.shape}; map over a batch with jax.vmap.")
-    return jax.lax.scan(lambda state, x: cell(state, x), cell.start if state is None else state, xs)
+    if not len(xs):
+        raise ValueError("unroll: the sequence has no times; give at least one.")
+    if mask is not None and (mask.shape != xs.shape[:1] or mask.dtype != bool):
+        raise ValueError(
+            f"unroll: the mask must be bool, one for each of the {len(xs)} times; got {mask.dtype} {mask.shape}."
+        )
+
+
+def _scan(step: Callable[..., Any], state: Any, items: Any, mask: Any) -> tuple[Any, Any]:
+    """`lax.scan` of a step that is skipped where the mask is false."""
+    if mask is None:
+        return jax.lax.scan(step, state, items)
+
+    def masked(state, item):
+        there, item = item
+        after, y = step(state, item)
+        keep = lambda new, old: jnp.where(there, new, old)
+        return jax.tree.map(keep, after, state), jax.tree.map(lambda y: keep(y, jnp.zeros_like(y)), y)
+
+    return jax.lax.scan(masked, state, (mask, items))
+
+
+@jax.custom_jvp
+def _recur(cell: Cell, memory: dict[str, Array], state: Any, a: Any, mask: Any) -> tuple[Any, Any]:
+    """A cell along what it has read."""
+    return _scan(lambda state, a: cell.step(state, a, lambda name, v: dense(memory[name], v)), state, a, mask)
+
+
+@_recur.defjvp
+def _push(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Changes of a memory matrix reach the recurrence as changes $\\dot U v_t$ of its products, all made at once."""
+    cell, memory, state, a, mask = primals
+    d_cell, d_memory, d_state, d_a, _ = tangents
+
+    def along(cell, state, a, e):
+        def step(state, item):
+            (a, e), met = item, {}
+
+            def product(name, v):
+                met[name] = v
+                return dense(memory[name], v) + e[name]
+
+            state, y = cell.step(state, a, product)
+            return state, (y, met)
+
+        state, (ys, met) = _scan(step, state, (a, e), mask)
+        return (state, ys), met
+
+    times = len(jax.tree.leaves(a)[0])
+    none = {name: jnp.zeros((times, len(U)), U.dtype) for name, U in memory.items()}
+    out, push, met = jax.linearize(along, cell, state, a, none, has_aux=True)
+    d_e = {name: jax.vmap(lambda v, dU=d_memory[name]: dense(dU, v))(v) for name, v in met.items()}
+    return out, push(d_cell, d_state, d_a, d_e)
 
 
 class Recurrent(eqx.Module):
     r"""The layer $(x_1, \dots, x_T) \mapsto (y_1, \dots, y_T)$ of a cell, from its start; any $T$ will do (§5).
+
+    In `reverse` what it puts out at a time depends on what comes later.
 
     >>> layer = Recurrent(Elman.init(3, 5, key=jr.key(0)))
     >>> layer(jnp.ones((7, 3))).shape
@@ -92,6 +217,81 @@ class Recurrent(eqx.Module):
     """
 
     cell: Any
+    reverse: bool = eqx.field(static=True, default=False)
 
-    def __call__(self, xs: Float[Array, "t n"]) -> Float[Array, "t m"]:
-        return unroll(self.cell, xs)[1]
+    def __call__(self, xs: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None) -> Float[Array, "t m"]:
+        return unroll(self.cell, xs, mask=mask, reverse=self.reverse)[1]
+
+
+class Bidirectional(eqx.Module):
+    r"""$[y_t^\to, y_t^\leftarrow]$: one cell along the sequence, another against it, so that each time knows all others
+    (§5; Schuster & Paliwal 1997).
+
+    >>> k1, k2 = jr.split(jr.key(0))
+    >>> Bidirectional(Elman.init(3, 5, key=k1), Elman.init(3, 5, key=k2))(jnp.ones((7, 3))).shape
+    (7, 10)
+    """
+
+    onward: Any
+    back: Any
+
+    def __call__(self, xs: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None) -> Float[Array, "t m"]:
+        halves = (unroll(self.onward, xs, mask=mask)[1], unroll(self.back, xs, mask=mask, reverse=True)[1])
+        return jnp.concatenate(halves, axis=1)
+
+
+class Stack(eqx.Module):
+    r"""Cells on top of one another as one, $z_{t,\ell} = F_\ell(z_{t-1,\ell}, z_{t,\ell-1})$ with $z_{t,0} = x_t$ (§5).
+
+    >>> k1, k2 = jr.split(jr.key(0))
+    >>> cell = Stack(Elman.init(3, 5, key=k1), Elman.init(5, 2, key=k2))
+    >>> unroll(cell, jnp.ones((7, 3)))[1].shape
+    (7, 2)
+    """
+
+    cells: tuple[Any, ...]
+
+    def __init__(self, *cells: Any):
+        self.cells = cells
+
+    @property
+    def start(self) -> tuple[Any, ...]:
+        """Every cell at its own."""
+        return tuple(cell.start for cell in self.cells)
+
+    def __call__(self, state: tuple[Any, ...], x: Any) -> tuple[Any, Any]:
+        states = []
+        for cell, z in zip(self.cells, state, strict=True):
+            z, x = cell(z, x)
+            states.append(z)
+        return tuple(states), x
+
+    def along(self, state: tuple[Any, ...], xs: Any, mask: Any) -> tuple[Any, Any]:
+        """Cell after cell, each along the whole sequence."""
+        states = []
+        for cell, z in zip(self.cells, state, strict=True):
+            z, xs = unroll(cell, xs, state=z, mask=mask)
+            states.append(z)
+        return tuple(states), xs
+
+
+class Transition(eqx.Module):
+    r"""$z_t = F([z_{t-1}, x_t])$ with any network $F$: a deep transition (§5; Pascanu et al. 2014).
+
+    >>> from thetax.layers import Linear
+    >>> cell = Transition(Linear(jnp.array([[1.0, 1.0]])), 1)
+    >>> unroll(cell, jnp.array([[1.0], [2.0]]))[1].tolist()
+    [[1.0], [3.0]]
+    """
+
+    inner: Any
+    size: int = eqx.field(static=True)
+
+    @property
+    def start(self) -> Float[Array, " m"]:
+        """Zero."""
+        return jnp.zeros(self.size)
+
+    def __call__(self, z: Float[Array, " m"], x: Float[Array, " n"]) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+        z = self.inner(jnp.concatenate([z, x]))
+        return z, z

@@ -1,0 +1,66 @@
+"""Pooling against loops and SciPy, and where its gradient goes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from thetax.layers import AdaptivePool, AveragePool, MaxPool, global_max, global_mean
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(("window", "stride"), [((2, 2), None), ((3, 2), (1, 2)), ((3, 3), (2, 2))])
+def test_windows(window, stride):
+    x = normal(0, 2, 7, 8)
+    places = np.lib.stride_tricks.sliding_window_view(x, window, axis=(1, 2))
+    s, t = stride or window
+    np.testing.assert_array_equal(MaxPool(window, stride)(jnp.asarray(x)), places[:, ::s, ::t].max(axis=(3, 4)))
+    np.testing.assert_allclose(
+        AveragePool(window, stride)(jnp.asarray(x)), places[:, ::s, ::t].mean(axis=(3, 4)), atol=1e-6
+    )
+
+
+def test_same_is_a_filter_that_keeps_some_places():
+    x = normal(0, 1, 7, 6)
+    found = MaxPool((3, 3), (2, 2), "same")(jnp.asarray(x))[0]
+    np.testing.assert_array_equal(found, ndimage.maximum_filter(x[0], 3, mode="constant", cval=-np.inf)[::2, ::2])
+
+
+def test_the_gradient_goes_to_one_place():
+    """Also where two are equal: to the first; windows that overlap add up."""
+    total = lambda x: MaxPool((2,), (1,))(x).sum()
+    assert jax.grad(total)(jnp.array([[1.0, 3.0, 3.0, 2.0]])).tolist() == [[0.0, 2.0, 1.0, 0.0]]
+    x = jnp.asarray(normal(1, 2, 6, 6))
+    slope = jax.grad(lambda x: MaxPool((2, 2))(x).sum())(x)
+    assert set(np.unique(slope)) == {0.0, 1.0}
+    assert slope.sum() == 2 * 9
+
+
+def test_adaptive_ends_meet():
+    x = normal(0, 2, 5, 7)
+    found = AdaptivePool((2, 3))(jnp.asarray(x))
+    for i, (a, b) in enumerate([(0, 3), (2, 5)]):
+        for j, (c, d) in enumerate([(0, 3), (2, 5), (4, 7)]):
+            np.testing.assert_allclose(found[:, i, j], x[:, a:b, c:d].mean(axis=(1, 2)), atol=1e-6)
+    np.testing.assert_allclose(AdaptivePool((1, 1))(jnp.asarray(x))[:, 0, 0], global_mean(jnp.asarray(x)), atol=1e-6)
+    largest = AdaptivePool((1, 1), jnp.max)(jnp.asarray(x))[:, 0, 0]
+    np.testing.assert_array_equal(largest, global_max(jnp.asarray(x)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MaxPool((0,)),
+        lambda: MaxPool((2, 2), (1,)),
+        lambda: MaxPool((2,), boundary="same"),
+        lambda: AveragePool((2,), (0,)),
+        lambda: MaxPool((3,))(jnp.ones((1, 2))),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(make):
+    with pytest.raises(ValueError, match=r"got "):
+        make()

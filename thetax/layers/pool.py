@@ -1,0 +1,137 @@
+r"""Pooling (§4.2): what a window holds, as one number, so that images get smaller and small shifts matter less.
+
+With a window of $r$ places and a stride of $s$, channel by channel,
+
+$$y[i] = \max_{0 \le k < r} x[s i + k] \qquad \text{or} \qquad y[i] = \frac1r \sum_{0 \le k < r} x[s i + k],$$
+
+which are $\lfloor (n - r) / s \rfloor + 1$ numbers. The gradient of a maximum goes to one place, the first where it is
+attained.
+
+Departs: the notes print a maximum of stride 1, which makes nothing smaller; the lecture prints windows that overlap.
+"""
+
+import math
+from collections.abc import Callable
+from functools import reduce
+from itertools import product
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class MaxPool(eqx.Module):
+    r"""The largest number of every window; by default windows lie side by side (§4.2).
+
+    With `boundary="same"` the middle of a window of odd size lies on every $s$-th place; nothing is beyond the edge.
+
+    >>> MaxPool((2, 2))(jnp.array([[[1.0, 5.0, 2.0, 0.0], [3.0, 4.0, 1.0, 7.0]]])).tolist()
+    [[[5.0, 7.0]]]
+    >>> MaxPool((3,), stride=(2,), boundary="same")(jnp.arange(5.0)[None]).tolist()
+    [[1.0, 3.0, 4.0]]
+    """
+
+    window: tuple[int, ...] = eqx.field(static=True)
+    stride: tuple[int, ...] = eqx.field(static=True)
+    boundary: str = eqx.field(static=True)
+
+    def __init__(self, window: tuple[int, ...], stride: tuple[int, ...] | None = None, boundary: str = "valid"):
+        self.window, self.stride, self.boundary = tuple(window), tuple(window if stride is None else stride), boundary
+        _check("MaxPool", self.window, self.stride)
+        if boundary not in ("valid", "same") or (boundary == "same" and any(r % 2 == 0 for r in self.window)):
+            raise ValueError(
+                f"MaxPool: boundary is 'valid', or 'same' with windows of odd size; got {boundary!r} and {self.window}."
+            )
+
+    def __call__(self, x: Float[Array, "c *s"]) -> Float[Array, "c *t"]:
+        if self.boundary == "same" and x.ndim == len(self.window) + 1:
+            x = jnp.pad(x, [(0, 0), *((r // 2, r // 2) for r in self.window)], constant_values=-jnp.inf)
+        return reduce(lambda a, b: jnp.where(a >= b, a, b), shifted("MaxPool", x, self.window, self.stride))
+
+
+class AveragePool(eqx.Module):
+    r"""The mean of every window; by default windows lie side by side (§4.2).
+
+    It is a convolution with a constant kernel, of which the stride keeps some places.
+
+    >>> AveragePool((2, 2))(jnp.array([[[1.0, 5.0, 2.0, 0.0], [3.0, 3.0, 1.0, 1.0]]])).tolist()
+    [[[3.0, 1.0]]]
+    """
+
+    window: tuple[int, ...] = eqx.field(static=True)
+    stride: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, window: tuple[int, ...], stride: tuple[int, ...] | None = None):
+        self.window, self.stride = tuple(window), tuple(window if stride is None else stride)
+        _check("AveragePool", self.window, self.stride)
+
+    def __call__(self, x: Float[Array, "c *s"]) -> Float[Array, "c *t"]:
+        return reduce(jnp.add, shifted("AveragePool", x, self.window, self.stride)) / math.prod(self.window)
+
+
+class AdaptivePool(eqx.Module):
+    r"""An output of a given size whatever the input's: place $i$ of $k$ pools $\lfloor in/k \rfloor$ to
+    $\lceil (i+1)n/k \rceil - 1$.
+
+    `of` is `jnp.mean` or `jnp.max`.
+
+    >>> AdaptivePool((2,))(jnp.arange(5.0)[None]).tolist()
+    [[1.0, 3.0]]
+    """
+
+    size: tuple[int, ...] = eqx.field(static=True)
+    of: Callable[..., Array] = eqx.field(static=True, default=jnp.mean)
+
+    def __call__(self, x: Float[Array, "c *s"]) -> Float[Array, "c *t"]:
+        space = x.shape[1:]
+        if len(space) != len(self.size) or any(not 1 <= k <= n for k, n in zip(self.size, space)):
+            raise ValueError(
+                f"AdaptivePool: expected an input with at least {self.size} places for each channel; got {x.shape}."
+            )
+        for axis, (k, n) in enumerate(zip(self.size, space), start=1):
+            ends = [(i * n // k, -(-(i + 1) * n // k)) for i in range(k)]
+            parts = [self.of(jax.lax.slice_in_dim(x, a, b, axis=axis), axis=axis) for a, b in ends]
+            x = jnp.stack(parts, axis=axis)
+        return x
+
+
+def global_mean(x: Float[Array, "c *s"]) -> Float[Array, " c"]:
+    """The mean of each channel over all places: the same wherever a pattern lies.
+
+    >>> global_mean(jnp.array([[1.0, 3.0], [0.0, 0.0]])).tolist()
+    [2.0, 0.0]
+    """
+    return x.mean(axis=tuple(range(1, x.ndim)))
+
+
+def global_max(x: Float[Array, "c *s"]) -> Float[Array, " c"]:
+    """The largest number of each channel: whether a pattern lies anywhere.
+
+    >>> global_max(jnp.array([[1.0, 3.0], [0.0, 0.0]])).tolist()
+    [3.0, 0.0]
+    """
+    return x.max(axis=tuple(range(1, x.ndim)))
+
+
+def shifted(name: str, x: Any, window: tuple[int, ...], stride: tuple[int, ...]) -> list[Float[Array, "c *t"]]:
+    """For every place of the window, what lies there in each of its positions."""
+    space = x.shape[1:]
+    if len(space) != len(window) or any(r > n for r, n in zip(window, space)):
+        axes = ", ".join("hw"[: len(window)])
+        raise ValueError(f"{name}: expected one input (c, {axes}), {axes} at least {window}; got {x.shape}.")
+    count = [(n - r) // s + 1 for n, r, s in zip(space, window, stride)]
+    limits = lambda at: [k + (t - 1) * s + 1 for k, t, s in zip(at, count, stride)]
+    places = product(*map(range, window))
+    return [jax.lax.slice(x, (0, *at), (len(x), *limits(at)), (1, *stride)) for at in places]
+
+
+def _check(name: str, window: tuple[int, ...], stride: tuple[int, ...]) -> None:
+    whole = all(isinstance(n, int | np.integer) and n >= 1 for n in (*window, *stride))
+    if not window or len(window) != len(stride) or not whole:
+        raise ValueError(
+            f"{name}: window and stride are whole numbers of at least 1, one for each axis of space; got {window} and "
+            f"{stride}."
+        )
