@@ -65,7 +65,9 @@ def test_any_layer_of_the_library(row):
     loss = lambda prediction, y: jnp.square(prediction - y).sum()
     found = backpropagate(chain, loss, x, y)
     assert close(found.gradient, jax.grad(lambda chain: loss(chain(x), y))(chain), rtol=1e-4, atol=1e-5)
-    assert same_bits(found.activations[1], chain(x))
+    scanned = row.name.startswith(("Recurrent", "Bidirectional"))  # one program, rounded in another order
+    alike = partial(close, rtol=1e-6, atol=1e-6) if scanned else same_bits
+    assert alike(found.activations[1], chain(x))
 
 
 @settings(max_examples=8)
