@@ -19,7 +19,7 @@ from thetax.layers import GRU, LRU, LSTM, MinGRU, Recurrent
 from .row import Row, Work, library
 
 LENGTH, SIZE, BATCH = 128, 256, 32
-LONG, STATES, FEW = 4096, 64, 8
+LONG, STATES, FEW = 4096, 64, (1, 8)
 
 
 def loss(layer: Any, xs: jax.Array) -> jax.Array:
@@ -154,7 +154,7 @@ def count() -> str:
     """What is measured."""
     return (
         f"Value and gradients; LSTM and GRU: {LENGTH} times, {SIZE} inputs and units, batch {BATCH}; the linear ones: "
-        f"{LONG} times, {STATES} states, batch {FEW}."
+        f"{LONG} times, {STATES} states."
     )
 
 
@@ -169,7 +169,11 @@ def rows() -> list[Row]:
         "LRU": (LRU.init(STATES, STATES, STATES, key=jr.key(3)), lru),
     }
     pairs = [(Pair(n, cell, LENGTH, BATCH, module(n)), f"torch.nn.{n}", 1.0) for n, cell in gated.items()]
-    pairs += [(Pair(n, cell, LONG, FEW, peer, 1), "a loop in torch", 20.0) for n, (cell, peer) in linear.items()]
+    pairs += [
+        (Pair(f"{n}, batch {few}", cell, LONG, few, peer, 1), "a loop in torch", 20.0)
+        for n, (cell, peer) in linear.items()
+        for few in FEW
+    ]
     return [
         Row(p.name, peer, p.timed(p.ours_once), p.timed(p.theirs_once), "ms", p.check, target=target, work=p.work)
         for p, peer, target in pairs

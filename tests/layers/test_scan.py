@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thetax.layers import linear_scan, prefix_scan, sequential_scan
-from thetax.layers.scan import blocked_scan, combine
+from thetax.layers.scan import combine
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -35,7 +35,7 @@ def test_it_is_the_loop(t, complex_):
     for times in (a, a[0]):
         expected = loop(np.asarray(times), b, np.asarray(z))
         np.testing.assert_allclose(linear_scan(times, b, z), expected, atol=1e-12)
-        for scan in (sequential_scan, prefix_scan, blocked_scan):
+        for scan in (sequential_scan, prefix_scan):
             np.testing.assert_allclose(scan(times, b), loop(np.asarray(times), b, np.zeros(3)), atol=1e-12)
 
 

@@ -2,15 +2,12 @@ r"""The linear recurrence $z_t = a_t \odot z_{t-1} + b_t$ (§5.2), for all times
 
 Two steps are one of the same kind, $(a, b) \bullet (a', b') = (a'a, a'b + b')$, and $\bullet$ is associative, so that
 all prefixes can be had in $O(\log T)$ rounds by a machine that does many things at a time. One that does few is faster
-with blocks: $\sqrt T$ of them go on side by side from 0, and then each is told with what the one before it ended. A
-change of $a$ and $b$ is carried on by a recurrence of the same $a$,
+with one step after another. A change of $a$ and $b$ is carried on by a recurrence of the same $a$,
 
 $$\dot z_t = a_t \odot \dot z_{t-1} + (\dot a_t \odot z_{t-1} + \dot b_t),$$
 
 whose transpose is one that runs backwards: a gradient needs $a$ and $z$ and nothing else.
 """
-
-import math
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +19,7 @@ def linear_scan(
 ) -> Inexact[Array, "t *s"]:
     r"""$z_1, \dots, z_T$ with $z_t = a_t \odot z_{t-1} + b_t$ from $z_0$, which is 0 unless given (§5.2).
 
-    An $a$ without times is the same at all of them. Blocks on a CPU, a prefix scan on an accelerator; in both
+    An $a$ without times is the same at all of them. Sequential on a CPU, a prefix scan on an accelerator; in both
     memory is linear in $T$. Blelloch 1990; Martin & Cundy 2018.
 
     >>> linear_scan(jnp.array([2.0, 2.0, 0.5]), jnp.array([1.0, 1.0, 1.0])).tolist()
@@ -77,41 +74,9 @@ def combine(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Ar
     return a_next * a, a_next * b + b_next
 
 
-def blocked_scan(a: Inexact[Array, "..."], b: Inexact[Array, "t *s"]) -> Inexact[Array, "t *s"]:
-    r"""The recurrence from 0, in $2\sqrt T$ steps: within all blocks at once, then from block to block.
-
-    With $A_l = a_l \cdots a_1$ within its block, a state is $z_l = A_l \odot z_0 + z_l^0$, where $z_0$ is that at the
-    end of the block before, and $z_l^0$ what the block makes of 0.
-
-    >>> blocked_scan(jnp.array([2.0, 2.0, 1.0]), jnp.array([1.0, 1.0, 1.0])).tolist()
-    [1.0, 3.0, 4.0]
-    """
-    times, fixed = len(b), a.ndim < b.ndim
-    length = math.isqrt(times - 1) + 1
-    count = -(-times // length)
-    fold = lambda x: jnp.pad(x, [(0, count * length - times)] + [(0, 0)] * (x.ndim - 1)).reshape(
-        count, length, *x.shape[1:]
-    )
-    local = lambda x: jnp.swapaxes(fold(x), 0, 1)  # (length, blocks, ...)
-    b = local(b)
-    a = jnp.broadcast_to(a, (length, 1, *a.shape)) if fixed else local(a)
-
-    def step(carried, item):
-        (grown, z), (a, b) = carried, item
-        carried = a * grown, a * z + b
-        return carried, carried
-
-    begin = jnp.ones_like(a[0]), jnp.zeros_like(b[0])
-    (ends, lasts), (grown, within) = jax.lax.scan(step, begin, (a, b))
-    ends = jnp.broadcast_to(ends, lasts.shape)
-    _, entry = jax.lax.scan(lambda z, item: (item[0] * z + item[1], z), jnp.zeros_like(lasts[0]), (ends, lasts))
-    whole = jnp.swapaxes(within + grown * entry[None], 0, 1)
-    return whole.reshape(count * length, *whole.shape[2:])[:times]
-
-
 @jax.custom_jvp
 def _scan(a: Array, b: Array) -> Array:
-    return jax.lax.platform_dependent(a, b, cpu=blocked_scan, default=prefix_scan)
+    return jax.lax.platform_dependent(a, b, cpu=sequential_scan, default=prefix_scan)
 
 
 @_scan.defjvp
