@@ -53,8 +53,10 @@ from thetax.layers import (
 )
 from thetax.models import (
     MLP,
+    Layout,
     McCullochPitts,
     Perceptron,
+    ResNet,
     barron_network,
     bell,
     deep_linear,
@@ -135,6 +137,10 @@ class Ranked(eqx.Module):
 
 def pointwise(activation) -> ModelRow:
     return ModelRow(activation.__name__, lambda key: Pointwise(activation), (4,))
+
+
+def resnet(*, key, normalise=lambda m: Affine(jnp.ones(m), jnp.zeros(m))) -> ResNet:
+    return ResNet.init(Layout((1, 1), 2), classes=2, channels=1, width=2, small=True, normalise=normalise, key=key)
 
 
 def bidirectional(*, key) -> Bidirectional:
@@ -218,6 +224,8 @@ MODELS = [
         (4,),
         batch=True,
     ),
+    ModelRow("ResNet", resnet, (1, 4, 3), (2, 4, 3)),
+    ModelRow("ResNet batch norm", partial(resnet, normalise=BatchNorm.init), (1, 4, 4), (2, 4, 4), batch=True),
     ModelRow("linear regression", lambda key: linear_regression(3, 2), (3,), (4,)),
     ModelRow("logistic regression", lambda key: logistic_regression(3), (3,), (4,)),
     ModelRow("multinomial regression", lambda key: multinomial_regression(3, 4), (3,), (4,)),

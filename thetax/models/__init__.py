@@ -59,6 +59,8 @@ from .regression import logistic_regression as logistic_regression
 from .regression import minimum_norm as minimum_norm
 from .regression import multinomial_regression as multinomial_regression
 from .regression import ridge as ridge
+from .resnet import Layout as Layout
+from .resnet import ResNet as ResNet
 from .separate import MaxMargin as MaxMargin
 from .separate import NotSeparable as NotSeparable
 from .separate import Separation as Separation

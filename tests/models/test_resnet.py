@@ -1,0 +1,59 @@
+"""Residual networks: their sizes as published, their blocks by hand, what they refuse."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from thetax import tree
+from thetax.layers import Affine, BatchNorm, Convolution, Linear, fold
+from thetax.models import Layout, ResNet
+
+
+@pytest.mark.parametrize(("depth", "parameters"), [(18, 11_689_512), (34, 21_797_672), (50, 25_557_032)])
+def test_parameters_and_depth_are_the_published_ones(depth, parameters):
+    """A thousand classes; weighted layers along the longest way: the stem, those of the blocks, the head."""
+    net = jax.eval_shape(partial(ResNet.init, depth, classes=1000), key=jr.key(0))
+    assert tree.size(net) == parameters
+    bent = [block.layers[0].inner for stage in net.stages for block in stage.layers]
+    weighted = sum(isinstance(layer, Convolution) for chain in bent for layer in chain.layers)
+    assert 1 + weighted + isinstance(net.head, Linear) == depth
+
+
+@pytest.mark.parametrize(("small", "sizes"), [(False, [16, 16, 8, 4, 2]), (True, [64, 64, 32, 16, 8])])
+def test_space_halves_and_channels_double(small, sizes):
+    plain = lambda m: Affine(jnp.ones(m), jnp.zeros(m))
+    net = ResNet.init(18, classes=3, width=2, small=small, normalise=plain, key=jr.key(0))
+    x = jnp.ones((3, 64, 64))
+    seen = [net.stem(x)]
+    for stage in net.stages:
+        seen.append(stage(seen[-1]))
+    assert [y.shape for y in seen] == [(c, n, n) for c, n in zip([2, 2, 4, 8, 16], sizes)]
+
+
+def test_a_block_is_its_equation():
+    net = ResNet.init(Layout((1,), 2), classes=2, channels=1, width=2, small=True, key=jr.key(0))
+    xs = jr.normal(jr.key(1), (6, 2, 5, 5))
+    (block,) = fold(net.stages[0], xs).layers
+    narrow, n1, _, across, n2, _, widen, n3 = block.layers[0].inner.layers
+    skip, n4 = block.layers[0].skip.layers
+    x, relu = xs[0], lambda y: jnp.maximum(y, 0)
+    bent = n3(widen(relu(n2(across(relu(n1(narrow(x))))))))
+    np.testing.assert_allclose(block(x), relu(n4(skip(x)) + bent), atol=1e-5)
+
+
+def test_norms_have_the_moments_of_images():
+    """One pass over numbers far from 0 loses no digits."""
+    xs = 1000 + jr.normal(jr.key(0), (64, 3, 5, 5))
+    mean, variance = jax.vmap(BatchNorm.init(3).moments, axis_name="batch", out_axes=None)(xs)
+    exact = np.asarray(xs, np.float64)
+    np.testing.assert_allclose(mean, exact.mean(axis=(0, 2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(variance, exact.var(axis=(0, 2, 3)), rtol=1e-4)
+
+
+def test_an_unknown_depth_is_refused():
+    with pytest.raises(ValueError, match="the depth is one of 18, 34, 50, or a Layout; got 20"):
+        ResNet.init(20, classes=2, key=jr.key(0))
