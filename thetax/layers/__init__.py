@@ -74,5 +74,5 @@ from .state_space import LRU as LRU
 from .state_space import DiagonalSSM as DiagonalSSM
 from .state_space import MinGRU as MinGRU
 from .state_space import SelectiveSSM as SelectiveSSM
-from .state_space import bilinear as bilinear
-from .state_space import hippo as hippo
+from .system import bilinear as bilinear
+from .system import hippo as hippo

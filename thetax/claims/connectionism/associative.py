@@ -163,27 +163,19 @@ def modern(key):
     long, sharp = layers.ModernHopfield(X, beta, steps=20), layers.ModernHopfield(far, beta=10.0)
     return Verdict(
         close("energy", energies, energy(np.array(path)), tolerance=1e-12),
-        close(
-            "update, against a step down the gradient",
-            path[1],
-            starts - slope,
-            tolerance=1e-8,
-            method="finite differences",
-        ),
+        close("a step down the gradient", path[1], starts - slope, tolerance=1e-8, method="finite differences"),
         at_most("greatest change of energy in 20 steps", np.diff(energies, axis=0), 0.0, slack=1e-12),
         close("20 steps at once", each(long, starts), path[-1], tolerance=1e-12),
         at_least("least energy in the hull", inside.min(), 0.0),
         at_most("greatest energy in the hull", inside.max(), 2 * M2),
         close("one step at β = 10, d = 64, from nearby", each(sharp, near), far, tolerance=1e-6),
-        figure=Chart(
-            Panel(
-                "steps",
-                "energy",
-                title=f"{n} patterns in {d} dimensions, β = {beta:g}",
-                lines={f"start {k + 1}": (np.arange(9), energies[:9, k]) for k in range(4)},
-            )
-        ),
+        figure=_descents(energies[:9, :4], f"{n} patterns in {d} dimensions, β = {beta:g}"),
     )
+
+
+def _descents(energies, title) -> Chart:
+    lines = {f"start {k + 1}": (np.arange(len(energies)), column) for k, column in enumerate(energies.T)}
+    return Chart(Panel("steps", "energy", title=title, lines=lines))
 
 
 @claim(

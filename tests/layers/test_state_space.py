@@ -1,0 +1,55 @@
+"""Linear recurrences as what they are: convolutions, filters of noise, steps of a stable system."""
+
+import jax
+import jax.random as jr
+import numpy as np
+import pytest
+
+from thetax.layers import LRU, DiagonalSSM, SelectiveSSM, bilinear, hippo, unroll
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+@pytest.mark.parametrize("steps", ["exact", "bilinear"])
+def test_outputs_are_a_convolution_with_the_kernel(steps):
+    cell = DiagonalSSM.init(2, 5, 3, steps=steps, key=jr.key(0))
+    cell = jax.tree.map(lambda leaf: leaf + 0.1 * jr.normal(jr.key(1), leaf.shape), cell)  # D is not 0
+    xs = jr.normal(jr.key(2), (9, 2))
+    kernel = np.asarray(cell.kernel(9))
+    expected = [sum(kernel[j] @ np.asarray(xs[t - j]) for j in range(t + 1)) for t in range(9)]
+    np.testing.assert_allclose(unroll(cell, xs)[1], expected, atol=1e-12)
+
+
+def test_the_exact_step_is_the_exponential():
+    """Against the system with a full matrix, held through many small steps."""
+    cell = DiagonalSSM.init(1, 1, 1, key=jr.key(0))
+    lam, step = complex(-np.exp(cell.alpha[0]), cell.omega[0] + 2.0), float(np.exp(cell.log_step[0]))
+    moved = DiagonalSSM(cell.alpha, cell.omega + 2.0, cell.log_step, cell.B, cell.C, cell.D)
+    held, B = moved.discrete
+    b, z, small = complex(moved.B[0, 0, 0], moved.B[1, 0, 0]), 0.3 - 0.2j, step / 20_000
+    for _ in range(20_000):
+        z += small * (lam * z + b)
+    assert complex(held[0] * (0.3 - 0.2j) + B[0, 0]) == pytest.approx(z, abs=1e-5)
+
+
+def test_hippo_and_its_steps():
+    A, B = hippo(6)
+    np.testing.assert_allclose(np.sort(np.linalg.eigvals(A)), -np.arange(6.0, 0, -1), atol=1e-9)
+    for step in (1e-3, 1.0, 100.0):
+        discrete, _ = bilinear(A, B, step=step)
+        assert np.abs(np.linalg.eigvals(discrete)).max() < 1
+    discrete, held = bilinear(A, B, step=1e-5)
+    np.testing.assert_allclose((discrete - np.eye(6)) / 1e-5, A, atol=1e-2)
+    np.testing.assert_allclose(held / 1e-5, B, rtol=1e-3)
+
+
+def test_how_they_begin():
+    """Radii between those asked for, steps of a selective one between its bounds; radii that leave the disk are refused."""
+    radii = np.abs(LRU.init(3, 200, 2, radius=(0.5, 0.7), key=jr.key(0)).eigenvalues)
+    assert radii.min() > 0.5
+    assert radii.max() < 0.7
+    steps = jax.nn.softplus(SelectiveSSM.init(50, 2, step=(1e-2, 1e-1), key=jr.key(1)).s)
+    assert float(steps.min()) > 0.99e-2
+    assert float(steps.max()) < 1.01e-1
+    with pytest.raises(ValueError, match="radii must lie between 0 and 1"):
+        LRU.init(3, 4, 2, radius=(0.9, 1.0), key=jr.key(0))
