@@ -53,7 +53,7 @@ def main(folder: str | None = None) -> dict[str, float]:
     points = jr.normal(jr.key(1), (400, 20)) / jnp.sqrt(20)
     bump = jnp.exp(-jnp.square(points).sum(axis=1) / 2)
     units = models.random_units(points, width=2000, spread=1.0, key=jr.key(2))
-    chosen = models.greedy(points, bump, units, width=64)
+    chosen = models.greedy_network(points, bump, units, width=64)
     found["greedy"] = float(chosen.errors[-1] / chosen.errors[0])
     print(f"64 units of 2,000: error {found['greedy']:.3f} of that of one unit")
 

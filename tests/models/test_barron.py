@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from thetax.layers import Chain, Linear, heaviside, relu, sigmoid, tanh
-from thetax.models import MLP, Waves, barron_network, bell, greedy, random_units, sample_units
+from thetax.models import MLP, Waves, barron_network, bell, greedy_network, random_units, sample_units
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
@@ -101,7 +101,7 @@ def test_greedy_keeps_joness_promise(seed):
         Phi -= Phi.mean(axis=0)
         share = rng.normal(size=50) * (rng.uniform(size=50) < 0.3)
         y = Phi @ share
-        found = greedy(xs, jnp.asarray(y + 3.0), units, width=12)
+        found = greedy_network(xs, jnp.asarray(y + 3.0), units, width=12)
         b = np.abs(share).sum() * np.sqrt(np.square(Phi).mean(axis=0).max())
         promise = (b**2 - np.square(y).mean()) / np.arange(1, 13)
         assert (np.asarray(found.errors) <= promise + 1e-12).all()
@@ -113,7 +113,7 @@ def test_greedy_is_the_loop():
     rng = np.random.default_rng(0)
     xs, ys = rng.normal(size=(40, 2)), rng.normal(size=40)
     units = random_units(jnp.asarray(xs), width=25, key=jr.key(0))
-    found = greedy(jnp.asarray(xs), jnp.asarray(ys), units, width=5, activation=relu)
+    found = greedy_network(jnp.asarray(xs), jnp.asarray(ys), units, width=5, activation=relu)
     Phi = np.maximum(0, xs @ np.asarray(units.W).T + np.asarray(units.b))
     Phi, y, g, errors, chosen = Phi - Phi.mean(axis=0), ys - ys.mean(), np.zeros(40), [], []
     for k in range(5):
@@ -134,10 +134,10 @@ def test_greedy_survives_useless_units():
     """Constant units, or fewer units than steps: finite weights, and nothing gets worse."""
     xs, ys = normal(0, 20, 1), normal(1, 20)
     flat = Linear(jnp.zeros((3, 1)), jnp.ones(3))
-    found = greedy(xs, ys, flat, width=4)
+    found = greedy_network(xs, ys, flat, width=4)
     assert jnp.isfinite(found.model(xs[0])).all()
     assert jnp.allclose(found.errors, ys.var())
-    one = greedy(xs, ys, Linear(jnp.ones((1, 1)), jnp.zeros(1)), width=6, activation=tanh)
+    one = greedy_network(xs, ys, Linear(jnp.ones((1, 1)), jnp.zeros(1)), width=6, activation=tanh)
     assert jnp.allclose(one.errors, one.errors[0])
     assert jnp.isfinite(one.model(xs[0])).all()
 
@@ -145,12 +145,12 @@ def test_greedy_survives_useless_units():
 def test_bad_greedy_input_is_refused(unchecked):
     units = Linear(jnp.ones((2, 1)))
     with pytest.raises(ValueError, match="greedy"):
-        greedy(jnp.ones((4, 1)), jnp.ones(3), units, width=2)
+        greedy_network(jnp.ones((4, 1)), jnp.ones(3), units, width=2)
     with pytest.raises(ValueError, match="width=0"):
-        greedy(jnp.ones((4, 1)), jnp.ones(4), units, width=0)
+        greedy_network(jnp.ones((4, 1)), jnp.ones(4), units, width=0)
 
 
 def test_greedy_without_biases():
-    found = greedy(normal(0, 20, 2), normal(1, 20), Linear(normal(2, 9, 2)), width=3)
+    found = greedy_network(normal(0, 20, 2), normal(1, 20), Linear(normal(2, 9, 2)), width=3)
     assert isinstance(found.model.body, Chain)
     assert found.model.body.layers[0].b is None

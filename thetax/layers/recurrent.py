@@ -1,8 +1,7 @@
 r"""What a network remembers (§5): one cell used again at every time, its state carried on.
 
 A cell is a map `(state, x) -> (state, y)`, as `lax.scan` wants it, and says by `cell.start` what it remembers at
-the beginning. `unroll` runs a cell along a sequence; `Recurrent` and `Bidirectional` are that as layers, and `Stack`
-is several cells as one.
+the beginning. `unroll` runs a cell along a sequence.
 
 Most cells meet the past in products $U v_t$ of a matrix with something remembered. A `Cell` tells these apart: what
 it reads of the input is computed for all times in one product before the recurrence begins; and when it has been run
@@ -17,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..core import expect_shape
 from .activation import Activation, tanh
@@ -33,6 +32,11 @@ class Cell(eqx.Module):
     `step(state, a, product)` goes on from what was read; `product("U", v)` is $Uv$ for `memory["U"]`, and a step
     asks for each product once.
     """
+
+    @property
+    def start(self) -> Any:
+        """What is remembered before anything was read."""
+        raise NotImplementedError
 
     def read(self, x: Float[Array, " n"]) -> Any:
         """What the input contributes, whatever is remembered."""
@@ -116,7 +120,7 @@ class Elman(Cell):
 
 def unroll(
     cell: Any,
-    xs: Float[Array, "t n"],
+    xs: Float[Array, "t n"] | Int[Array, " t"],
     *,
     state: Any = None,
     mask: Bool[Array, " t"] | None = None,
@@ -124,8 +128,9 @@ def unroll(
 ) -> tuple[Any, Any]:
     r"""The cell run along $x_1, \dots, x_T$: its last state, and all it put out, $y_1, \dots, y_T$ (§5).
 
-    It begins at `state`, or else at the cell's own start; where one stretch ends the next may begin. Where the mask is
-    false there is no input: the state stays as it is, and 0 is put out. In `reverse` it begins at the end.
+    An input is a vector, or a token if the cell reads tokens. It begins at `state`, or else at the cell's own start;
+    where one stretch ends the next may begin. Where the mask is false there is no input: the state stays as it is, and
+    0 is put out. In `reverse` it begins at the end.
 
     >>> total = Elman(jnp.eye(1), jnp.eye(1), jnp.zeros(1), jax.nn.identity)
     >>> xs = jnp.array([[1.0], [2.0], [3.0]])
@@ -149,8 +154,10 @@ def unroll(
 
 
 def _check(xs: Any, mask: Any) -> None:
-    if xs.ndim != 2:
-        raise ValueError(f"unroll: expected one sequence (t, n), got {xs.shape}; map over a batch with jax.vmap.")
+    tokens = jnp.issubdtype(xs.dtype, jnp.integer)
+    if xs.ndim != (1 if tokens else 2):
+        form = "(t,) of tokens" if tokens else "(t, n)"
+        raise ValueError(f"unroll: expected one sequence {form}, got {xs.shape}; map over a batch with jax.vmap.")
     if not len(xs):
         raise ValueError("unroll: the sequence has no times; give at least one.")
     if mask is not None and (mask.shape != xs.shape[:1] or mask.dtype != bool):
@@ -204,94 +211,3 @@ def _push(primals: Any, tangents: Any) -> tuple[Any, Any]:
     out, push, met = jax.linearize(along, cell, state, a, none, has_aux=True)
     d_e = {name: jax.vmap(lambda v, dU=d_memory[name]: dense(dU, v))(v) for name, v in met.items()}
     return out, push(d_cell, d_state, d_a, d_e)
-
-
-class Recurrent(eqx.Module):
-    r"""The layer $(x_1, \dots, x_T) \mapsto (y_1, \dots, y_T)$ of a cell, from its start; any $T$ will do (§5).
-
-    In `reverse` what it puts out at a time depends on what comes later.
-
-    >>> layer = Recurrent(Elman.init(3, 5, key=jr.key(0)))
-    >>> layer(jnp.ones((7, 3))).shape
-    (7, 5)
-    """
-
-    cell: Any
-    reverse: bool = eqx.field(static=True, default=False)
-
-    def __call__(self, xs: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None) -> Float[Array, "t m"]:
-        return unroll(self.cell, xs, mask=mask, reverse=self.reverse)[1]
-
-
-class Bidirectional(eqx.Module):
-    r"""$[y_t^\to, y_t^\leftarrow]$: one cell along the sequence, another against it, so that each time knows all others
-    (§5; Schuster & Paliwal 1997).
-
-    >>> k1, k2 = jr.split(jr.key(0))
-    >>> Bidirectional(Elman.init(3, 5, key=k1), Elman.init(3, 5, key=k2))(jnp.ones((7, 3))).shape
-    (7, 10)
-    """
-
-    onward: Any
-    back: Any
-
-    def __call__(self, xs: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None) -> Float[Array, "t m"]:
-        halves = (unroll(self.onward, xs, mask=mask)[1], unroll(self.back, xs, mask=mask, reverse=True)[1])
-        return jnp.concatenate(halves, axis=1)
-
-
-class Stack(eqx.Module):
-    r"""Cells on top of one another as one, $z_{t,\ell} = F_\ell(z_{t-1,\ell}, z_{t,\ell-1})$ with $z_{t,0} = x_t$ (§5).
-
-    >>> k1, k2 = jr.split(jr.key(0))
-    >>> cell = Stack(Elman.init(3, 5, key=k1), Elman.init(5, 2, key=k2))
-    >>> unroll(cell, jnp.ones((7, 3)))[1].shape
-    (7, 2)
-    """
-
-    cells: tuple[Any, ...]
-
-    def __init__(self, *cells: Any):
-        self.cells = cells
-
-    @property
-    def start(self) -> tuple[Any, ...]:
-        """Every cell at its own."""
-        return tuple(cell.start for cell in self.cells)
-
-    def __call__(self, state: tuple[Any, ...], x: Any) -> tuple[Any, Any]:
-        states = []
-        for cell, z in zip(self.cells, state, strict=True):
-            z, x = cell(z, x)
-            states.append(z)
-        return tuple(states), x
-
-    def along(self, state: tuple[Any, ...], xs: Any, mask: Any) -> tuple[Any, Any]:
-        """Cell after cell, each along the whole sequence."""
-        states = []
-        for cell, z in zip(self.cells, state, strict=True):
-            z, xs = unroll(cell, xs, state=z, mask=mask)
-            states.append(z)
-        return tuple(states), xs
-
-
-class Transition(eqx.Module):
-    r"""$z_t = F([z_{t-1}, x_t])$ with any network $F$: a deep transition (§5; Pascanu et al. 2014).
-
-    >>> from thetax.layers import Linear
-    >>> cell = Transition(Linear(jnp.array([[1.0, 1.0]])), 1)
-    >>> unroll(cell, jnp.array([[1.0], [2.0]]))[1].tolist()
-    [[1.0], [3.0]]
-    """
-
-    inner: Any
-    size: int = eqx.field(static=True)
-
-    @property
-    def start(self) -> Float[Array, " m"]:
-        """Zero."""
-        return jnp.zeros(self.size)
-
-    def __call__(self, z: Float[Array, " m"], x: Float[Array, " n"]) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
-        z = self.inner(jnp.concatenate([z, x]))
-        return z, z

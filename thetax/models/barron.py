@@ -6,7 +6,7 @@ most $(2 r C_f)^2 / m$ in mean square, whatever the dimension.
 
 `barron_network`   draws the steps from the Fourier transform
 `sample_units`     draws units from a network that is there (Maurey)
-`greedy`           chooses one unit at a time, the one that helps most (Jones)
+`greedy_network`   chooses one unit at a time, the one that helps most (Jones)
 """
 
 import math
@@ -131,7 +131,7 @@ class Greedy(NamedTuple):
     chosen: Int[Array, " m"]  # the units taken, by their row
 
 
-def greedy(
+def greedy_network(
     xs: Float[Array, "n d"],
     ys: Float[Array, " n"],
     units: Linear,
@@ -147,13 +147,13 @@ def greedy(
 
     >>> from thetax.models import random_units
     >>> xs = jr.normal(jr.key(0), (100, 2))
-    >>> found = greedy(xs, jnp.tanh(xs[:, 0]), random_units(xs, width=400, key=jr.key(1)), width=16)
+    >>> found = greedy_network(xs, jnp.tanh(xs[:, 0]), random_units(xs, width=400, key=jr.key(1)), width=16)
     >>> found.errors.shape, bool(found.errors[-1] < 0.1 * found.errors[0])
     ((16,), True)
     """  # noqa: E501
     if width < 1 or len(xs) != len(ys):
         raise ValueError(
-            f"greedy: needs a value for each example and a width of at least 1; got {len(xs)} examples, "
+            f"greedy_network: needs a value for each example and a width of at least 1; got {len(xs)} examples, "
             f"{len(ys)} values, width={width}."
         )
     chosen, v, constant, errors = _greedy(xs, ys, units, width, activation)

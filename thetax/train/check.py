@@ -5,9 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from ..core import Batch, Iteration, Model, Objective, predict
+from ..core import Batch, Iteration, Model, Objective, apply, predict
 from ..data.check import check_labels, check_numbers
+from ..layers import Embedding
 
 
 def check_settings(
@@ -56,14 +58,43 @@ def check_arrays(name: str, data: Batch, model: Model, *, batch: int = 1) -> int
         raise ValueError(f"{name}: expected arrays of one length, got {sizes}.")
     if sizes[0] < batch:
         raise ValueError(f"fit: batch={batch} is larger than the {sizes[0]} examples of {name}; choose a smaller one.")
-    if isinstance(data, tuple) and len(leaves) == 2 and (classes := _classes(model, *leaves)) > 1:
-        check_labels(leaves[1], classes, name=f"{name}[1]")
+    if isinstance(data, tuple) and len(data) == 2:
+        _check_tokens(f"{name}[0]", data[0], model)
+        if isinstance(data[1], jax.Array | np.ndarray) and (classes := _classes(model, *data)) > 1:
+            (check_labels if data[1].ndim == 1 else _check_targets)(data[1], classes, name=f"{name}[1]")
     return sizes[0]
 
 
 def _classes(model: Model, xs: Any, ys: Any) -> int:
-    """The number of classes that integer labels may name: the width of the model's output."""
-    if not jnp.issubdtype(ys.dtype, jnp.integer) or ys.ndim != 1:
+    """The number of classes that integer labels may name: the width of the model's output, for each label."""
+    if not jnp.issubdtype(ys.dtype, jnp.integer):
         return 1
-    output = jax.eval_shape(predict, model, jnp.asarray(xs[:1]))
-    return output.shape[1] if output.ndim == 2 else 1
+    output = jax.eval_shape(predict, model, jax.tree.map(lambda a: jnp.asarray(a[:1]), xs))
+    labelled = isinstance(output, jax.ShapeDtypeStruct) and output.shape[1:-1] == ys.shape[1:]
+    return output.shape[-1] if labelled else 1
+
+
+def _check_targets(ys: Any, classes: int, *, name: str) -> None:
+    """Refuses targets along a sequence that are neither classes nor -1 for none."""
+    low, high = int(ys.min()), int(ys.max())
+    if low < -1 or high >= classes:
+        raise ValueError(
+            f"{name}: expected targets from 0 to {classes - 1}, or -1 for none; got {low if low < -1 else high}. "
+            "Encode them with the vocabulary the model was drawn for."
+        )
+
+
+def _check_tokens(name: str, xs: Any, model: Model) -> None:
+    """Looks the largest and the smallest token at each place up for real; a table refuses what it does not hold."""
+    tables = [node for node in jax.tree.leaves(model, is_leaf=_is_table) if _is_table(node)]
+    if not tables or not all(jnp.issubdtype(leaf.dtype, jnp.integer) for leaf in jax.tree.leaves(xs)):
+        return
+    for extreme in (np.max, np.min):
+        try:
+            apply(model, jax.tree.map(lambda a, extreme=extreme: jnp.asarray(extreme(np.asarray(a), axis=0)), xs))
+        except ValueError as trouble:
+            raise ValueError(f"{name}: {trouble}") from None
+
+
+def _is_table(node: Any) -> bool:
+    return isinstance(node, Embedding)

@@ -165,7 +165,7 @@ def _best_units(units, f, steps):
 
 @claim(
     "2.5-barron-maurey", title="Maurey's sampling, and choosing instead of drawing", kind="identity",
-    of=("models.sample_units", "models.greedy"), cites="Pisier 1981; Jones 1992; Barron 1993",
+    of=("models.sample_units", "models.greedy_network"), cites="Pisier 1981; Jones 1992; Barron 1993",
 )  # fmt: skip
 def maurey(key):
     r"""If $f = \mathbb{E}\,u$ is a mixture of units, the mean $g_m$ of $m$ independent draws has
@@ -188,7 +188,7 @@ def maurey(key):
         gaps = np.square(np.asarray(draw(jr.split(jr.fold_in(key, m), 500), net, xs)) - c - f).mean(axis=1)
         means.append(m * gaps.mean())
         errors.append(m * gaps.std(ddof=1) / np.sqrt(500))
-    found = models.greedy(xs, jnp.asarray(f), first, width=64)
+    found = models.greedy_network(xs, jnp.asarray(f), first, width=64)
     flat, level = units - units.mean(axis=0), f - f.mean()
     b = weight * np.sqrt(np.square(flat).mean(axis=0).max())
     many = np.arange(1, 65)

@@ -1,0 +1,40 @@
+"""The row of a table: the product with a one-hot vector, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from thetax.layers import Embedding
+
+LAYER = Embedding.init(5, 3, key=jr.key(0))
+TOKENS = jnp.array([[4, 0, 0], [2, -1, 4]])
+
+
+def test_it_is_the_product_with_a_one_hot_vector():
+    expected = np.eye(5)[np.maximum(TOKENS, 0)] @ np.asarray(LAYER.E)
+    expected[1, 1] = 0
+    np.testing.assert_allclose(LAYER(TOKENS), expected, atol=1e-6)
+
+
+def test_gradients_of_a_repeated_token_add_up():
+    slope = jax.grad(lambda layer: (layer(TOKENS) * jnp.arange(6.0).reshape(2, 3, 1)).sum())(LAYER)
+    np.testing.assert_allclose(slope.E[:, 0], [1 + 2, 0, 3, 0, 0 + 5])
+
+
+@pytest.mark.parametrize("bad", [5, -2])
+def test_a_token_that_is_no_row(bad):
+    with pytest.raises(ValueError, match=f"between 0 and 4, or be -1 for none; got {bad}"):
+        LAYER(jnp.array([0, bad]))
+    inside = jax.jit(lambda layer, tokens: layer(tokens))(LAYER, jnp.array([0, bad]))
+    assert np.isnan(inside[1]).all(), "never a silent guess"
+    np.testing.assert_allclose(inside[0], LAYER.E[0])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_bad_kinds():
+    with pytest.raises(ValueError, match="whole numbers, got float32"):
+        LAYER(jnp.ones(2))
+    with pytest.raises(ValueError, match=r"E must be \(v, d\)"):
+        Embedding(jnp.ones(3))

@@ -1,0 +1,58 @@
+r"""Words as vectors: the row of a table for each token (L10 §A; Bengio et al. 2003).
+
+A token is a whole number from 0 to $V - 1$, and -1 stands for nothing, where a short sequence is filled up.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from .initialise import Law, gaussian
+
+
+UNIT = gaussian(1.0)
+
+
+class Embedding(eqx.Module):
+    r"""$f[E](t) = E^\top e_t$, the $t$-th row of $E \in \mathbb{R}^{V \times d}$, for each of the tokens of any shape;
+    the zero vector where there is none.
+
+    A token that is no row is refused, or becomes NaN where its value is not known yet (inside `jit`).
+
+    >>> layer = Embedding(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> layer(jnp.array([1, 0, -1])).tolist()
+    [[3.0, 4.0], [1.0, 2.0], [0.0, 0.0]]
+    >>> layer(jnp.array([2]))
+    Traceback (most recent call last):
+    ValueError: Embedding: the tokens must lie between 0 and 1, or be -1 for none; got 2. ...
+    """
+
+    E: Float[Array, "v d"]
+
+    @classmethod
+    def init(cls, size: int, d: int, *, law: Law = UNIT, key: PRNGKeyArray) -> "Embedding":
+        """Draws the vectors of `size` tokens."""
+        return cls(law(key, (size, d)))
+
+    def __check_init__(self):
+        if self.E.ndim != 2:
+            raise ValueError(f"Embedding: E must be (v, d), a row for each token; got {self.E.shape}.")
+
+    def __call__(self, tokens: Int[Array, "*s"]) -> Float[Array, "*s d"]:
+        if not jnp.issubdtype(tokens.dtype, jnp.integer):
+            raise ValueError(f"Embedding: tokens must be whole numbers, got {tokens.dtype}; turn words into numbers.")
+        _expect_known(tokens, len(self.E))
+        rows = self.E.at[tokens].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+        return jnp.where((tokens == -1)[..., None], jnp.zeros_like(rows), rows)
+
+
+def _expect_known(tokens: Int[Array, "*s"], size: int) -> None:
+    if isinstance(tokens, jax.core.Tracer) or not tokens.size:
+        return
+    low, high = int(tokens.min()), int(tokens.max())
+    if low < -1 or high >= size:
+        raise ValueError(
+            f"Embedding: the tokens must lie between 0 and {size - 1}, or be -1 for none; got "
+            f"{low if low < -1 else high}. Encode the text with the vocabulary the table was made for."
+        )
