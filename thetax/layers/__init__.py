@@ -17,7 +17,14 @@ from .activation import softmax as softmax
 from .activation import softplus as softplus
 from .activation import spin as spin
 from .activation import tanh as tanh
+from .attention import Additive as Additive
 from .bag import Bag as Bag
+from .cells import Bidirectional as Bidirectional
+from .cells import Block as Block
+from .cells import Recurrent as Recurrent
+from .cells import Stack as Stack
+from .cells import Transition as Transition
+from .cells import Truncated as Truncated
 from .compose import Chain as Chain
 from .compose import Concat as Concat
 from .compose import Ensemble as Ensemble
@@ -30,6 +37,7 @@ from .convolution import convolve as convolve
 from .convolution import correlate as correlate
 from .dropout import DropConnect as DropConnect
 from .dropout import Dropout as Dropout
+from .embedding import Embedding as Embedding
 from .gated import GRU as GRU
 from .gated import LSTM as LSTM
 from .gated import Kept as Kept
@@ -58,12 +66,8 @@ from .pool import AveragePool as AveragePool
 from .pool import MaxPool as MaxPool
 from .pool import global_max as global_max
 from .pool import global_mean as global_mean
-from .recurrent import Bidirectional as Bidirectional
 from .recurrent import Cell as Cell
 from .recurrent import Elman as Elman
-from .recurrent import Recurrent as Recurrent
-from .recurrent import Stack as Stack
-from .recurrent import Transition as Transition
 from .recurrent import unroll as unroll
 from .scan import linear_scan as linear_scan
 from .scan import prefix_scan as prefix_scan
@@ -76,3 +80,7 @@ from .state_space import MinGRU as MinGRU
 from .state_space import SelectiveSSM as SelectiveSSM
 from .system import bilinear as bilinear
 from .system import hippo as hippo
+from .toeplitz import circulant as circulant
+from .toeplitz import fft_convolve as fft_convolve
+from .toeplitz import matrix_of as matrix_of
+from .toeplitz import toeplitz as toeplitz

@@ -28,6 +28,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..core import expect_shape
+from .channels_last import correlate_last
 from .initialise import Law, he
 from .linear import along
 
@@ -54,12 +55,14 @@ def correlate(
     """
     space = x.ndim - 1
     stride, dilation = _each("stride", stride, space), _each("dilation", dilation, space)
-    _check(W, x, boundary, dilation, groups)
+    check_kernel(W, x, boundary, dilation=dilation, groups=groups)
     reach = [d * (k - 1) for d, k in zip(dilation, W.shape[2:])]
     padding = [_padding(boundary, r) for r in reach]
     if boundary == "circular":
         x = jnp.pad(x, [(0, 0), *padding], mode="wrap")
         padding = [(0, 0)] * space
+    if groups == 1 and jax.default_backend() == "cpu":
+        return correlate_last(W, x, stride, tuple(padding), dilation)
     y = jax.lax.conv_general_dilated(
         x[None], W, stride, padding, rhs_dilation=dilation, dimension_numbers=AXES[space], feature_group_count=groups
     )
@@ -94,7 +97,8 @@ def _padding(boundary: Boundary, reach: int) -> tuple[int, int]:
     return before, reach - before
 
 
-def _check(W: Any, x: Any, boundary: str, dilation: tuple[int, ...], groups: int) -> None:
+def check_kernel(W: Any, x: Any, boundary: str, *, dilation: tuple[int, ...], groups: int = 1) -> None:
+    """Refuses a kernel and a signal that do not belong together."""
     if boundary not in BOUNDARIES:
         raise ValueError(f"convolution: boundary is one of {', '.join(BOUNDARIES)}; got {boundary!r}.")
     if W.ndim != x.ndim + 1 or x.ndim - 1 not in AXES:
