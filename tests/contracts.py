@@ -27,6 +27,7 @@ from thetax.layers import (
     Bag,
     BatchNorm,
     Bidirectional,
+    Block,
     Chain,
     Concat,
     Convolution,
@@ -34,6 +35,7 @@ from thetax.layers import (
     DropConnect,
     Dropout,
     Elman,
+    Embedding,
     Ensemble,
     LayerNorm,
     Linear,
@@ -47,16 +49,23 @@ from thetax.layers import (
     SelectiveSSM,
     Stack,
     Transition,
+    Truncated,
     WeightNorm,
     centred,
     tangent,
 )
 from thetax.models import (
+    CNN,
     MLP,
+    DenseNet,
+    EncoderDecoder,
     Layout,
     McCullochPitts,
+    Mixer,
+    NextToken,
     Perceptron,
     ResNet,
+    SequenceClassifier,
     barron_network,
     bell,
     deep_linear,
@@ -127,20 +136,34 @@ def autoencoder(xs) -> Chain:
 
 
 class Ranked(eqx.Module):
-    """A layer that reads whole numbers, fed with the order of an example's entries."""
+    """A layer that reads whole numbers, fed with the order of an example's entries; or with two such sequences."""
 
     inner: Any
+    pair: bool = eqx.field(static=True, default=False)
 
     def __call__(self, x):
-        return self.inner(jnp.argsort(x).astype(jnp.int32))
+        order = jnp.argsort(x).astype(jnp.int32)
+        return self.inner((order, order[::-1]) if self.pair else order)
 
 
 def pointwise(activation) -> ModelRow:
     return ModelRow(activation.__name__, lambda key: Pointwise(activation), (4,))
 
 
-def resnet(*, key, normalise=lambda m: Affine(jnp.ones(m), jnp.zeros(m))) -> ResNet:
-    return ResNet.init(Layout((1, 1), 2), classes=2, channels=1, width=2, small=True, normalise=normalise, key=key)
+def resnet(*, key, layout=Layout((1, 1), 2), normalise=Affine.init, small: bool = True) -> ResNet:
+    return ResNet.init(layout, classes=2, channels=1, width=2, small=small, normalise=normalise, key=key)
+
+
+def attending(*, key) -> Ranked:
+    return Ranked(EncoderDecoder.init(4, 4, 2, 2, attend=2, key=key), pair=True)
+
+
+def densenet(*, key) -> DenseNet:
+    return DenseNet.init((1, 1), classes=2, channels=1, growth=1, small=True, normalise=Affine.init, key=key)
+
+
+def mixer(*, key) -> Mixer:
+    return Mixer.init(2, classes=2, size=(4, 6), channels=1, patch=2, width=3, hidden=(4, 5), key=key)
 
 
 def bidirectional(*, key) -> Bidirectional:
@@ -151,6 +174,11 @@ def bidirectional(*, key) -> Bidirectional:
 def stack(*, key) -> Stack:
     first, last = jr.split(key)
     return Stack(Elman.init(3, 4, key=first), MinGRU.init(4, 2, key=last))
+
+
+def block(*, key) -> Block:
+    first, last = jr.split(key)
+    return Block(LayerNorm.init(3), GRU.init(3, 2, key=first), Linear.init(2, 3, key=last))
 
 
 CELLS = {  # each reads three numbers
@@ -167,6 +195,8 @@ CELLS = {  # each reads three numbers
     "DiagonalSSM bilinear": partial(DiagonalSSM.init, 3, 4, 2, steps="bilinear"),
     "SelectiveSSM": partial(SelectiveSSM.init, 3, 2),
     "Stack": stack,
+    "Truncated": lambda key: Truncated(Elman.init(3, 4, key=key), 8),  # no sequence here is longer
+    "Block": block,
     "Transition": lambda key: Transition(Chain(Linear.init(5, 2, key=key), layers.tanh), 2),
 }
 
@@ -186,6 +216,7 @@ MODELS = [
     ModelRow("Dropout", lambda key: Dropout(0.4), (16,), draws=True),
     ModelRow("DropConnect", lambda key: DropConnect(Linear.init(3, 4, key=key), 0.4), (3,), (5,), draws=True),
     ModelRow("Bag", lambda key: Ranked(Bag.init(5, 3, key=key)), (4,)),
+    ModelRow("Embedding", lambda key: Ranked(Embedding.init(5, 3, key=key)), (4,)),
     ModelRow("Convolution", partial(Convolution.init, 2, 3, (3, 3), stride=2), (2, 5, 4), (3, 5, 4)),
     ModelRow("Convolution 1-D full", partial(Convolution.init, 2, 3, (2,), boundary="full", flip=True), (2, 4), (3, 4)),
     ModelRow(
@@ -225,7 +256,16 @@ MODELS = [
         batch=True,
     ),
     ModelRow("ResNet", resnet, (1, 4, 3), (2, 4, 3)),
+    ModelRow("ResNet large stem", partial(resnet, layout=Layout((1,)), small=False), (1, 8, 7), (2, 8, 7)),
     ModelRow("ResNet batch norm", partial(resnet, normalise=BatchNorm.init), (1, 4, 4), (2, 4, 4), batch=True),
+    ModelRow("NextToken", lambda key: Ranked(Recurrent(NextToken.init(4, 2, 3, key=key))), (4,)),
+    ModelRow("EncoderDecoder", lambda key: Ranked(EncoderDecoder.init(4, 4, 2, 2, key=key), pair=True), (4,)),
+    ModelRow("EncoderDecoder attends", attending, (4,)),
+    ModelRow("SequenceClassifier", partial(SequenceClassifier.init, 3, 2, width=2), (4, 2), (4, 3)),
+    ModelRow("DenseNet", densenet, (1, 4, 3), (2, 4, 3)),
+    ModelRow("CNN", partial(CNN.init, (2, 3), classes=2, places=1), (1, 5, 4), (2, 5, 4)),
+    ModelRow("CNN dropout", partial(CNN.init, (4,), classes=2, places=2, dropout=0.5), (1, 5, 4), draws=True),
+    ModelRow("Mixer", mixer, (1, 4, 6), (1, 6, 4)),
     ModelRow("linear regression", lambda key: linear_regression(3, 2), (3,), (4,)),
     ModelRow("logistic regression", lambda key: logistic_regression(3), (3,), (4,)),
     ModelRow("multinomial regression", lambda key: multinomial_regression(3, 4), (3,), (4,)),

@@ -12,6 +12,7 @@ ALL = {
     "noise": augment.noise(scale=0.1),
     "flip": augment.flip(),
     "shift": augment.shift(pixels=2),
+    "cutout": augment.cutout(size=3),
     "rotate": augment.rotate(degrees=30.0),
     "chain": augment.chain(augment.flip(), augment.shift(pixels=1), augment.rotate(), augment.noise()),
 }
@@ -57,6 +58,24 @@ def test_shift_reaches_every_place_alike_and_loses_what_leaves():
     assert float(total.min()) > 60  # 100 expected at each of the 25 places
     moved = many(lambda key: augment.shift(pixels=1)(jnp.ones((4, 4)), key=key), 50)
     assert set(np.unique(moved.sum(axis=(1, 2))).tolist()) <= {9.0, 12.0, 16.0}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_cutout_hides_one_square_whose_middle_is_anywhere(size):
+    x = 1 + jnp.arange(2 * 6 * 5, dtype=jnp.float32).reshape(2, 6, 5)
+    before, after = size // 2, size - size // 2 - 1
+    squares = {}
+    for i in range(6):
+        for j in range(5):
+            hidden = np.zeros((6, 5), bool)
+            hidden[max(i - before, 0) : i + after + 1, max(j - before, 0) : j + after + 1] = True
+            squares[hidden.tobytes()] = hidden
+    met = set()
+    for got in many(lambda key: augment.cutout(size=size)(x, key=key), 400):
+        hidden = got[0] == 0
+        np.testing.assert_array_equal(got, np.where(hidden, 0, x))
+        met.add(hidden.tobytes())
+    assert met == set(squares)
 
 
 def test_crop_is_a_window_of_the_image():
@@ -133,5 +152,7 @@ def test_arguments_out_of_range():
         augment.flip(probability=1.5)
     with pytest.raises(ValueError, match=r"pixels=-1: expected 0 or more"):
         augment.shift(pixels=-1)
+    with pytest.raises(ValueError, match=r"size=0: expected 1 or more"):
+        augment.cutout(size=0)
     with pytest.raises(ValueError, match=r"a window of 9 by 9 does not fit an image of 4 by 4"):
         augment.crop(height=9, width=9)(jnp.zeros((4, 4)), key=jr.key(0))

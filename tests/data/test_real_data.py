@@ -81,6 +81,18 @@ def test_nyse():
     assert abs(explained(test_x[:, 1]) - 0.180) < 0.001
 
 
+def test_gutenberg():
+    data = load("gutenberg")
+    texts = dict(zip(data.classes, data.train[0].tolist()))
+    assert len(texts) == 18
+    assert sum(map(len, texts.values())) == 11_744_886
+    assert len(texts["carroll-alice"]) == 144_395
+    assert len(texts["bible-kjv"]) == 4_332_554
+    assert "\nCall me Ishmael." in texts["melville-moby_dick"]
+    assert "Cæsar" in texts["shakespeare-caesar"]
+    assert not any("\r" in text or "\x1a" in text for text in texts.values())
+
+
 def test_spambase():
     data = load("spambase")
     xs, ys = data.train

@@ -50,6 +50,11 @@ def test_odd_numbers_survive(path):
     assert same_bits(load_weights(path, odd), odd)
 
 
+def test_one_number_stays_one_number(path):
+    save_weights(path, {"c": jnp.array(2.0)})
+    assert load_weights(path, {"c": jnp.array(0.0)})["c"].shape == ()
+
+
 def test_half_precision_survives(path):
     half = {"b": jnp.arange(3, dtype=jnp.bfloat16)}
     save_weights(path, half)
@@ -73,13 +78,20 @@ def test_saving_replaces(path, model):
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ((3, 4, 4, 2), r"lacks 'body\.layers\.4\.W' \(2 missing\)"),
-        ((3, 2), r"has 'body\.layers\.2\.W'"),
-        ((3, 5, 2), r"body\.layers\.0\.W in .* is float32\(4, 3\), the model has float32\(5, 3\)"),
+        ((3, 4, 2, 2), r"do not make this model:\n  missing: body\.layers\.4\.W, body\.layers\.4\.b\nGive"),
+        (
+            (4, 2),
+            r"extra: body\.layers\.2\.W, body\.layers\.2\.b\n  misshapen: .*0\.W is .*\(4, 3\), expected .*\(2, 4\)",
+        ),
+        (
+            (3, 5, 2),
+            r"0\.W is float32\(4, 3\), expected float32\(5, 3\), body\.layers\.0\.b is .*, body\.layers\.2\.W is ",
+        ),
     ],
-    ids=["missing name", "extra name", "other shape"],
+    ids=["missing names", "extra names", "other shapes"],
 )
 def test_another_model_is_refused(path, whole, sizes, message):
+    """With all that differs."""
     path.write_bytes(whole)
     with pytest.raises(ValueError, match=message):
         load_weights(path, MLP.init(*sizes, key=jr.key(0)))

@@ -106,7 +106,9 @@ class Claim:
         return place(self.ids[0]), self.kind == "erratum"
 
 
-FOLDERS = ("connectionism", "feedforward", "gradients", "tricks", "introduction", "fundamentals")  # of the chapters
+FOLDERS = (
+    "connectionism", "feedforward", "gradients", "convolution", "recurrence", "tricks", "introduction", "fundamentals",
+)  # fmt: skip  # of the chapters
 _claims: dict[str, Claim] = {}
 
 

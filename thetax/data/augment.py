@@ -1,4 +1,4 @@
-"""The same example, seen a little otherwise: noise, shifts, flips, crops and turns.
+"""The same example, seen a little otherwise: noise, shifts, flips, holes, crops and turns.
 
 Each function returns `augment(x, *, key=None)`, a pure function of one example: shapes are static, so
 it can be compiled and mapped over a batch, each example with a key of its own. A key means chance;
@@ -114,6 +114,29 @@ def shift(*, pixels: int = 2) -> Augmentation:
     def change(x: Float[Array, "*c h w"], key: PRNGKeyArray) -> Float[Array, "*c h w"]:
         padded = jnp.pad(x, [(0, 0)] * (x.ndim - 2) + [(pixels, pixels)] * 2)
         return _window(padded, x.shape[-2:], jr.randint(key, (2,), 0, 2 * pixels + 1))
+
+    return _by_chance(change)
+
+
+def cutout(*, size: int = 8) -> Augmentation:
+    """Puts zeros on a square of that size, its middle anywhere in the image (DeVries & Taylor 2017).
+
+    A square that reaches over the edge is cut there. An image learnt with parts of it hidden is known by more than one
+    of its parts.
+
+    >>> x = cutout(size=2)(jnp.ones((5, 5)), key=jr.key(0))
+    >>> float(x.sum()) in (21.0, 23.0, 24.0)
+    True
+    """
+    if size < 1:
+        raise ValueError(f"size={size}: expected 1 or more.")
+
+    def change(x: Float[Array, "*c h w"], key: PRNGKeyArray) -> Float[Array, "*c h w"]:
+        h, w = x.shape[-2:]
+        middle = jr.randint(key, (2,), 0, jnp.array([h, w]))
+        inside = [jnp.abs(2 * (jnp.arange(n) - m) + (size + 1) % 2) < size for n, m in zip((h, w), middle)]
+        hidden = inside[0][:, None] & inside[1][None]
+        return jnp.where(jnp.broadcast_to(hidden, x.shape), jnp.zeros((), x.dtype), x)
 
     return _by_chance(change)
 

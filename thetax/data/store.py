@@ -14,15 +14,19 @@ from pathlib import Path
 import numpy as np
 
 from ..core import cache_folder
+from .books import gutenberg
 from .dataset import Data, Dataset, fingerprint
 from .images import cifar_10, digits, fashion_mnist, mnist
+from .pictures import isl_photographs
+from .pretrained import resnet_50
 from .progress import say
 from .readers import Arrays, read_npz
 from .reviews import imdb
 from .sources import Form, Source, in_folder
 from .tables import default, nyse, spambase
 
-_DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, spambase, imdb)
+_DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, spambase, imdb, gutenberg)
+_OTHERS = (isl_photographs, resnet_50)  # no examples with labels
 
 
 class Unavailable(OSError):
@@ -30,12 +34,12 @@ class Unavailable(OSError):
 
 
 def datasets() -> list[Dataset]:
-    """All datasets `load` knows.
+    """All datasets `load` knows, and those of `load_arrays`.
 
     >>> [dataset.name for dataset in datasets()][:3]
     ['digits', 'mnist', 'fashion-mnist']
     """
-    return list(_DATASETS)
+    return [*_DATASETS, *_OTHERS]
 
 
 def load(name: str, *, folder: str | Path | None = None) -> Data:
@@ -48,7 +52,19 @@ def load(name: str, *, folder: str | Path | None = None) -> Data:
     ((1797, 8, 8), dtype('float32'), dtype('int32'), 1.0)
     """
     dataset = _find(name)
+    if dataset in _OTHERS:
+        raise ValueError(f"name={name!r} is no set of examples with labels; load_arrays({name!r}) gives what it holds.")
     return dataset.data(dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder)))
+
+
+def load_arrays(name: str, *, folder: str | Path | None = None) -> Arrays:
+    """What is kept under that name, as it is kept, fetched if it is not in the cache: weights, or files of pictures.
+
+    >>> {part: array.shape for part, array in load_arrays("digits").items()}
+    {'train_x': (1797, 8, 8), 'train_y': (1797,)}
+    """
+    dataset = _find(name)
+    return dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder))
 
 
 def fetch(name: str, *, folder: str | Path | None = None) -> Path | None:
@@ -67,7 +83,7 @@ def cached(dataset: Dataset) -> Path | None:
 
 
 def _find(name: str) -> Dataset:
-    known = {dataset.name: dataset for dataset in _DATASETS}
+    known = {dataset.name: dataset for dataset in datasets()}
     if name in known:
         return known[name]
     near = difflib.get_close_matches(str(name).lower(), known, n=2, cutoff=0.4)

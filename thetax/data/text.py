@@ -1,7 +1,8 @@
-"""Texts as numbers: words, a vocabulary of the most frequent, and each text as a sequence or a bag of them.
+"""Texts as numbers: words, a vocabulary of the most frequent, and each text as a sequence or a bag of them; or
+character by character.
 
 The j-th most frequent word is the number j, from 0 to V - 1; a word that is not in the vocabulary is V, and
--1 stands for no word, where a short text is filled up.
+-1 stands for no word, where a short text is filled up. With characters it is the same.
 """
 
 import re
@@ -17,6 +18,7 @@ from jaxtyping import Int
 Texts: TypeAlias = Iterable[Any]  # strings, or an array of them
 
 NOTHING = -1  # the number that stands for no word
+STRANGE = "\ufffd"  # how a character that is not known is written
 
 
 class _Letters(dict[int, str]):
@@ -101,6 +103,72 @@ class Vocabulary:
         largest = max((len(bag) for bag in bags), default=0)
         width = max(1, largest if length is None else min(length, largest))
         return _filled((bag[-width:] for bag in bags), width)
+
+
+class Characters:
+    """Characters by number, the most frequent first.
+
+    >>> known = Characters.fit(["banana"], size=2)
+    >>> known.letters, len(known)
+    ('an', 2)
+    >>> known.tokens("nab").tolist()
+    [1, 0, 2]
+    >>> known.encode(["nab", "a"], length=2).tolist()
+    [[1, 0], [0, -1]]
+    >>> known.decode(np.array([1, 0, -1]))
+    'na'
+    """
+
+    letters: str
+
+    def __init__(self, letters: str):
+        self.letters = letters
+        if len(set(letters)) != len(letters):
+            raise ValueError("Characters: a character is given twice; every character has one number.")
+
+    @classmethod
+    def fit(cls, texts: Texts, *, size: int | None = None) -> "Characters":
+        """The `size` most frequent characters of the texts, or all; of equals the first in Unicode's order."""
+        if size is not None and size < 1:
+            raise ValueError(f"Characters.fit: size counts characters and must be at least 1; got {size}.")
+        counts = sum(map(Counter, _listed(texts)), Counter())
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return cls("".join(letter for letter, _ in ranked[:size]))
+
+    def __len__(self) -> int:
+        return len(self.letters)
+
+    @cached_property
+    def _order(self) -> tuple[np.ndarray, np.ndarray]:
+        """The codes of the letters, rising, and the number of each."""
+        codes = _codes(self.letters)
+        return np.sort(codes), np.argsort(codes).astype(np.int32)
+
+    def tokens(self, text: str) -> Int[np.ndarray, " t"]:
+        """The number of each character of one text."""
+        codes, (known, numbers) = _codes(text), self._order
+        if not len(known):
+            return np.zeros(len(codes), np.int32)
+        place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        return np.where(known[place] == codes, numbers[place], np.int32(len(self)))
+
+    def encode(self, texts: Texts, *, length: int) -> Int[np.ndarray, "n {length}"]:
+        """The first `length` characters of each text; what is shorter is filled up at the end with -1."""
+        if length < 1:
+            raise ValueError(f"Characters.encode: length counts characters and must be at least 1; got {length}.")
+        return _filled((self.tokens(text[:length]).tolist() for text in _listed(texts)), length)
+
+    def decode(self, tokens: Any) -> str:
+        """The text of a row of numbers; -1 is nothing, and any other that is no character's is `STRANGE`."""
+        row = np.asarray(tokens)
+        if row.ndim != 1:
+            raise ValueError(f"Characters.decode: expected one row of numbers, got {row.shape}; decode row by row.")
+        row = row[row != NOTHING].tolist()
+        return "".join(self.letters[token] if 0 <= token < len(self) else STRANGE for token in row)
+
+
+def _codes(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 def _listed(texts: Texts) -> list[str]:

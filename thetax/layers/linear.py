@@ -71,6 +71,11 @@ class Affine(eqx.Module):
     gamma: Float[Array, " d"]
     mu: Float[Array, " d"]
 
+    @classmethod
+    def init(cls, d: int) -> "Affine":
+        """Begins as the identity, $\\gamma = 1$ and $\\mu = 0$."""
+        return cls(jnp.ones(d), jnp.zeros(d))
+
     def __call__(self, x: Float[Array, "d *s"]) -> Float[Array, "d *s"]:
         expect_shape("Affine", x, self.gamma.shape + x.shape[1:])
         return along(self.gamma, x) * x + along(self.mu, x)

@@ -16,7 +16,6 @@ from typing import cast
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
-from scipy.fft import next_fast_len
 
 from ..core import wide
 from .convolution import Boundary, check_kernel
@@ -94,6 +93,8 @@ def fft_convolve(
     >>> [fft_convolve(W, x, boundary=b).round().tolist()[0] for b in ("valid", "full", "circular")]
     [[12.0, 23.0], [1.0, 12.0, 23.0, 30.0], [31.0, 12.0, 23.0]]
     """
+    from scipy.fft import next_fast_len  # here, for it takes a while to import
+
     sizes, window = x.shape[1:], W.shape[2:]
     check_kernel(W, x, boundary, dilation=(1,) * len(sizes))
     wraps = boundary == "circular"

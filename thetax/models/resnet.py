@@ -16,10 +16,15 @@ from ..layers import BatchNorm, Chain, Convolution, Law, Linear, MaxPool, Residu
 
 
 class Layout(NamedTuple):
-    """How many blocks each stage has, and by how much a block widens what it narrowed: 4, or 1 for plain blocks."""
+    """How many blocks each stage has, and by how much a block widens what it narrowed: 4, or 1 for plain blocks.
+
+    `halve` is the number of the convolution that halves the space, in a block that widens: 0 as first published, or 1
+    as has become usual. A plain block does it with its first.
+    """
 
     blocks: tuple[int, ...]
     widen: int = 1
+    halve: int = 1
 
 
 LAYOUTS = {18: Layout((2, 2, 2, 2)), 34: Layout((3, 4, 6, 3)), 50: Layout((3, 4, 6, 3), 4)}
@@ -59,6 +64,8 @@ class ResNet(eqx.Module):
         if isinstance(layout, int) and layout not in LAYOUTS:
             raise ValueError(f"ResNet: the depth is one of {', '.join(map(str, LAYOUTS))}, or a Layout; got {layout}.")
         plan = LAYOUTS[layout] if isinstance(layout, int) else layout
+        if plan.halve not in (0, 1):
+            raise ValueError(f"ResNet: halve is 0 or 1, the number of a convolution in its block; got {plan.halve}.")
         key_stem, key_head, *keys = jr.split(key, 2 + len(plan.blocks))
         draw = _Draw(normalise, law)
         window, stride = ((3, 3), 1) if small else ((7, 7), 2)
@@ -69,7 +76,7 @@ class ResNet(eqx.Module):
             inner, blocks = width * 2**number, []
             for place, key_block in enumerate(jr.split(key_stage, count)):
                 stride = 2 if number and not place else 1
-                blocks.append(draw.block(before, inner, plan.widen, stride, key=key_block))
+                blocks.append(draw.block(before, inner, plan, stride, key=key_block))
                 before = inner * plan.widen
             stages.append(Chain(*blocks))
         return cls(stem, tuple(stages), Linear.init(before, classes, law=lecun, key=key_head))
@@ -91,14 +98,15 @@ class _Draw(NamedTuple):
         """A convolution, and its norm, which has the offset."""
         return Convolution.init(c, m, window, stride=stride, bias=False, law=self.law, key=key), self.normalise(m)
 
-    def block(self, c: int, inner: int, widen: int, stride: int, *, key: PRNGKeyArray) -> Chain:
+    def block(self, c: int, inner: int, layout: Layout, stride: int, *, key: PRNGKeyArray) -> Chain:
         """A block of two convolutions, or of three where it widens."""
         *keys, key_skip = jr.split(key, 4)
-        m = inner * widen
-        if widen == 1:
+        m = inner * layout.widen
+        first, second = (1, stride) if layout.halve else (stride, 1)
+        if layout.widen == 1:
             plan = [(c, m, (3, 3), stride), (m, m, (3, 3), 1)]
         else:
-            plan = [(c, inner, (1, 1), 1), (inner, inner, (3, 3), stride), (inner, m, (1, 1), 1)]
+            plan = [(c, inner, (1, 1), first), (inner, inner, (3, 3), second), (inner, m, (1, 1), 1)]
         bent: list[Any] = []
         for at, (sizes, key_at) in enumerate(zip(plan, keys)):
             bent += [*self.convolve(*sizes, key=key_at), *([relu] if at < len(plan) - 1 else [])]

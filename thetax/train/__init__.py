@@ -61,6 +61,10 @@ from .regularise import smooth_labels as smooth_labels
 from .regularise import weight_decay as weight_decay
 from .run import Run as Run
 from .run import versions as versions
+from .sequence import per_token as per_token
+from .sequence import sequence_error_rate as sequence_error_rate
+from .sequence import token_cross_entropy as token_cross_entropy
+from .sequence import token_error_rate as token_error_rate
 from .space import Choice as Choice
 from .space import Range as Range
 from .space import Setting as Setting

@@ -1,22 +1,25 @@
-r"""$\theta$ on disk: a safetensors file whose names are the paths of the model's leaves; never a pickle."""
+r"""$\theta$ on disk: a safetensors file whose names are the paths of the model's leaves; never a pickle.
+
+With `names` it is a file of another library.
+"""
 
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-from .. import tree
+from ..models.names import Names
 from . import disk
 
 M = TypeVar("M")
+OWN = Names()
 
 
-def save_weights(path: str | Path, model: Any) -> None:
-    """Writes every leaf under its dotted path, e.g. `body.layers.0.W`.
+def save_weights(path: str | Path, model: Any, *, names: Names = OWN) -> None:
+    """Writes every leaf under its dotted path, e.g. `body.layers.0.W`, or as another library calls it.
 
     >>> import tempfile
     >>> from thetax.layers import Linear
@@ -25,9 +28,8 @@ def save_weights(path: str | Path, model: Any) -> None:
     >>> load_weights(path, Linear(jnp.zeros((2, 2)), jnp.zeros(2))).b.tolist()
     [1.0, 1.0]
     """
-    leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(model)]
-    content = safetensors.numpy.save(dict(zip(tree.names(model), leaves)), metadata={"format": "thetax-1"})
-    disk.write(Path(path), content)
+    kind = "pt" if names.rules else "thetax-1"  # what readers of torch's models expect
+    disk.write(Path(path), safetensors.numpy.save(names.write(model), metadata={"format": kind}))
 
 
 DTYPES = {
@@ -40,10 +42,11 @@ def _array(dtype: str, shape: list[int], data: bytes | bytearray) -> np.ndarray:
     return np.frombuffer(data, jnp.dtype(DTYPES[dtype])).reshape(shape)
 
 
-def load_weights(path: str | Path, like: M) -> M:
+def load_weights(path: str | Path, like: M, *, names: Names = OWN) -> M:
     """The model shaped as `like` with the weights of the file; `like` may be abstract (`jax.eval_shape`).
 
-    A damaged file, a missing or a superfluous name, or another shape is a `ValueError`.
+    A damaged file is a `ValueError`, and so are missing, superfluous and misshapen tensors, all told at once. A file of
+    another library, read with its `names`, may hold floats of another width.
     """
     path = Path(path)
     try:
@@ -52,16 +55,4 @@ def load_weights(path: str | Path, like: M) -> M:
         raise ValueError(f"load_weights: there is no file {path}; train the model first, or check the path.") from None
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OverflowError) as damage:
         raise ValueError(f"load_weights: {path} is not a whole safetensors file ({damage}); get it anew.") from None
-    leaves, structure = jax.tree.flatten(like)
-    names = tree.names(like)
-    if missing := sorted(set(names) - set(found)):
-        raise ValueError(f"load_weights: {path} lacks {missing[0]!r} ({len(missing)} missing); another model made it.")
-    if extra := sorted(set(found) - set(names)):
-        raise ValueError(f"load_weights: {path} has {extra[0]!r} ({len(extra)} such), which this model has not.")
-    for name, leaf in zip(names, leaves):
-        if found[name].shape != leaf.shape or found[name].dtype != leaf.dtype:
-            raise ValueError(
-                f"load_weights: {name} in {path} is {found[name].dtype}{found[name].shape}, "
-                f"the model has {leaf.dtype}{leaf.shape}; build the model with the sizes it was trained with."
-            )
-    return jax.tree.unflatten(structure, [jnp.asarray(found[name]) for name in names])
+    return names.read(found, like, source=f"load_weights: the tensors of {path}")

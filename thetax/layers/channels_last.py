@@ -1,0 +1,71 @@
+r"""Correlation in the one layout that XLA computes fast wherever it stands: channels last.
+
+On a CPU XLA brings a convolution into this layout by itself, but not inside a loop or a branch, where it then takes
+some twenty times as long. So it is brought there by hand, and its two gradients with it,
+
+$$\bar x = \bar y * W, \qquad \bar W = \bar y \star x,$$
+
+each written as a correlation in the same layout. The derivative of $y$ is told as the transpose of these, so that to go
+back through it is to compute them.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Float
+
+Sizes = tuple[int, ...]
+Padding = tuple[tuple[int, int], ...]
+AXES = {1: ("NHC", "HIO", "NHC"), 2: ("NHWC", "HWIO", "NHWC")}
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+def correlate_last(
+    W: Float[Array, "m c *k"], x: Float[Array, "c *s"], stride: Sizes, padding: Padding, dilation: Sizes
+) -> Float[Array, "m *t"]:
+    r"""$y_l[i] = \sum_k \sum_j W_{lk}[j]\, x_k[si + dj]$ of a signal with zeros around it, channels first in and out.
+
+    >>> correlate_last(jnp.array([[[1.0, 10.0]]]), jnp.array([[1.0, 2.0, 3.0]]), (1,), ((0, 0),), (1,)).tolist()
+    [[21.0, 32.0]]
+    """
+    kernel = jnp.moveaxis(W, (0, 1), (-1, -2))
+    y = _slide(jnp.moveaxis(x, 0, -1)[None], kernel, stride, padding, (1,) * len(stride), dilation)
+    return jnp.moveaxis(y[0], -1, 0)
+
+
+@partial(correlate_last.defjvp, symbolic_zeros=True)
+def _push(stride: Sizes, padding: Padding, dilation: Sizes, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (W, x), (d_W, d_x), how = primals, tangents, (stride, padding, dilation)
+    y = correlate_last(W, x, *how)
+    d_y = jnp.zeros_like(y)
+    if not isinstance(d_x, SymbolicZero):
+        d_y += jax.linear_transpose(lambda g: _back_to_x(W, g, x.shape[1:], *how), y)(d_x)[0]
+    if not isinstance(d_W, SymbolicZero):
+        d_y += jax.linear_transpose(lambda g: _back_to_W(x, g, W.shape[2:], *how), y)(d_W)[0]
+    return y, d_y
+
+
+def _back_to_x(W: Array, g: Array, size: Sizes, stride: Sizes, padding: Padding, dilation: Sizes) -> Array:
+    """The gradient at the signal: the kernel turned round, over the gradients spread out by the stride."""
+    turned = jnp.moveaxis(jnp.flip(W, tuple(range(2, W.ndim))), (0, 1), (-2, -1))
+    before = [d * (k - 1) - low for d, k, (low, _) in zip(dilation, W.shape[2:], padding)]
+    after = [n + low - (t - 1) * s - 1 for n, (low, _), t, s in zip(size, padding, g.shape[1:], stride)]
+    y = _slide(jnp.moveaxis(g, 0, -1)[None], turned, (1,) * len(size), tuple(zip(before, after)), stride, dilation)
+    return jnp.moveaxis(y[0], -1, 0)
+
+
+def _back_to_W(x: Array, g: Array, window: Sizes, stride: Sizes, padding: Padding, dilation: Sizes) -> Array:
+    """The gradient at the kernel: the gradients as a kernel, over the signal; stride and dilation change places."""
+    reach = [(k - 1) * d + (t - 1) * s + 1 for k, d, t, s in zip(window, dilation, g.shape[1:], stride)]
+    more = [r - n - low for r, n, (low, _) in zip(reach, x.shape[1:], padding)]  # of the signal after its end, or less
+    x = x[(slice(None), *(slice(n + min(m, 0)) for n, m in zip(x.shape[1:], more)))]
+    pads = tuple((low, max(m, 0)) for (low, _), m in zip(padding, more))
+    y = _slide(x[..., None], jnp.moveaxis(g, 0, -1)[..., None, :], dilation, pads, (1,) * len(window), stride)
+    return jnp.moveaxis(y, (0, -1), (1, 0))
+
+
+def _slide(x: Array, W: Array, stride: Sizes, padding: Any, spread: Sizes, dilation: Sizes) -> Array:
+    return jax.lax.conv_general_dilated(x, W, stride, padding, spread, dilation, dimension_numbers=AXES[len(stride)])
