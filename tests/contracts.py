@@ -150,7 +150,10 @@ def pointwise(activation) -> ModelRow:
     return ModelRow(activation.__name__, lambda key: Pointwise(activation), (4,))
 
 
-def resnet(*, key, layout=Layout((1, 1), 2), normalise=Affine.init, small: bool = True) -> ResNet:
+WIDENED = Layout((1, 1), 2)
+
+
+def resnet(*, key, layout=WIDENED, normalise=Affine.init, small: bool = True) -> ResNet:
     return ResNet.init(layout, classes=2, channels=1, width=2, small=small, normalise=normalise, key=key)
 
 

@@ -55,3 +55,22 @@ def test_chapter_8(tmp_path, capsys):
     assert found["teacher"] < found["distilled"] < found["student"] - 1
     assert {path.name for path in tmp_path.iterdir()} == {"shrinkage.png", "doubt.png"}
     assert f"drawn in {tmp_path}" in capsys.readouterr().out
+
+
+def test_chapter_4(tmp_path):
+    found = runpy.run_path(str(EXAMPLES / "chapter_4.py"))["main"](folder=str(tmp_path))
+    assert found["forms"] < 1e-5
+    assert found["convolutions 2"] < found["convolutions 0"] + 3 < 13
+    assert found["perceptron 2"] > 50
+    assert found["inside"] < 1e-5
+    assert found["parameters"] == 25_557_032
+    assert {path.name for path in tmp_path.iterdir()} == {"filters.png", "saliency.png"}
+
+
+def test_chapter_5(tmp_path):
+    found = runpy.run_path(str(EXAMPLES / "chapter_5.py"))["main"](folder=str(tmp_path))
+    assert found["Elman"] <= found["bound"] < 1e-4
+    assert min(found["LSTM"], found["LRU"]) > 0.1
+    assert found["network"] < found["3-gram"] < 0.5
+    assert found["wrong"] < 0.05
+    assert {path.name for path in tmp_path.iterdir()} == {"eigenvalues.png", "alignment.png"}

@@ -44,7 +44,7 @@ def test_hippo_and_its_steps():
 
 
 def test_how_they_begin():
-    """Radii between those asked for, steps of a selective one between its bounds; radii that leave the disk are refused."""
+    """Radii and the steps of a selective one lie between their bounds; radii that leave the disk are refused."""
     radii = np.abs(LRU.init(3, 200, 2, radius=(0.5, 0.7), key=jr.key(0)).eigenvalues)
     assert radii.min() > 0.5
     assert radii.max() < 0.7

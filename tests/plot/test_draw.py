@@ -107,6 +107,17 @@ RESULTS = {
     "critical": explain.critical_points(lambda t: t**4 / 4 - t**2 / 2 + t / 10, low=-2.0, high=2.0, points=101),
     "wiring": explain.wiring(MLP.init(30, 4, 2, key=jr.key(0))),
     "convexity": explain.Convexity(0.3, np.array([0.3, -0.1]), side[4:], np.square(side[4:])),
+    "filters": explain.Filters(np.linspace(-1, 1, 90).reshape(10, 1, 3, 3), "Convolution 1"),
+    "feature maps": explain.FeatureMaps(
+        (np.ones((9, 8, 8)), np.ones((4, 4, 4))), ("Convolution 1", "Convolution 12"), np.zeros((1, 8, 8))
+    ),
+    "saliency": explain.Saliency(np.ones((5, 64)), np.zeros((5, 64)), np.arange(5) % 2, ("cat", "a very long name")),
+    "equivariance": explain.Equivariance(
+        *np.ones((2, 3, 2)), *np.ones((2, 2)), np.array([1, 2]), np.array([1, 2, 4]), ("relu 1", "relu 2", "MaxPool 3")
+    ),
+    "through time": explain.ThroughTime(*np.geomspace(1, 1e-3, 30).reshape(3, 2, 5), np.ones(5), 9, "Elman 1"),
+    "eigenvalues": explain.Eigenvalues(np.exp(1j * side) * 0.9, "the matrix U"),
+    "alignment": explain.Alignment(np.eye(3, 4), ("a", "word", "of", "source"), ("and", "its", "target")),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},
 }
@@ -121,7 +132,20 @@ def test_every_result_is_drawn(name, theme):
     assert figure.get_facecolor()[:3] == pytest.approx([int(theme.paper[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
-NUMBERS = {"Decay", "Distance", "Lanczos", "Pass", "Pieces", "Plane", "Ritz", "Sharpness", "Trace", "Volume", "Window"}
+NUMBERS = {
+    "Decay",
+    "Distance",
+    "Lanczos",
+    "Pass",
+    "Pieces",
+    "Plane",
+    "Recurrence",
+    "Ritz",
+    "Sharpness",
+    "Trace",
+    "Volume",
+    "Window",
+}
 
 
 def test_there_is_a_drawing_for_every_result():

@@ -21,7 +21,20 @@ from thetax.report.lenses import some
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
 CLASSIFIES = {"Confusion matrix", "Most confidently wrong", "Calibration"}
-OTHERS = {"Margins", "Weight decay, direction by direction", "Dropout as a penalty", "Doubt by dropout"}  # do not apply
+OTHERS = {  # do not apply
+    "Margins",
+    "Weight decay, direction by direction",
+    "Dropout as a penalty",
+    "Doubt by dropout",
+    "Filters",
+    "Feature maps",
+    "Saliency",
+    "Shifted images",
+    "Signal through time",
+    "Eigenvalues of the recurrence",
+    "Alignment",
+    "What it writes",
+}
 HISTORY = {"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.5, 0.25])}
 
 

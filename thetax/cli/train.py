@@ -45,8 +45,17 @@ def _show(outcome: Outcome) -> None:
     columns = list(dict.fromkeys(name for row in outcome.table.values() for name in row))
     table = Table("", *columns)
     for method, row in outcome.table.items():
-        table.add_row(method, *(f"{row[name]:.2f}" if name in row else "" for name in columns))
+        table.add_row(method, *(_number(row[name]) if name in row else "" for name in columns))
     out.print(table)
+
+
+def _number(value: float) -> str:
+    """Two places after the point, or two digits where these would say little.
+
+    >>> _number(12.345), _number(0.0), _number(0.00031)
+    ('12.35', '0.00', '0.00031')
+    """
+    return f"{value:.2f}" if value == 0 or 0.1 <= abs(value) < 1e6 else f"{value:.2g}"
 
 
 @train_app.default

@@ -4,6 +4,8 @@ Each is a pure function of a model and data that returns a small frozen dataclas
 `thetax.plot.draw` draws it. None of them changes the model or imports a plotting library.
 """
 
+from .alignment import Alignment as Alignment
+from .alignment import alignment as alignment
 from .anatomy import labels as labels
 from .anatomy import listen as listen
 from .anatomy import modules as modules
@@ -39,6 +41,15 @@ from .distance import distance as distance
 from .distance import minimax as minimax
 from .doubt import Doubt as Doubt
 from .doubt import doubt as doubt
+from .eigenvalues import Eigenvalues as Eigenvalues
+from .eigenvalues import eigenvalues as eigenvalues
+from .equivariance import Equivariance as Equivariance
+from .equivariance import equivariance as equivariance
+from .filters import FeatureMaps as FeatureMaps
+from .filters import Filters as Filters
+from .filters import feature_maps as feature_maps
+from .filters import filters as filters
+from .filters import has_convolution as has_convolution
 from .importance import Importance as Importance
 from .importance import importance as importance
 from .krylov import Lanczos as Lanczos
@@ -75,6 +86,9 @@ from .recall import corrupt as corrupt
 from .recall import crosstalk as crosstalk
 from .recall import flip_probability as flip_probability
 from .recall import recall as recall
+from .recurrence import Recurrence as Recurrence
+from .recurrence import cells as cells
+from .recurrence import recurrence as recurrence
 from .regions import Regions as Regions
 from .regions import Window as Window
 from .regions import count_regions as count_regions
@@ -82,6 +96,8 @@ from .regions import regions as regions
 from .regions import window as window
 from .regions import window_around as window_around
 from .regions import window_through as window_through
+from .saliency import Saliency as Saliency
+from .saliency import saliency as saliency
 from .shrinkage import Shrinkage as Shrinkage
 from .shrinkage import decay_factor as decay_factor
 from .shrinkage import equivalent_steps as equivalent_steps
@@ -99,11 +115,16 @@ from .smoothness import dominance as dominance
 from .smoothness import lipschitz as lipschitz
 from .smoothness import nearby as nearby
 from .smoothness import smoothness as smoothness
+from .speech import Speech as Speech
+from .speech import speech as speech
 from .thinning import DropoutBelief as DropoutBelief
 from .thinning import DropoutPenalty as DropoutPenalty
 from .thinning import dropout_average as dropout_average
 from .thinning import dropout_belief as dropout_belief
 from .thinning import dropout_penalty as dropout_penalty
+from .through_time import ThroughTime as ThroughTime
+from .through_time import elman_rate as elman_rate
+from .through_time import through_time as through_time
 from .version_space import Cone as Cone
 from .version_space import Margins as Margins
 from .version_space import Volume as Volume

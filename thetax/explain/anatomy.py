@@ -6,11 +6,13 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from ..layers import Concat, Ensemble, Pointwise, Residual, tap
+from ..layers import Additive, Bidirectional, Concat, Ensemble, Pointwise, Recurrent, Residual, tap
+from ..layers.observe import Visitor
 from ..tree import dotted
 
 Path = tuple[Any, ...]
 JOINTS = (Residual, Concat)  # composites whose output is more than that of their last part
+WHOLES = (Ensemble, Recurrent, Bidirectional)  # what is inside is run many times over
 
 
 def _children(node: Any) -> list[tuple[Path, Any]]:
@@ -62,9 +64,14 @@ def owners(model: Any) -> list[str]:
     return [max((path for path in held if within(dotted(leaf), path)), key=len, default="") for leaf in paths]
 
 
+def is_cell(node: Any) -> bool:
+    """Whether a module is a cell: it says what it remembers at the start, and is run along a sequence."""
+    return isinstance(node, eqx.Module) and hasattr(type(node), "start")
+
+
 def is_part(node: Any) -> bool:
-    """A module that is heard as a whole: it holds no other, or runs many copies side by side."""
-    if isinstance(node, Ensemble):
+    """A module that is heard as a whole: it holds no other, or runs many copies side by side or one along time."""
+    if isinstance(node, WHOLES):
         return True
     return isinstance(node, eqx.Module) and callable(node) and len(list(modules(node))) == 1
 
@@ -72,7 +79,8 @@ def is_part(node: Any) -> bool:
 def listen(model: Any, hear: Callable[[str, Any], Any]) -> Any:
     """The same network, where the output `y` of each part and of each joint becomes `hear(path, y)`.
 
-    Parts are heard in the order in which they compute. What is inside an `Ensemble` is out of hearing.
+    Parts are heard in the order in which they compute. What is inside an `Ensemble` or a cell is out of hearing, and so
+    is an attention, which a cell asks.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Chain
@@ -80,10 +88,14 @@ def listen(model: Any, hear: Callable[[str, Any], Any]) -> Any:
     >>> _ = listen(Residual(Chain(jnp.cos)), lambda path, y: heard.append(path) or y)(jnp.zeros(1)); heard
     ['inner.layers.0', '']
     """
-    visit = lambda path, layer, call, x: hear(path, call(x))
+    return overhear(model, lambda path, layer, call, x: hear(path, call(x)))
+
+
+def overhear(model: Any, visit: Visitor) -> Any:
+    """The same network, where each part and each joint is called through `visit(path, layer, call, x)`, as by `tap`."""
     inside = lambda node: sum(isinstance(module, JOINTS) for _, module in modules(node))
     rings = max([inside(module) for _, module in modules(model) if isinstance(module, JOINTS)], default=0)
-    heard = tap(model, select=is_part, visit=visit)
+    heard = tap(model, select=is_part, visit=visit, leave=lambda node: is_cell(node) or isinstance(node, Additive))
     for ring in range(1, rings + 1):  # from the innermost outwards, so that a name never runs through a tap
         heard = tap(heard, select=lambda node, r=ring: isinstance(node, JOINTS) and inside(node) == r, visit=visit)
     return heard

@@ -67,7 +67,7 @@ def _is_signal(h: Any) -> bool:
     return isinstance(h, jax.Array) and jnp.issubdtype(h.dtype, jnp.inexact)
 
 
-def _heard(model: Any, xs: Batch) -> tuple[tuple[str, ...], list[Any]]:
+def heard(model: Any, xs: Batch) -> tuple[tuple[str, ...], list[Any]]:
     """The paths of the layers in the order in which they compute, and their outputs `n ...`."""
     paths: list[str] = []
 
@@ -88,12 +88,12 @@ def _heard(model: Any, xs: Batch) -> tuple[tuple[str, ...], list[Any]]:
     return tuple(paths), outputs
 
 
-def _paths(model: Any, xs: Batch) -> tuple[tuple[str, ...], list[Any]]:
-    """As `_heard`, with shapes in place of arrays: nothing is computed."""
+def heard_paths(model: Any, xs: Batch) -> tuple[tuple[str, ...], list[Any]]:
+    """As `heard`, with shapes in place of arrays: nothing is computed."""
     paths: list[tuple[str, ...]] = []
 
     def trace(model, xs):
-        names, outputs = _heard(model, xs)
+        names, outputs = heard(model, xs)
         paths.append(names)
         return outputs
 
@@ -123,7 +123,7 @@ def activations(model: Model, xs: Batch) -> Activations:
     """
     name = labels(model)
     moments = np.asarray(_moments(model, xs), np.float64).reshape(-1, 4)
-    return Activations(tuple(name[path] for path in _paths(model, xs)[0]), *moments.T)
+    return Activations(tuple(name[path] for path in heard_paths(model, xs)[0]), *moments.T)
 
 
 @jax.jit
@@ -132,7 +132,7 @@ def _moments(model: Any, xs: Batch) -> list[Any]:
         h = h.astype(jnp.promote_types(h.dtype, jnp.float32))
         return jnp.array([h.mean(), h.std(), (h == 0).mean(), (h == 0).all(axis=0).mean()])
 
-    return [of(h) for h in _heard(model, xs)[1]]
+    return [of(h) for h in heard(model, xs)[1]]
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def gradients(objective: Objective, model: Model, batch: Batch) -> Gradients:
     ([3.0], [4.243])
     """
     (xs, _), name = batch, labels(model)
-    paths, shapes = _paths(model, xs)
+    paths, shapes = heard_paths(model, xs)
     holders = list(dict.fromkeys(owners(model)))
     through, onto = _backward(objective, model, batch, tuple((s.shape, s.dtype) for s in shapes))
     squares = dict.fromkeys(holders, 0.0)

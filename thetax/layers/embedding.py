@@ -4,12 +4,11 @@ A token is a whole number from 0 to $V - 1$, and -1 stands for nothing, where a 
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .initialise import Law, gaussian
-
 
 UNIT = gaussian(1.0)
 
@@ -48,7 +47,7 @@ class Embedding(eqx.Module):
 
 
 def _expect_known(tokens: Int[Array, "*s"], size: int) -> None:
-    if isinstance(tokens, jax.core.Tracer) or not tokens.size:
+    if isinstance(tokens, Tracer) or not tokens.size:
         return
     low, high = int(tokens.min()), int(tokens.max())
     if low < -1 or high >= size:

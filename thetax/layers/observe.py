@@ -32,8 +32,12 @@ class _Tap(eqx.Module):
         return getattr(self.layer, name)
 
 
-def tap(model: Any, *, select: Callable[[Any], bool], visit: Visitor) -> Any:
+def tap(
+    model: Any, *, select: Callable[[Any], bool], visit: Visitor, leave: Callable[[Any], bool] = lambda node: False
+) -> Any:
     """The same network, in which each layer that `select` chooses is called through `visit`.
+
+    What `leave` chooses stays as it is, with all inside it.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Chain, Pointwise
@@ -45,6 +49,7 @@ def tap(model: Any, *, select: Callable[[Any], bool], visit: Visitor) -> Any:
     >>> _ = net(jnp.array(0.0)); {name: round(float(y), 3) for name, y in seen.items()}
     {'layers.0': 1.0, 'layers.1': 0.841}
     """
-    nodes, structure = jax.tree.flatten_with_path(model, is_leaf=select)
-    wrapped = [_Tap(node, dotted(path), visit) if select(node) else node for path, node in nodes]
+    chosen = lambda node: select(node) and not leave(node)
+    nodes, structure = jax.tree.flatten_with_path(model, is_leaf=lambda node: leave(node) or select(node))
+    wrapped = [_Tap(node, dotted(path), visit) if chosen(node) else node for path, node in nodes]
     return jax.tree.unflatten(structure, wrapped)

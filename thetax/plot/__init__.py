@@ -10,13 +10,16 @@ from . import critical as critical
 from . import depth as depth
 from . import descent as descent
 from . import doubt as doubt
+from . import images as images
 from . import judgement as judgement
 from . import landscape as landscape
 from . import memory as memory
 from . import regions as regions
 from . import separation as separation
 from . import shrinkage as shrinkage
+from . import speech as speech
 from . import thinning as thinning
+from . import time as time
 from . import training as training
 from . import tuning as tuning
 from . import wiring as wiring

@@ -73,11 +73,14 @@ def _worst(result: Worst, theme: Theme) -> Figure:
 def as_pictures(x: np.ndarray) -> np.ndarray | None:
     """Examples as pictures `n h w` or `n h w 3`, or None where they are no pictures.
 
-    Pictures are `h w`, or `c h w` with 1 or 3 channels, or a vector whose length is a square of 5 or more.
+    Pictures are `h w`, or `c h w` with 1 or 3 channels, or a vector whose length is a square of 5 or more; numbers of
+    tokens are none.
 
     >>> as_pictures(np.zeros((2, 64))).shape, as_pictures(np.zeros((2, 3, 8, 8))).shape, as_pictures(np.zeros((2, 7)))
     ((2, 8, 8), (2, 8, 8, 3), None)
     """
+    if np.issubdtype(x.dtype, np.signedinteger):
+        return None
     if x.ndim == 2:
         side = math.isqrt(x.shape[1])
         return x.reshape(len(x), side, side) if side**2 == x.shape[1] and side >= 5 else None

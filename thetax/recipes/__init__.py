@@ -1,12 +1,16 @@
 """Whole jobs on real data, one function each: what `thetax train NAME` runs.
 
 >>> sorted(RECIPES)
-['default', 'digits', 'distil', 'imdb', 'isl-table', 'mnist', 'spam', 'tricks']
+['adding', 'chars', 'cnn', 'default', 'digits', 'distil', 'imdb', 'isl-table', 'listops', 'mnist', 'nyse', ...]
 """
 
+from .characters import chars as chars
 from .classify import digits as digits
 from .classify import mnist as mnist
+from .dates import seq2seq as seq2seq
 from .distil import distil as distil
+from .images import cnn as cnn
+from .images import resnet as resnet
 from .imdb import imdb as imdb
 from .isl import default as default
 from .isl import isl_table as isl_table
@@ -15,7 +19,11 @@ from .job import Job as Job
 from .job import Recipe as Recipe
 from .job import find_recipe as find_recipe
 from .job import recipe as recipe
+from .listops import listops as listops
+from .memory import adding as adding
+from .memory import recall as recall
 from .outcome import Outcome as Outcome
+from .series import nyse as nyse
 from .spam import spam as spam
 from .tricks import tricks as tricks
 from .tunable import TUNABLE as TUNABLE

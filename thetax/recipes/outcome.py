@@ -16,7 +16,8 @@ class Outcome:
     `train` and `test` are pairs `(xs, ys)`. `objective` is what was descended; called without a key it has no
     chance in it. `classes` names the classes, and is empty for a regression. `table` has a row for each
     method, e.g. `{"network": {"test error": 0.021}}`, that of the model last. `decay` is the strength of the weight
-    decay that the objective holds.
+    decay that the objective holds. `tokens` names the tokens of the inputs, where these are sequences of tokens;
+    `classes` then names those of the targets.
     """
 
     model: Any
@@ -29,3 +30,4 @@ class Outcome:
     reason: str = ""
     seconds: float = 0.0
     decay: float = 0.0
+    tokens: tuple[str, ...] = ()

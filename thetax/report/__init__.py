@@ -7,7 +7,10 @@ A lens is one registration in `lenses`; its figure is what `thetax.plot.draw` ma
 
 from . import descent as descent
 from . import geometry as geometry
+from . import images as images
 from . import regularisers as regularisers
+from . import text as text
+from . import time as time
 from .lenses import LENSES as LENSES
 from .lenses import Lens as Lens
 from .lenses import lens as lens

@@ -45,7 +45,8 @@ def _sliced(result: explain.Boundary | explain.Regions) -> dict[str, str]:
     "three test examples of different classes, the large points, with any others that lie near it. A "
     "network that bends smoothly, or answers with a sign, has a boundary but no cells.",
     applies=lambda outcome: (
-        outcome.test[0][0].size > 1
+        hasattr(outcome.test[0], "dtype")
+        and outcome.test[0][0].size > 1
         and jax.numpy.issubdtype(outcome.test[0].dtype, jax.numpy.floating)
         and (classifies(outcome) or explain.is_piecewise_linear(outcome.model, outcome.test[0][0]))
     ),

@@ -19,6 +19,7 @@ from ..recipes.outcome import Outcome
 
 SEEN = 2000  # examples for activations and gradients
 BENT = 1000  # examples for curvature
+SHORT, FEW = 10, 16  # targets along a sequence that count as one example, and examples that are always afforded
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,27 @@ def lens(
 
 
 def some(data: Batch, count: int) -> Batch:
-    """At most `count` of the examples, evenly spread over the data.
+    """At most `count` of the examples, evenly spread over the data; fewer where each has a target at many times.
 
     >>> some((np.arange(10), np.arange(10)), 3)[0].tolist()
     [0, 4, 9]
     """
     n = len(jax.tree.leaves(data)[0])
+    count = max(min(count, FEW), count // max(1, _targets(data) // SHORT))
     chosen = np.linspace(0, n - 1, min(n, count)).astype(int)
     return data if n <= count else jax.tree.map(lambda a: a[chosen], data)
 
 
+def _targets(data: Batch) -> int:
+    """How many tokens are asked for in an example."""
+    ys: Any = data[1] if isinstance(data, tuple) and len(data) == 2 else ()
+    tokens = np.ndim(ys) == 2 and np.issubdtype(ys.dtype, np.integer)
+    return ys.shape[1] if tokens else 1
+
+
 def classifies(outcome: Outcome) -> bool:
-    """Whether the outcome has classes to tell apart."""
-    return len(outcome.classes) > 1
+    """Whether the outcome has classes to tell apart, one for each example and not one for each time."""
+    return len(outcome.classes) > 1 and not (outcome.tokens and np.ndim(outcome.test[1]) > 1)
 
 
 def percent(share: float) -> str:

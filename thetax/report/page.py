@@ -71,7 +71,8 @@ def _number(value: Any) -> str:
 def _table(rows: Sequence[Mapping[str, str]]) -> str:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    line = lambda row: "".join(f"<td>{escape(str(row.get(name, '–')))}</td>" for name in columns)
+    cell = lambda value: f'<td class="text">{escape(value)}</td>' if "\n" in value else f"<td>{escape(value)}</td>"
+    line = lambda row: "".join(cell(str(row.get(name, "–"))) for name in columns)
     body = "".join(f"<tr>{line(row)}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 

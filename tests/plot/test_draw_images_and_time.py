@@ -1,0 +1,120 @@
+"""Figures of images and of time hold the numbers of their results."""
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+from thetax import explain
+from thetax.plot import DARK, LIGHT, draw
+from thetax.plot.images import signed
+
+
+def pictures(figure):
+    return [np.asarray(axes.images[0].get_array()) for axes in figure.axes if axes.images]
+
+
+def test_numbers_of_both_signs_have_a_colour_each_and_zero_has_none():
+    shown = signed(np.array([[2.0, -1.0, 0.0]]), LIGHT)
+    assert shown[0, :, 3].tolist() == [1.0, 0.5, 0.0]
+    assert tuple(shown[0, 0, :3]) == to_rgb(LIGHT.blue)
+    assert tuple(shown[0, 1, :3]) == to_rgb(LIGHT.orange)
+
+
+@pytest.mark.parametrize(("shape", "drawn", "says"), [
+    ((5, 1, 3, 3), 5, "5 kernels of 3 × 3"),
+    ((40, 1, 3, 3), 32, "the first 32 of 40"),
+    ((4, 3, 5, 5), 4, "4 kernels of 5 × 5 on 3 channels"),
+    ((2, 4, 3, 3), 8, "2 kernels of 3 × 3 on 4 channels"),
+    ((2, 1, 7), 2, "2 kernels of 7"),
+])  # fmt: skip
+def test_filters(shape, drawn, says):
+    kernels = np.random.default_rng(0).normal(size=shape)
+    figure = draw(explain.Filters(kernels, "Convolution 1"), theme=DARK)
+    shown = pictures(figure)
+    assert len(shown) == drawn
+    assert says in figure.get_suptitle()
+    if shape == (5, 1, 3, 3):  # one scale for all
+        strength = np.abs(kernels[:, 0]) / np.abs(kernels).max()
+        assert np.stack([picture[..., 3] for picture in shown]) == pytest.approx(strength)
+
+
+def test_feature_maps_show_the_example_and_the_strongest_channels():
+    maps = np.zeros((10, 4, 4))
+    maps[[2, 9], 1, 1] = 3.0, -5.0
+    figure = draw(explain.FeatureMaps((maps, np.ones((2, 2, 2))), ("Convolution 1", "Convolution 2"), np.eye(4)[None]))
+    shown = pictures(figure)
+    assert len(shown) == 1 + 7 + 2
+    assert shown[0].tolist() == np.eye(4).tolist()
+    strength = [picture[1, 1, 3] for picture in shown[1:8]]
+    assert sorted(strength) == pytest.approx([0] * 5 + [0.6, 1.0])
+    texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+    assert texts == ["Convolution 1, 4×4", "Convolution 2, 2×2"]
+
+
+def test_saliency_lies_beside_each_picture():
+    slopes = np.zeros((2, 3, 6, 6))
+    slopes[0, 1, 2, 3] = -4.0
+    result = explain.Saliency(slopes, np.random.default_rng(0).random((2, 3, 6, 6)), np.array([1, 0]), ("cat", "dog"))
+    figure = draw(result)
+    shown = pictures(figure)
+    assert len(shown) == 4
+    assert np.argwhere(shown[1][..., 3]).tolist() == [[2, 3]]
+    assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["dog", "cat"]
+
+
+def test_saliency_of_a_table_is_a_bar_for_each_number():
+    result = explain.Saliency(np.array([[1.0, -3.0], [1.0, -1.0]]), np.ones((2, 2)), np.zeros(2, int), ("a", "b"))
+    (axes,) = draw(result).axes
+    assert [bar.get_width() for bar in axes.containers[0]] == [2.0, 1.0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["x2", "x1"]
+
+
+def test_errors_of_shifts_are_drawn_for_the_last_layer_of_each_stride():
+    inside = np.array([[0.0, 0.0], [1e-3, 0.0], [0.5, np.nan]])
+    everywhere = np.array([[0.1, 0.2], [0.3, 0.4], [0.6, 0.7]])
+    kept, names = np.array([1.0, 0.75]), ("a", "b", "c")
+    found = explain.Equivariance(
+        inside, everywhere, np.array([0.1, 0.2]), kept, np.array([1, 2]), np.array([1, 1, 2]), names
+    )
+    figure = draw(found)
+    above, below = figure.axes
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["b, stride 1", "c, stride 2"]
+    lines = [np.asarray(line.get_ydata()) for line in above.lines]
+    assert lines[0] == pytest.approx([1e-3, 1e-7])
+    assert lines[1] == pytest.approx(everywhere[1])
+    assert lines[6] == pytest.approx([0.7])  # at a whole stride; no interior, so at all places
+    assert lines[7] == pytest.approx([0.5])  # between
+    assert np.asarray(below.lines[1].get_ydata()) == pytest.approx([0, 25])
+
+
+def test_norms_by_lag_with_their_bound():
+    norms = np.array([[0.5, 0.25, 1e-30], [0.7, 0.35, 1e-30]])
+    sigma = np.full((2, 3), 0.9)
+    found = explain.ThroughTime(norms, sigma, sigma / 2, np.array([0.9, 0.81, 0.729]), 4, "Elman 1")
+    above, below = draw(found).axes
+    middle, bound = (np.asarray(line.get_ydata()) for line in above.lines)
+    assert middle[:2] == pytest.approx(np.sqrt(norms[0, :2] * norms[1, :2]))
+    assert np.isnan(middle[2])  # too small to draw
+    assert bound == pytest.approx(found.bound)
+    assert np.asarray(below.lines[0].get_xdata()).tolist() == [-2, -1, 0]
+    assert np.asarray(below.lines[1].get_ydata()) == pytest.approx(np.full(3, 0.45))
+    assert len(draw(explain.ThroughTime(norms[:1], sigma[:1], sigma[:1], None, 4, "GRU 1")).axes[0].lines) == 1
+
+
+def test_eigenvalues_on_the_disk_and_their_times():
+    found = explain.Eigenvalues(np.array([1.5j, 1.0, np.exp(-0.5), 0.0]), "the matrix U")
+    disk, clock = draw(found).axes
+    inside, outside = disk.lines[1], disk.lines[2]
+    assert np.asarray(inside.get_xdata()) == pytest.approx([1.0, np.exp(-0.5), 0])
+    assert np.asarray(outside.get_ydata()) == pytest.approx([1.5])
+    assert np.asarray(clock.lines[0].get_ydata()) == pytest.approx([2.0])
+    assert clock.get_title(loc="left") == "2 of 4 never fade"
+    assert not draw(explain.Eigenvalues(np.array([2.0 + 0j]), "the matrix U")).axes[1].lines
+
+
+def test_alignment_has_the_tokens_on_both_sides():
+    weights = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
+    (axes,) = draw(explain.Alignment(weights, ("the", "black", "cat"), ("le", "chat"))).axes
+    assert np.asarray(axes.images[0].get_array())[..., 3] == pytest.approx(weights)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["the", "black", "cat"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["le", "chat"]

@@ -1,0 +1,101 @@
+"""The lenses on images and on time, through the reports of small networks."""
+
+import re
+from functools import partial
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from thetax import explain
+from thetax.layers import LRU, BatchNorm, Chain, Elman, Ensemble, Linear, Recurrent, fold
+from thetax.models import CNN, MLP, EncoderDecoder, SequenceClassifier
+from thetax.recipes.outcome import Outcome
+from thetax.report import LENSES, look
+from thetax.report.images import convolves, sees
+from thetax.report.time import attends, recurs
+from thetax.train import cross_entropy, squared_error
+
+IMAGES = ["Filters", "Feature maps", "Saliency", "Shifted images"]
+TIME = ["Signal through time", "Eigenvalues of the recurrence"]
+
+
+@pytest.fixture
+def lenses():
+    before = list(LENSES)
+    LENSES[:] = [shown for shown in LENSES if shown.title in (*IMAGES, *TIME, "Alignment")]
+    yield LENSES
+    LENSES[:] = before
+
+
+def headings(text):
+    return re.findall(r"<h2>(.*?)</h2>", text)
+
+
+def images(channels=1):
+    xs = np.asarray(jr.normal(jr.key(0), (12, channels, 8, 8)))
+    net = CNN.init((2, 3), classes=3, channels=channels, places=2, normalise=BatchNorm.init, key=jr.key(1))
+    data = xs, np.arange(12) % 3
+    return Outcome(net, data, data, cross_entropy, classes=("a", "b", "c"))
+
+
+def test_a_convolutional_network_is_seen_through_all_four(lenses, tmp_path):
+    given = images()
+    text = look(given, tmp_path).read_text()
+    assert headings(text) == IMAGES
+    assert "This lens failed" not in text
+    assert "2 of 3 × 3" in text
+    assert (tmp_path / "figures" / "shifted-images.png").exists()
+    net = fold(given.model, jnp.asarray(given.train[0]))
+    found = explain.equivariance(net, jnp.asarray(given.test[0]), shifts=range(1, 8))
+    assert found.stride.max() == 4
+    assert "<dd>4 pixels</dd>" in text
+    assert f"by {100 * found.output[0]:.2f} %" in text
+
+
+def sequences():
+    xs = np.asarray(jr.normal(jr.key(0), (5, 6, 2)))
+    net = SequenceClassifier.init(4, 3, width=2, cell=Elman.init, key=jr.key(1))
+    data = xs, np.arange(5) % 3
+    return Outcome(net, data, data, cross_entropy, classes=("a", "b", "c"))
+
+
+def test_a_recurrent_network_is_seen_through_time(lenses, tmp_path):
+    given = sequences()
+    text = look(given, tmp_path).read_text()
+    assert headings(text) == TIME
+    assert "This lens failed" not in text
+    found = explain.through_time(given.model, jnp.asarray(given.test[0][[0, 1, 2, 4]]))
+    assert f"<dt>left after 6 steps</dt><dd>{found.norms.mean(axis=0)[-1]:.3g}</dd>" in text
+    assert "<dt>at most a step, by the weights</dt><dd>1</dd>" in text
+    assert "the matrix U" in text
+
+
+def test_a_translation_shows_where_it_looks(lenses, tmp_path):
+    pairs = jnp.array([[1, 3, 2], [2, 2, -1]]), jnp.array([[0, 4], [0, 1]])
+    data = pairs, jnp.array([[4, 1], [1, 2]])
+    net = EncoderDecoder.init(4, 5, 2, 3, attend=2, key=jr.key(0))
+    given = Outcome(net, data, data, squared_error, tokens=tuple("abcd"), classes=tuple("vwxyz"))
+    text = look(given, tmp_path).read_text()
+    assert headings(text) == [*TIME, "Alignment"]
+    assert "This lens failed" not in text
+    assert all(f">{word}</text>" in text or f">{word}<" in text for word in "bdcvz")
+    assert not attends(Outcome(EncoderDecoder.init(4, 5, 2, 3, key=jr.key(0)), data, data, squared_error))
+
+
+def test_others_are_left_alone():
+    """Tables, flat images and ensembles get none of these sections."""
+    ys, many = jnp.array([0, 1, 2, 0]), Ensemble.init(partial(CNN.init, (2,), classes=3), 2, key=jr.key(0))
+    judged = lambda net, xs: Outcome(net, (xs, ys), (xs, ys), cross_entropy, classes=tuple("abc"))
+    flat = judged(MLP.init(25, 4, 3, key=jr.key(0)), jnp.ones((4, 5, 5)))
+    plain = judged(MLP.init(3, 4, 3, key=jr.key(0)), jnp.ones((4, 3)))
+    group = judged(many, jnp.ones((4, 1, 8, 8)))
+    for outcome in (flat, plain, group):
+        assert not any(applies(outcome) for applies in (convolves, sees, recurs, attends))
+    assert convolves(images())
+    assert sees(images())
+    assert not sees(images(channels=2))  # no pictures
+    assert recurs(sequences())
+    line = Recurrent(LRU.init(2, 3, 2, key=jr.key(0)))
+    assert recurs(Outcome(Chain(line, Linear.init(2, 2, key=jr.key(1))), (), (), squared_error))

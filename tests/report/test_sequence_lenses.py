@@ -1,0 +1,82 @@
+"""Lenses on models of sequences: what is inside a cell is out of hearing, and tokens at every time are no classes."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from thetax import explain
+from thetax.layers import LSTM, Bidirectional, Block, Chain, LayerNorm, Linear, MinGRU, Recurrent
+from thetax.models import EncoderDecoder, NextToken, SequenceClassifier
+from thetax.plot import as_pictures
+from thetax.recipes.outcome import Outcome
+from thetax.report.lenses import classifies, some
+from thetax.report.page import Section, page
+from thetax.train import cross_entropy, token_cross_entropy
+
+TOKENS = jr.randint(jr.key(0), (3, 5), 0, 4)
+
+
+def block(n, m, *, key):
+    """A cell with layers inside, which it runs at all times at once."""
+    return Block(LayerNorm.init(m), MinGRU.init(m, m, key=key), Chain(jnp.tanh, Linear.init(m, m, key=key)))
+
+
+@pytest.mark.parametrize(
+    ("model", "heard"),
+    [
+        (SequenceClassifier.init(3, 2, width=3, tokens=4, cell=block, key=jr.key(1)), ("Embedding 1", "Linear 2")),
+        (Recurrent(NextToken.init(4, 3, 3, cell=block, key=jr.key(1))), ("Recurrent 1",)),
+    ],
+    ids=["classifier", "language model"],
+)
+def test_what_is_heard_around_a_cell(model, heard):
+    found = explain.activations(model, TOKENS)
+    assert found.layers == heard
+    h = jax.vmap(model)(TOKENS)
+    np.testing.assert_allclose(found.mean[-1], h.mean(), rtol=1e-5)
+    targets = TOKENS % 2 if isinstance(model, Recurrent) else TOKENS[:, 0] % 2
+    objective = token_cross_entropy if isinstance(model, Recurrent) else cross_entropy
+    through = explain.gradients(objective, model, (TOKENS, targets))
+    assert through.layers == heard
+    logits = jax.grad(lambda e: objective(lambda pair: model(pair[0]) + pair[1], ((TOKENS, e), targets)))(0 * h)
+    np.testing.assert_allclose(through.outputs[-1], np.sqrt(3) * np.linalg.norm(logits), rtol=1e-4)
+
+
+def test_a_pair_of_sequences_is_heard():
+    model = EncoderDecoder.init(4, 4, 2, 2, attend=2, key=jr.key(0))
+    assert explain.activations(model, (TOKENS, TOKENS)).layers == ("Embedding 1",)
+    both = Bidirectional(LSTM.init(2, 3, key=jr.key(1)), LSTM.init(2, 3, key=jr.key(2)))
+    assert explain.activations(Chain(both, jnp.tanh), jnp.ones((3, 4, 2))).layers == ("Bidirectional 1", "tanh 1")
+
+
+def test_long_sequences_count_by_their_targets():
+    xs = np.zeros((500, 100), np.int32)
+    assert len(some((xs, xs), 400)[0]) == 40
+    assert len(some((xs, xs), 4)[0]) == 4  # a few are always afforded
+    assert len(some((xs, xs[:, 0]), 400)[0]) == 400  # one target each
+    assert len(some((np.zeros((500, 100)), np.zeros((500, 100))), 400)[0]) == 400  # no tokens
+
+
+def test_tokens_at_every_time_are_no_classes():
+    model = Recurrent(NextToken.init(4, 2, 2, key=jr.key(0)))
+    whole = Outcome(
+        model, (TOKENS, TOKENS), (TOKENS, TOKENS), token_cross_entropy, classes=tuple("abcd"), tokens=("x",)
+    )
+    assert not classifies(whole)
+    one = Outcome(
+        model, (TOKENS, TOKENS[:, 0]), (TOKENS, TOKENS[:, 0]), cross_entropy, classes=("a", "b"), tokens=("x",)
+    )
+    assert classifies(one)
+
+
+def test_tokens_are_no_picture():
+    assert as_pictures(np.zeros((2, 64), np.int32)) is None
+    assert as_pictures(np.zeros((2, 64), np.uint8)) is not None
+
+
+def test_text_keeps_its_lines():
+    section = Section("s", "t", "says", rows=[{"text": "one\n<two>", "plain": "word"}])
+    text = page(title="t", summary={}, table={}, facts={}, sections=[section])
+    assert '<td class="text">one\n&lt;two&gt;</td><td>word</td>' in text

@@ -1,0 +1,54 @@
+r"""Which words a translation looked at (§5.3; Bahdanau et al. 2015): $a_{ij}$, at target $i$, of source $j$."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+
+@dataclass(frozen=True)
+class Alignment:
+    r"""$a_{ij}$, whose rows sum to 1, and the tokens on both sides in words."""
+
+    weights: Float[np.ndarray, "s t"]
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+
+def alignment(
+    model: Any,
+    source: Int[Array | np.ndarray, " t"],
+    target: Int[Array | np.ndarray, " s"],
+    *,
+    names: tuple[Sequence[str], Sequence[str]] = ((), ()),
+) -> Alignment:
+    r"""What the model looks at in the source while it reads each token of the target: `model.alignment` (§5.3).
+
+    `names` are the words of the source's tokens and of the target's; without them tokens are called by their numbers.
+    The -1 by which a sequence is filled up is left out.
+
+    >>> import jax.numpy as jnp
+    >>> import jax.random as jr
+    >>> from thetax.models import EncoderDecoder
+    >>> model = EncoderDecoder.init(7, 5, 3, 4, attend=6, key=jr.key(0))
+    >>> found = alignment(model, jnp.array([2, 3, -1]), jnp.array([0, 4]), names=((), ("go", "a", "b", "c", "d")))
+    >>> found.source, found.target, found.weights.sum(axis=1).round(4).tolist()
+    (('2', '3'), ('go', 'd'), [1.0, 1.0])
+    """
+    if not hasattr(model, "alignment"):
+        raise ValueError(f"alignment: {type(model).__name__} does not attend; give a model that has `alignment`.")
+    look = jax.jit(lambda model, source, target: model.alignment(source, target))
+    weights = np.asarray(look(model, source, target), np.float64)
+    rows, columns = np.asarray(target) >= 0, np.asarray(source) >= 0
+    said = [_words("source", source, names[0]), _words("target", target, names[1])]
+    return Alignment(weights[np.ix_(rows, columns)], *said)
+
+
+def _words(side: str, tokens: Any, names: Sequence[str]) -> tuple[str, ...]:
+    given = [int(token) for token in np.asarray(tokens) if token >= 0]
+    if names and max(given, default=0) >= len(names):
+        raise ValueError(f"alignment: token {max(given)} of the {side} has no name among the {len(names)} given.")
+    return tuple(str(names[token]) if names else str(token) for token in given)
