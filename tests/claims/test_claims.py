@@ -18,11 +18,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def run(number, claim):
-    """By default the errata run and every sixth of the others; the rest, and experiments, with `-m slow`.
+    """By default the errata run and every tenth of the others; the rest, and experiments, with `-m slow`.
 
     One whose data may have to be fetched is run with the network. `thetax verify` runs them all.
     """
-    slow = claim.kind == "experiment" or (claim.kind != "erratum" and number % 6 != 0)
+    slow = claim.kind == "experiment" or (claim.kind != "erratum" and number % 10 != 0)
     marks = [pytest.mark.network] * bool(claim.data) + [pytest.mark.slow] * slow
     return pytest.param(claim, id=claim.name, marks=marks)
 

@@ -1,6 +1,7 @@
 """Decoding against brute force over all sequences, and against the law it draws from."""
 
 import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from thetax.layers import unroll
+from thetax.layers import Recurrent, unroll
 from thetax.models import EncoderDecoder, NextToken, beam, greedy, sample
 
 V, END = 3, 2
@@ -118,6 +119,23 @@ def test_it_goes_on_from_a_source():
     assert said.tokens.tolist() == greedy(padded, state=start, first=0, length=4).tokens.tolist()
     assert float(said.log_p) == pytest.approx(log_p(cell, said.tokens.tolist(), state=state), abs=1e-5)
     assert beam(cell, state=state, first=0, length=4, width=3).log_p[0] >= said.log_p - 1e-6
+
+
+def test_a_model_speaks_by_its_cell():
+    assert greedy(Recurrent(CELL), first=1, length=4).tokens.tolist() == greedy(CELL, first=1, length=4).tokens.tolist()
+
+
+def test_settings_may_be_traced():
+    drawn = jax.jit(lambda heat: sample(CELL, first=0, length=2, temperature=heat, mass=heat, key=jr.key(0)).tokens)
+    assert drawn(1e-3).tolist() == greedy(CELL, first=0, length=2).tokens.tolist()
+
+
+@pytest.mark.parametrize("speak", [greedy, partial(sample, key=jr.key(0)), partial(beam, width=2)])
+def test_tokens_of_another_vocabulary(speak):
+    with pytest.raises(ValueError, match="first must be a token from 0 to 2; got 9"):
+        speak(CELL, first=9, length=2)
+    with pytest.raises(ValueError, match="end must be a token from 0 to 2; got 3"):
+        speak(CELL, first=0, length=2, end=3)
 
 
 def test_bad_settings():

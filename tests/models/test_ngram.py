@@ -73,6 +73,15 @@ def test_it_speaks():
     assert sample(cell, first=0, length=6, key=jr.key(0)).tokens.shape == (6,)
 
 
+def test_a_token_of_another_vocabulary():
+    cell = NGram.fit(TEXT, size=4, order=1)
+    with pytest.raises(ValueError, match="NGram: the tokens must lie between 0 and 3, or be -1 for none; got 9"):
+        cell(cell.start, jnp.array(9))
+    _, logits = unroll(cell, jnp.array([0, 9, -1]))
+    assert np.isnan(logits[1]).all(), "never a silent guess"
+    assert np.isfinite(logits[jnp.array([0, 2])]).all()
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="between 0 and 2; got 0 to 3"):
         NGram.fit(TEXT, size=3, order=1)

@@ -72,6 +72,11 @@ def test_pairs_are_trained_and_checked():
         train(model, (XS.at[0, 0].set(4), XS), YS)
 
 
+def test_a_target_out_of_range():
+    with pytest.raises(ValueError, match="targets:.* between 0 and 3, or be -1 for none; got 4"):
+        token_cross_entropy(MODEL, (XS, YS.at[0, 0].set(4)))
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_bad_shapes():
     with pytest.raises(ValueError, match=r"expected logits \(n, t, v\) and whole numbers \(n, t\) for targets"):

@@ -38,6 +38,7 @@ from .convolution import correlate as correlate
 from .dropout import DropConnect as DropConnect
 from .dropout import Dropout as Dropout
 from .embedding import Embedding as Embedding
+from .embedding import expect_tokens as expect_tokens
 from .gated import GRU as GRU
 from .gated import LSTM as LSTM
 from .gated import Kept as Kept

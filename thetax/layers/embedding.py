@@ -41,17 +41,23 @@ class Embedding(eqx.Module):
     def __call__(self, tokens: Int[Array, "*s"]) -> Float[Array, "*s d"]:
         if not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(f"Embedding: tokens must be whole numbers, got {tokens.dtype}; turn words into numbers.")
-        _expect_known(tokens, len(self.E))
+        expect_tokens("Embedding", tokens, len(self.E))
         rows = self.E.at[tokens].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
         return jnp.where((tokens == -1)[..., None], jnp.zeros_like(rows), rows)
 
 
-def _expect_known(tokens: Int[Array, "*s"], size: int) -> None:
+def expect_tokens(name: str, tokens: Int[Array, "*s"], size: int) -> None:
+    """Refuses tokens that are neither in a vocabulary of `size` nor -1, where their values are known.
+
+    >>> expect_tokens("Embedding", jnp.array([0, 7]), 5)
+    Traceback (most recent call last):
+    ValueError: Embedding: the tokens must lie between 0 and 4, or be -1 for none; got 7. ...
+    """
     if isinstance(tokens, Tracer) or not tokens.size:
         return
     low, high = int(tokens.min()), int(tokens.max())
     if low < -1 or high >= size:
         raise ValueError(
-            f"Embedding: the tokens must lie between 0 and {size - 1}, or be -1 for none; got "
-            f"{low if low < -1 else high}. Encode the text with the vocabulary the table was made for."
+            f"{name}: the tokens must lie between 0 and {size - 1}, or be -1 for none; got "
+            f"{low if low < -1 else high}. Encode the text with the vocabulary it was made for."
         )

@@ -1,8 +1,8 @@
 r"""A cell that speaks: each token is chosen by the logits it gave, and read by it next (§5.3).
 
 Each way is one compiled loop that ends when all has been said. The cell is any that reads a token and puts out the
-logits of the next: a `NextToken`, an `NGram`, or what a model makes of a source, `cell, state =
-model.decoder(source)`. What is said ends with the token `end`, and -1 follows.
+logits of the next: a `NextToken` or the `Recurrent` made of it, an `NGram`, or what a model makes of a source,
+`cell, state = model.decoder(source)`. What is said ends with the token `end`, and -1 follows.
 """
 
 from functools import partial
@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core import wide
+from ..layers import Recurrent
 
 
 class Said(NamedTuple):
@@ -34,7 +36,7 @@ def greedy(cell: Any, *, first: int, length: int, end: int | None = None, state:
     [1, 2, -1, -1, -1]
     """
     _check("greedy", length=length)
-    state = cell.start if state is None else state
+    cell, state = _begin("greedy", cell, state, first, end)
     return _speak(cell, state, first, end, None, 1.0, None, length=length, top=None)
 
 
@@ -45,9 +47,9 @@ def sample(
     length: int,
     end: int | None = None,
     state: Any = None,
-    temperature: int | float = 1.0,
+    temperature: Any = 1.0,
     top: int | None = None,
-    mass: float | None = None,
+    mass: Any = None,
     key: PRNGKeyArray,
 ) -> Said:
     r"""Tokens drawn from $\mathrm{softmax}(z / T)$: of all, of the `top` likeliest, or of the fewest that hold the
@@ -59,9 +61,9 @@ def sample(
     [1, 2, 0, 1]
     """
     _check("sample", length=length, temperature=temperature, top=1 if top is None else top)
-    if mass is not None and not 0 < mass <= 1:
+    if mass is not None and not isinstance(mass, Tracer) and not 0 < mass <= 1:
         raise ValueError(f"sample: mass is a probability, more than 0 and at most 1; got {mass}.")
-    state = cell.start if state is None else state
+    cell, state = _begin("sample", cell, state, first, end)
     return _speak(cell, state, first, end, key, temperature, mass, length=length, top=top)
 
 
@@ -78,7 +80,8 @@ def beam(
     r"""The best `width` beginnings are carried on together, and the best of their continuations kept: a search for the
     likeliest sequence, which is exact if nothing had to be dropped.
 
-    They are told in the order of $\log p\, / \,n^{\text{penalty}}$ with $n$ tokens said; 0 favours short ones.
+    They are told in the order of $\log p\, / \,n^{\text{penalty}}$ with $n$ tokens said; 0 favours short ones. Where
+    there are fewer sequences than the beam is wide, the rest have $\log p = -\infty$.
 
     >>> from thetax.models import NGram
     >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], size=3, order=2)
@@ -86,14 +89,25 @@ def beam(
     [1, 2, -1]
     """
     _check("beam", length=length, width=width)
-    state = cell.start if state is None else state
+    cell, state = _begin("beam", cell, state, first, end)
     return _search(cell, state, first, end, penalty, length=length, width=width)
 
 
-def _check(name: str, **least: int | float) -> None:
+def _check(name: str, **least: Any) -> None:
     for argument, value in least.items():
-        if not value > 0:
+        if not isinstance(value, Tracer) and not value > 0:
             raise ValueError(f"{name}: {argument} must be more than 0; got {value}.")
+
+
+def _begin(name: str, cell: Any, state: Any, first: Any, end: Any) -> tuple[Any, Any]:
+    """The cell (of a `Recurrent`, that within) and the state it begins in, once both tokens are known to be its own."""
+    cell = cell.cell if isinstance(cell, Recurrent) else cell
+    state = cell.start if state is None else state
+    size = jax.eval_shape(lambda: cell(state, jnp.zeros((), jnp.int32))[1]).shape[-1]
+    for argument, token in {"first": first, "end": first if end is None else end}.items():
+        if not isinstance(token, Tracer) and not 0 <= token < size:
+            raise ValueError(f"{name}: {argument} must be a token from 0 to {size - 1}; got {token}.")
+    return cell, state
 
 
 @partial(jax.jit, static_argnames=("length", "top"))

@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ..layers import expect_tokens
+
 LARGEST = 2**31 - 1  # of the numbers by which a context and its next token are found
 
 
@@ -25,6 +27,8 @@ class NGram(eqx.Module):
 
     The counts are a tree: `found[k]` holds, rising, the number of each $k$-gram's context times the vocabulary plus its
     last token, and `counts[k]` how often it came; its place there is its own number.
+
+    A token that is not in the vocabulary is refused, or makes NaN where its value is not known yet.
 
     Departs: the notes' context of an order-$N$ model has $N + 1$ tokens.
 
@@ -67,12 +71,13 @@ class NGram(eqx.Module):
         return jnp.full(self.order + 1, -1, jnp.int32).at[0].set(0)
 
     def __call__(self, state: Int[Array, " _"], token: Int[Array, ""]) -> tuple[Int[Array, " _"], Float[Array, " v"]]:
+        expect_tokens("NGram", token, self.size)
         longer = [self._number(k, state[k], token) for k in range(self.order)]
         state = jnp.stack([jnp.zeros((), jnp.int32), *longer])
         p = jnp.full(self.size, 1 / self.size, self.counts[0].dtype)
         for k in range(self.order + 1):
             p = self._mixed(k, state[k], p)
-        return state, jnp.log(p)
+        return state, jnp.where((token >= -1) & (token < self.size), jnp.log(p), jnp.nan)
 
     def _number(self, k: int, context: Int[Array, ""], token: Int[Array, "*s"]) -> Int[Array, "*s"]:
         """The place of a context with a token after it among the $(k + 1)$-grams, -1 if it never came."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core import Batch, Model, Objective, Scalar, predict
+from ..layers import expect_tokens
 from .loss import Loss, log_loss, mistake
 
 
@@ -52,4 +53,5 @@ def _logits(model: Model, xs: Batch, ys: Int[Array, "n t"], key: PRNGKeyArray | 
             "per_token: expected logits (n, t, v) and whole numbers (n, t) for targets; got "
             f"{logits.shape} and {ys.dtype}{ys.shape}."
         )
+    expect_tokens("per_token: targets:", ys, logits.shape[2])
     return logits
