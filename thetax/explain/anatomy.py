@@ -6,13 +6,12 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from ..layers import Additive, Bidirectional, Concat, Ensemble, Pointwise, Recurrent, Residual, tap
+from ..layers import Additive, Concat, Pointwise, Residual, tap
 from ..layers.observe import Visitor
 from ..tree import dotted
 
 Path = tuple[Any, ...]
 JOINTS = (Residual, Concat)  # composites whose output is more than that of their last part
-WHOLES = (Ensemble, Recurrent, Bidirectional)  # what is inside is run many times over
 
 
 def _children(node: Any) -> list[tuple[Path, Any]]:
@@ -70,8 +69,11 @@ def is_cell(node: Any) -> bool:
 
 
 def is_part(node: Any) -> bool:
-    """A module that is heard as a whole: it holds no other, or runs many copies side by side or one along time."""
-    if isinstance(node, WHOLES):
+    """A module that is heard as a whole: it holds no other, or its class says `heard_whole = True`.
+
+    The latter is for what runs its parts many times over, side by side or one after another.
+    """
+    if getattr(type(node), "heard_whole", False):
         return True
     return isinstance(node, eqx.Module) and callable(node) and len(list(modules(node))) == 1
 
@@ -79,8 +81,8 @@ def is_part(node: Any) -> bool:
 def listen(model: Any, hear: Callable[[str, Any], Any]) -> Any:
     """The same network, where the output `y` of each part and of each joint becomes `hear(path, y)`.
 
-    Parts are heard in the order in which they compute. What is inside an `Ensemble` or a cell is out of hearing, and so
-    is an attention, which a cell asks.
+    Parts are heard in the order in which they compute. What is inside a part that is heard as a whole, as an `Ensemble`
+    is, or inside a cell, is out of hearing, and so is an attention, which a cell asks.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Chain

@@ -2,7 +2,8 @@ r"""How signals travel through depth: the weights, the activations $h_\ell$, and
 
 A network whose $\|\partial L / \partial h_\ell\|$ falls or grows geometrically in $\ell$ trains slowly or not at
 all (§2.4, §8.1); a unit that is 0 on every example learns nothing. A layer here is any module that holds no
-other, and the output of any `Residual` or `Concat`. Models with batch norms are seen as they are on the batch.
+other, and the output of any `Residual` or `Concat`. Models with batch norms are seen as they are on the batch. A part
+that a model maps or scans by itself is heard only if it is a module that does so and says `heard_whole`.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import get_opaque_trace_state
 from jaxtyping import Float, PRNGKeyArray
 
 from ..core import BATCH, Batch, Model, Objective, apply
@@ -67,16 +69,22 @@ def _is_signal(h: Any) -> bool:
     return isinstance(h, jax.Array) and jnp.issubdtype(h.dtype, jnp.inexact)
 
 
+def _ear() -> Any:
+    """A function that tells whether an output is a signal, and not one inside a map or scan begun since."""
+    here = get_opaque_trace_state(convention="flax")
+    return lambda h: _is_signal(h) and get_opaque_trace_state(convention="flax") == here
+
+
 def heard(model: Any, xs: Batch) -> tuple[tuple[str, ...], list[Any]]:
     """The paths of the layers in the order in which they compute, and their outputs `n ...`."""
     paths: list[str] = []
 
     def forward(x):
         paths.clear()
-        outputs = []
+        outputs, audible = [], _ear()
 
         def hear(path, h):
-            if _is_signal(h):
+            if audible(h):
                 paths.append(path)
                 outputs.append(h)
             return h
@@ -109,7 +117,7 @@ class Activations:
     mean: Float[np.ndarray, " l"]
     std: Float[np.ndarray, " l"]
     zeros: Float[np.ndarray, " l"]  # the share of outputs that are exactly 0
-    dead: Float[np.ndarray, " l"]  # the share of units that are 0 on every example
+    dead: Float[np.ndarray, " l"]  # the share of units that are 0 on every example; of maps, of channels that are 0 everywhere
 
 
 def activations(model: Model, xs: Batch) -> Activations:
@@ -130,7 +138,8 @@ def activations(model: Model, xs: Batch) -> Activations:
 def _moments(model: Any, xs: Batch) -> list[Any]:
     def of(h):
         h = h.astype(jnp.promote_types(h.dtype, jnp.float32))
-        return jnp.array([h.mean(), h.std(), (h == 0).mean(), (h == 0).all(axis=0).mean()])
+        over = (0, 2, 3) if h.ndim == 4 else 0  # of maps c h w, a unit is a channel
+        return jnp.array([h.mean(), h.std(), (h == 0).mean(), (h == 0).all(axis=over).mean()])
 
     return [of(h) for h in heard(model, xs)[1]]
 
@@ -152,8 +161,8 @@ class _Probed(eqx.Module):
 
     def __call__(self, pair: tuple[Any, list[Any]], *, key: PRNGKeyArray | None = None) -> Any:
         x, probes = pair
-        left = iter(probes)
-        hear = lambda path, h: h + next(left).astype(h.dtype) if _is_signal(h) else h
+        left, audible = iter(probes), _ear()
+        hear = lambda path, h: h + next(left).astype(h.dtype) if audible(h) else h
         return apply(listen(self.model, hear), x, key=key)
 
 
