@@ -32,6 +32,13 @@ def test_a_token_that_is_no_row(bad):
     np.testing.assert_allclose(inside[0], LAYER.E[0])
 
 
+def test_tokens_that_are_known_inside_a_jit():
+    assert jax.jit(lambda layer: layer(TOKENS))(LAYER).shape == (2, 3, 3)
+    bad = jnp.array([5])
+    with pytest.raises(ValueError, match="got 5"):
+        jax.jit(lambda layer: layer(bad))(LAYER)
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_bad_kinds():
     with pytest.raises(ValueError, match="whole numbers, got float32"):

@@ -5,6 +5,7 @@ A token is a whole number from 0 to $V - 1$, and -1 stands for nothing, where a 
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -55,7 +56,8 @@ def expect_tokens(name: str, tokens: Int[Array, "*s"], size: int) -> None:
     """
     if isinstance(tokens, Tracer) or not tokens.size:
         return
-    low, high = int(tokens.min()), int(tokens.max())
+    known = np.asarray(tokens)  # what is computed with them inside a jit would not be known
+    low, high = int(known.min()), int(known.max())
     if low < -1 or high >= size:
         raise ValueError(
             f"{name}: the tokens must lie between 0 and {size - 1}, or be -1 for none; got "
