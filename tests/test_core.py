@@ -53,6 +53,28 @@ def test_expect_shape_names_the_cure(got, cure):
 
 def test_expect_shape_lets_the_right_shape_pass():
     expect_shape("Layer", jnp.zeros((3, 2)), (3, 2))
+    expect_shape("Layer", jnp.zeros((3, 2, 5)), (3, "h", "w"))
+
+
+@pytest.mark.parametrize(
+    ("got", "shape", "cure"),
+    [
+        ((8, 3, 28, 28), (3, "h", "w"), r"map over a batch with jax\.vmap"),
+        ((8, 28, 28, 3), (3, "h", "w"), r"map over a batch with jax\.vmap"),
+        ((28, 28), (1, "h", "w"), r"add the channel axis: x\[None\]"),
+        ((28, 28), (3, "h", "w"), "add the axis of the 3 channels, which come first"),
+        ((28, 28, 3), (3, "h", "w"), r"channels come first: jnp\.moveaxis\(x, -1, 0\)"),
+        ((3, 0, 0), (3, "h", "w"), "there is nothing in it"),
+        ((4, 28, 28), (3, "h", "w"), "check the sizes given to init"),
+        ((28, 28), (1, 28, 28), r"add the channel axis: x\[None\]"),
+        ((4, 2), (2, "h"), "channels come first"),
+    ],
+)
+def test_expect_shape_knows_images(got, shape, cure):
+    """A letter is any size; the axis too many, too few or misplaced is told."""
+    told = r"\(" + ", ".join(map(str, shape)) + r"\)"
+    with pytest.raises(ValueError, match=rf"Layer: expected one example of shape {told}, got .*; {cure}"):
+        expect_shape("Layer", jnp.zeros(got), shape)
 
 
 def test_the_key_goes_only_to_what_draws():

@@ -88,18 +88,51 @@ def remember_compilations() -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def expect_shape(name: str, x: Any, shape: tuple[int, ...]) -> None:
-    """Refuses an input of another shape before any compute is spent.
+def expect_shape(name: str, x: Any, shape: tuple[int | str, ...]) -> None:
+    """Refuses an input of another shape before any compute is spent; a letter is any size of at least 1.
 
     >>> expect_shape("Linear", jax.numpy.zeros((2, 3)), (3,))
     Traceback (most recent call last):
     ValueError: Linear: expected one example of shape (3,), got (2, 3); map over a batch with jax.vmap.
+    >>> expect_shape("Convolution", jax.numpy.zeros((9, 9, 3)), (3, "h", "w"))
+    Traceback (most recent call last):
+    ValueError: Convolution: expected one example of shape (3, h, w), got (9, 9, 3); channels come first: ...
     """
-    if x.shape == shape:
-        return
-    batched = x.ndim == len(shape) + 1 and x.shape[1:] == shape
-    cure = "map over a batch with jax.vmap" if batched else "check the sizes given to init, or reshape the input"
-    raise ValueError(f"{name}: expected one example of shape {shape}, got {x.shape}; {cure}.")
+    if not _fits(x.shape, shape):
+        form = str(shape).replace("'", "")
+        raise ValueError(f"{name}: expected one example of shape {form}, got {x.shape}; {_cure(x.shape, shape)}.")
+
+
+def _fits(found: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:
+    return len(found) == len(shape) and all(n > 0 if isinstance(k, str) else n == k for n, k in zip(found, shape))
+
+
+def _cure(found: tuple[int, ...], shape: tuple[int | str, ...]) -> str:
+    """What to do about an input of the shape found."""
+    free = any(isinstance(k, str) for k in shape)
+    if free and 0 in found:
+        return "there is nothing in it"
+    if _fits(found[1:], shape) or (free and len(found) == len(shape) + 1):
+        return "map over a batch with jax.vmap"
+    if free or len(shape) == 3:  # a signal or an image
+        if _fits((1, *found), shape):
+            return "add the channel axis: x[None]"
+        if _fits((*found[-1:], *found[:-1]), shape):
+            return "channels come first: jnp.moveaxis(x, -1, 0)"
+        if len(found) == len(shape) - 1:
+            return f"add the axis of the {shape[0]} channels, which come first"
+    return "check the sizes given to init, or reshape the input"
+
+
+def expect_floats(name: str, x: Any) -> None:
+    """Refuses an image of whole numbers.
+
+    >>> expect_floats("Convolution", np.zeros((3, 9, 9), np.uint8))
+    Traceback (most recent call last):
+    ValueError: Convolution: images are floats; divide pixels by 255; got uint8.
+    """
+    if not jax.numpy.issubdtype(x.dtype, np.inexact):
+        raise ValueError(f"{name}: images are floats; divide pixels by 255; got {x.dtype}.")
 
 
 def wide(x: Float[Array, "*s"]) -> Float[Array, "*s"]:

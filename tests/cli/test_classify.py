@@ -1,6 +1,7 @@
 """`thetax classify` as a user types it, with a network of two classes in place of the trained one."""
 
 import json
+import os
 
 import jax.numpy as jnp
 import numpy as np
@@ -50,15 +51,27 @@ def test_the_table(capsys, small):
     assert "1.000" in out
 
 
+def test_a_bad_file_does_not_lose_the_others(capsys, small):
+    Image.new("RGB", (9, 9), "blue").save("b.png")
+    code, out, error = run(capsys, "classify", "none.jpg", "b.png", "none.png")
+    assert (code, "b.png" in out, "blue" in out) == (1, True, True)
+    assert error.count("thetax:") == 2
+    assert error.index("none.jpg: there is no such file") < error.index("none.png: there is no such file")
+    code, out, _ = run(capsys, "classify", "b.png", "none.jpg", "--json")
+    assert (code, [("names" in json.loads(line)) for line in out.splitlines()]) == (1, [False, True])
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("none.jpg",), "none.jpg: there is no such file; check the path."),
         (("text.jpg",), "text.jpg: is not a picture of a kind"),
+        (("folder",), "folder: is a folder; give a picture."),
         (("text.jpg", "--top", "0"), "top is a number of names from 1 to 1000; got 0."),
     ],
 )
 def test_what_cannot_be_named_is_answered(capsys, no_network, arguments, says):
+    os.mkdir("folder")
     with open("text.jpg", "w") as file:
         file.write("words")
     code, _, error = run(capsys, "classify", *arguments)

@@ -78,7 +78,7 @@ def test_what_is_no_picture_is_said_to_be_none(tmp_path):
         read_picture(tmp_path / "a.txt", side=4)
     with pytest.raises(ValueError, match=r"b\.png: there is no such file; check the path"):
         read_picture(tmp_path / "b.png", side=4)
-    with pytest.raises(ValueError, match="Is a directory"):
+    with pytest.raises(ValueError, match="is a folder; give a picture"):
         read_picture(tmp_path, side=4)
     with pytest.raises(ValueError, match="is not a picture of a kind"):
         read_picture(Blob("empty.png", b""), side=4)

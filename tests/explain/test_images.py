@@ -143,6 +143,7 @@ def test_what_is_kept_is_counted():
     (lambda net, xs: explain.feature_maps(Chain(jnp.sin), xs[0]), "feature_maps: the model has no Convolution"),
     (lambda net, xs: explain.equivariance(conv(1, 1), xs, shifts=(9,)), "shifts lie between 0 and the width less 1, 4"),
     (lambda net, xs: explain.saliency(conv(1, 1), xs.astype(int)), "expected inputs of real numbers"),
+    (lambda net, xs: explain.saliency(conv(1, 1), xs[:0]), "saliency: there are no examples"),
 ])  # fmt: skip
 @pytest.mark.usefixtures("unchecked")
 def test_what_cannot_be_meant_is_refused(lens, says):

@@ -22,6 +22,7 @@ from thetax.layers import (
     BatchNorm,
     Chain,
     Concat,
+    Convolution,
     Dropout,
     Ensemble,
     LayerNorm,
@@ -191,3 +192,13 @@ def test_a_refusal_comes_before_any_cut(monkeypatch):
 def test_dropout_is_the_identity():
     with_it = Chain(Linear(jnp.eye(2)), Dropout(0.5), relu)
     assert regions(with_it, window(-1.0, 1.0)).count == 4
+
+
+def test_what_cannot_be_followed_is_not_called_smooth():
+    """A convolution with a relu has linear regions; that they are not found is no reason to deny them."""
+    net = Chain(Convolution.init(1, 2, (3, 3), key=jr.key(0)), relu, jnp.ravel)
+    with pytest.raises(NotPiecewiseLinear, match=r"Convolution 1 is a Convolution, through which .* known of Linear"):
+        activation_patterns(net, np.zeros((1, 1, 4, 4)))
+    assert is_piecewise_linear(net, np.zeros((1, 4, 4))) is None
+    assert is_piecewise_linear(lambda x: x, np.zeros(2)) is None
+    assert is_piecewise_linear(jnp.tanh, np.zeros(2)) is False

@@ -10,10 +10,11 @@ import pytest
 
 from thetax import tree
 from thetax.core import predict
-from thetax.explain import activations, gradients, labels, weights
+from thetax.explain import activations, equivariance, feature_maps, gradients, labels, weights
 from thetax.explain.anatomy import owners
+from thetax.explain.signal import heard_paths
 from thetax.layers import BatchNorm, Chain, Concat, Ensemble, LayerNorm, Linear, Residual, WeightNorm
-from thetax.models import MLP
+from thetax.models import MLP, Mixer
 from thetax.train import cross_entropy, mixed_precision, squared_error, weight_decay
 
 xs = jr.normal(jr.key(1), (12, 3))
@@ -112,3 +113,35 @@ def test_weights_by_layer():
 def test_no_parameters():
     with pytest.raises(ValueError, match="no parameters"):
         weights(Chain(jnp.tanh))
+
+
+def test_what_is_mapped_or_scanned_within_a_model_is_out_of_hearing():
+    """The blocks of a Mixer and any part that says so are wholes; of a bare map nothing leaks."""
+    net = Mixer.init(2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0))
+    paths, outputs = heard_paths(net, jnp.ones((5, 1, 4, 4)))
+    assert paths == ("stem", "blocks", "head")
+    assert [h.shape for h in outputs] == [(5, 3, 2, 2), (5, 4, 3), (5, 3)]
+
+
+def test_the_blocks_of_a_mixer_are_heard_as_a_whole():
+    """The blocks of a Mixer are one part; its last norm, which it maps by itself, is out of hearing."""
+    net = Mixer.init(2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0))
+    images = jr.normal(jr.key(1), (5, 1, 4, 4))
+    found = activations(net, images)
+    assert found.layers == ("Convolution 1", "MixerBlocks 1", "Linear 5")
+    patches = net.stem(images[0])
+    tables = jax.jit(jax.vmap(lambda x: net.blocks(net.stem(x).reshape(3, 4).T)))(images)
+    assert found.mean[1] == pytest.approx(float(tables.mean()), rel=1e-4)
+    pulled = gradients(cross_entropy, net, (images, jnp.array([0, 1, 2, 0, 1])))
+    assert pulled.layers == found.layers
+    assert pulled.outputs.min() > 0
+    assert feature_maps(net, images[0]).maps[0] == pytest.approx(np.asarray(patches), abs=1e-6)
+    assert equivariance(net, images, shifts=(2,)).layers == ("Convolution 1",)
+
+
+def test_of_maps_a_dead_unit_is_a_channel():
+    """Of four channels one is 0 everywhere, one only at most places, one only on an example."""
+    maps = jnp.ones((2, 4, 2, 3)).at[:, 0].set(0.0).at[:, 1, 0].set(0.0).at[0, 2].set(0.0)
+    found = activations(Chain(jax.nn.relu), maps)
+    assert found.dead.tolist() == [0.25]
+    assert found.zeros.tolist() == [0.5]

@@ -26,7 +26,7 @@ from thetax.layers import (
     Truncated,
     unroll,
 )
-from thetax.models import EncoderDecoder, NextToken, SequenceClassifier
+from thetax.models import EncoderDecoder, NextToken, NGram, SequenceClassifier
 
 CELLS = {
     "Elman": lambda key: Elman.init(2, 3, key=key),
@@ -122,6 +122,8 @@ def test_a_model_without_a_recurrence_is_refused():
     assert explain.cells(Linear.init(2, 3, key=jr.key(0))) == []
     with pytest.raises(ValueError, match="runs no cell along a sequence"):
         explain.through_time(Linear.init(2, 3, key=jr.key(0)), jnp.ones((1, 2)))
+    with pytest.raises(ValueError, match="eigenvalues: the model runs no cell along a sequence"):
+        explain.eigenvalues(Linear.init(2, 3, key=jr.key(0)))
     with pytest.raises(ValueError, match="times counts steps"):
         explain.through_time(Elman.init(2, 3, key=jr.key(0)), jnp.ones((1, 4, 2)), times=0)
 
@@ -168,8 +170,27 @@ def test_alignment_is_the_models_own_without_what_was_filled_up():
     source, target = jnp.array([2, 3, 6, -1]), jnp.array([0, 4, 1, -1])
     found = explain.alignment(model, source, target, names=(tuple("abcdefg"), ()))
     assert found.weights == pytest.approx(np.asarray(model.alignment(source, target))[:3, :3])
-    assert (found.source, found.target) == (("c", "d", "g"), ("0", "4", "1"))
+    likeliest = str(int(model((source, target))[2].argmax()))
+    assert (found.source, found.written) == (("c", "d", "g"), ("4", "1", likeliest))
     with pytest.raises(ValueError, match="token 6 of the source has no name"):
         explain.alignment(model, source, target, names=(("a", "b"), ()))
     with pytest.raises(ValueError, match="Linear does not attend"):
         explain.alignment(Linear.init(2, 2, key=jr.key(0)), source, target)
+
+
+@pytest.mark.parametrize("m", [4, 16, 64])
+def test_an_orthogonal_matrix_never_fades(m):
+    """Its eigenvalues are rounded to either side of the circle; one that is truly inside has its time."""
+    cell = Elman.init(2, m, key=jr.key(m))
+    found = explain.eigenvalues(cell)
+    assert np.isinf(found.times).all()
+    assert not found.outside.any()
+    slow = explain.eigenvalues(Elman((1 - 1e-4) * cell.U, cell.V, cell.b))
+    assert slow.times == pytest.approx(np.full(m, 1e4), rel=0.02)
+
+
+def test_a_state_of_whole_numbers_is_refused():
+    counted = Recurrent(NGram.fit([0, 1, 0, 1], size=2, order=1))
+    for lens in (explain.through_time, explain.eigenvalues):
+        with pytest.raises(ValueError, match="of whole numbers, as counts are, and has no derivative"):
+            lens(counted, jnp.zeros((1, 3), jnp.int32))

@@ -1,4 +1,4 @@
-"""Truncated backpropagation: the same values, and the gradient of windows that know nothing of one another."""
+"""Truncated backpropagation: values and gradients of windows that know nothing of one another; what is no cell."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.layers import LSTM, Elman, Truncated, unroll
+from thetax.layers import LSTM, Bidirectional, Block, Elman, Linear, Recurrent, Stack, Truncated, unroll
 
 CELL = Elman.init(3, 4, key=jr.key(0))
 XS = jr.normal(jr.key(1), (7, 3))
@@ -47,6 +47,27 @@ def test_the_gradient_is_that_of_each_window_alone(steps):
     np.testing.assert_allclose(cut.U, expected.U, atol=1e-5)
     np.testing.assert_allclose(cut.V, expected.V, atol=1e-5)
     assert not np.allclose(cut.U, full.U, atol=1e-3)
+
+
+LAYER = Linear.init(3, 4, key=jr.key(3))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Recurrent(Recurrent(CELL)), "Recurrent: got a Recurrent"),
+        (lambda: Recurrent(LAYER), "Recurrent: got a Linear"),
+        (lambda: Recurrent(Elman), "Recurrent: got the class Elman"),
+        (lambda: Bidirectional(Recurrent(CELL), CELL), "Bidirectional: got a Recurrent"),
+        (lambda: Bidirectional(CELL, LAYER), "Bidirectional: got a Linear"),
+        (lambda: Stack((CELL, CELL)), "Stack: got a tuple"),
+        (lambda: Block(LAYER, LAYER, LAYER), "Block: got a Linear"),
+        (lambda: Truncated(LAYER, 2), "Truncated: got a Linear"),
+    ],
+)
+def test_what_is_no_cell_is_refused(make, says):
+    with pytest.raises(ValueError, match=rf"^{says}, which is no cell: .* has a `start`.* Stack\(one, two\)"):
+        make()
 
 
 def test_no_steps():

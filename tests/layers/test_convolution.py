@@ -14,6 +14,8 @@ from thetax.layers import Convolution, convolve, correlate
 
 pytestmark = pytest.mark.usefixtures("x64")
 
+LAYER = Convolution(jnp.ones((2, 1, 3, 3), jnp.float32))
+
 
 def normal(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape)
@@ -114,6 +116,14 @@ def test_backwards_is_convolution():
         (lambda: correlate(jnp.ones((1, 1, 5)), jnp.ones((1, 4))), r"window of \(5,\) does not fit"),
         (lambda: correlate(jnp.ones((1, 1, 3)), jnp.ones((2, 1, 4))), "map over a batch with jax.vmap"),
         (lambda: correlate(jnp.ones((1, 2, 3)), jnp.ones((3, 4))), "expected 2 channels, got 3"),
+        (lambda: LAYER(jnp.ones((9, 9))), r"shape \(1, h, w\), got \(9, 9\); add the channel axis: x\[None\]"),
+        (lambda: LAYER(jnp.ones((5, 1, 9, 9))), "map over a batch with jax.vmap"),
+        (lambda: LAYER(jnp.ones((9, 9, 1))), "channels come first"),
+        (lambda: LAYER(jnp.ones((1, 0, 0))), "there is nothing in it"),
+        (lambda: LAYER(jnp.ones((1, 9, 9), jnp.uint8)), "images are floats; divide pixels by 255; got uint8"),
+        (lambda: Convolution.init(3, 4, 3, key=jr.key(0)), r"window is a tuple such as \(3, 3\), .*; got 3"),  # pyright: ignore
+        (lambda: Convolution.init(1, 1, (0, 3), key=jr.key(0)), r"sizes are at least 1; .* window=\(0, 3\)"),
+        (lambda: Convolution.init(0, 1, (3, 3), key=jr.key(0)), "sizes are at least 1; got c=0"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(make, says):

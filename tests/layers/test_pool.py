@@ -24,6 +24,12 @@ def test_windows(window, stride):
     )
 
 
+def test_one_stride_serves_every_axis():
+    x = jnp.asarray(normal(0, 2, 7, 8))
+    for pool in (MaxPool, AveragePool):
+        np.testing.assert_array_equal(pool((3, 2), 2)(x), pool((3, 2), (2, 2))(x))
+
+
 def test_same_is_a_filter_that_keeps_some_places():
     x = normal(0, 1, 7, 6)
     found = MaxPool((3, 3), (2, 2), "same")(jnp.asarray(x))[0]
@@ -64,3 +70,24 @@ def test_adaptive_ends_meet():
 def test_what_cannot_be_meant_is_refused(make):
     with pytest.raises(ValueError, match=r"got "):
         make()
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("pool", [MaxPool, AveragePool])
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda pool: pool(2), r"window is a tuple such as \(3, 3\), .*; got 2"),
+        (lambda pool: pool((2, 2), 0), "whole numbers of at least 1"),
+        (
+            lambda pool: pool((2, 2))(jnp.ones((4, 4))),
+            r"shape \(c, h, w\), got \(4, 4\); add the channel axis: x\[None\]",
+        ),
+        (lambda pool: pool((2, 2))(jnp.ones((5, 1, 4, 4))), "map over a batch with jax.vmap"),
+        (lambda pool: pool((2, 2))(jnp.ones((1, 4, 4), jnp.uint8)), "images are floats; divide pixels by 255"),
+        (lambda pool: pool((3, 3))(jnp.ones((1, 4, 2))), r"window of \(3, 3\) does not fit into an input of \(4, 2\)"),
+    ],
+)
+def test_what_is_wrong_is_told(pool, make, says):
+    with pytest.raises(ValueError, match=f"^{pool.__name__}: .*{says}"):
+        make(pool)

@@ -9,7 +9,7 @@ from contracts import CELLS
 
 from thetax import tree
 from thetax.core import predict
-from thetax.layers import Bidirectional, Chain, Elman, Linear, Recurrent, Stack, Transition, relu, tanh, unroll
+from thetax.layers import LSTM, Bidirectional, Chain, Elman, Linear, Recurrent, Stack, Transition, relu, tanh, unroll
 
 CELL = Elman.init(3, 4, key=jr.key(0))
 XS = jr.normal(jr.key(1), (6, 3))
@@ -103,6 +103,37 @@ def test_bad_shapes():
         unroll(CELL, XS, mask=jnp.ones(5, bool))
     with pytest.raises(ValueError, match=r"got float32 \(6,\)"):
         unroll(CELL, XS, mask=jnp.ones(6))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_tokens_and_vectors_are_told_apart():
+    with pytest.raises(ValueError, match=r"got \(5, 3\); map .*a cell that reads vectors wants floats"):
+        unroll(CELL, jnp.ones((5, 3), int))
+    with pytest.raises(ValueError, match=r"got \(5,\); tokens are whole numbers"):
+        unroll(CELL, jnp.ones(5))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_lists_will_do():
+    there = [True, True, False, True, True, False]
+    found = unroll(CELL, XS.tolist(), mask=there)[1]  # pyright: ignore
+    np.testing.assert_array_equal(found, unroll(CELL, XS, mask=jnp.array(there))[1])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_state_of_another_form_is_refused(reverse):
+    with pytest.raises(ValueError, match=r"shapes of the cell's start, \(4,\); got \(5,\)\."):
+        unroll(CELL, XS, state=jnp.zeros(5), reverse=reverse)
+    with pytest.raises(ValueError, match=r"start, Kept\(.*=\(2,\), .*=\(2,\)\); got \(\(2,\), \(2,\)\)\."):
+        unroll(LSTM.init(3, 2, key=jr.key(0)), XS, state=(jnp.zeros(2), jnp.zeros(2)), reverse=reverse)
+
+
+def test_a_step_without_a_start_runs_from_a_state():
+    total = lambda state, x: (state + x, state)
+    state, _ = unroll(total, XS, state=jnp.zeros(3))
+    np.testing.assert_allclose(state, XS.sum(axis=0), atol=1e-6)
+    with pytest.raises(ValueError, match="unroll: got a function, which is no cell"):
+        unroll(total, XS)
 
 
 # What holds for every cell

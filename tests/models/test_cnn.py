@@ -77,8 +77,20 @@ def test_lenet_has_the_known_number_of_parameters():
         lambda: CNN.init((4, 4), classes=2, key=jr.key(0))(jnp.ones((1, 8, 8))),
         lambda: LeNet.init(classes=2, side=30, key=jr.key(0)),
         lambda: LeNet.init(classes=2, key=jr.key(0))(jnp.ones((1, 32, 32))),
+        lambda: LeNet.init(classes=0, key=jr.key(0)),
     ],
 )
 def test_what_cannot_be_meant_is_refused(make):
     with pytest.raises(ValueError, match=r"got "):
         make()
+
+
+def test_too_many_halvings_are_counted():
+    """Up to as many as there are, the network runs."""
+    net = lambda stages, places: CNN.init((2,) * stages, classes=2, places=places, key=jr.key(0))
+    x = jnp.ones((1, 28, 20))
+    with pytest.raises(ValueError, match="20 pixels can be halved 4 times, but there are 6 stages"):
+        net(6, 1)(x)
+    with pytest.raises(ValueError, match="20 pixels halved 3 times are 2, but got places=3"):
+        net(3, 3)(x)
+    assert net(4, 1)(x).shape == (2,)

@@ -67,3 +67,19 @@ def test_folding_changes_nothing_on_the_batch():
 def test_an_unknown_depth_is_refused():
     with pytest.raises(ValueError, match="the depth is 121, or a tuple of layers in each stage; got 50"):
         DenseNet.init(50, classes=2, key=jr.key(0))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("layout", "sizes", "says"),
+    [
+        ("121", {}, "a tuple of layers in each stage; got '121'"),
+        ((), {}, r"every stage has at least one layer; got \(\)"),
+        ((2, 0), {}, r"every stage has at least one layer; got \(2, 0\)"),
+        ((1,), {"classes": 0}, "all sizes are at least 1; got classes=0"),
+        ((1,), {"growth": 0}, "growth=0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(layout, sizes, says):
+    with pytest.raises(ValueError, match=f"^DenseNet: .*{says}"):
+        DenseNet.init(layout, **{"classes": 2, "key": jr.key(0), **sizes})

@@ -90,3 +90,13 @@ def test_it_reads_digits():
 def test_what_cannot_be_meant_is_refused(given):
     with pytest.raises(ValueError, match="patches that tile the image; got"):
         Mixer.init(classes=2, key=jr.key(0), **given)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_is_no_image_is_told():
+    with pytest.raises(ValueError, match="all sizes are at least 1; got classes=0"):
+        Mixer.init(classes=0, key=jr.key(0))
+    net = Mixer.init(1, classes=2, size=(4, 6), channels=1, patch=2, width=3, hidden=(3, 4), key=jr.key(0))
+    for shape, says in (((4, 6), r"x\[None\]"), ((4, 6, 1), "channels come first"), ((5, 1, 4, 6), "jax.vmap")):
+        with pytest.raises(ValueError, match=rf"Mixer: .*shape \(1, 4, 6\), got .*{says}"):
+            net(jnp.ones(shape))

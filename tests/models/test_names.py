@@ -140,12 +140,37 @@ def test_more_or_fewer_equal_layers_are_told():
     tensors = timm_mixer.write(mixer(key=jr.key(0)))
     tensors |= {name.replace("blocks.1.", "blocks.2."): tensor for name, tensor in tensors.items()}
     with pytest.raises(
-        ValueError, match=r"extra: blocks\.2\.mlp_channels\.fc1\.bias, (\S+, ){10}blocks\.2\.norm2\.weight"
+        ValueError,
+        match=r"extra: blocks\.2\.mlp_channels\.fc1\.bias, (\S+, ){6}blocks\.2\.mlp_tokens\.fc2\.weight and 4 more\n",
     ):
         timm_mixer.read(tensors, mixer(key=jr.key(0)))
     less = {name: tensor for name, tensor in tensors.items() if name[7] not in "12" or not name.startswith("blocks")}
-    with pytest.raises(ValueError, match=r"missing: blocks\.1\.mlp_channels\.fc1\.bias, .*blocks\.1\.norm2\.weight\n"):
+    with pytest.raises(ValueError, match=r"missing: blocks\.1\.mlp_channels\.fc1\.bias, .* and 4 more\n"):
         timm_mixer.read(less, mixer(key=jr.key(0)))
+
+
+def test_names_of_another_library_are_suspected():
+    like = Linear(jnp.zeros((2, 2)), jnp.zeros(2))
+    with pytest.raises(ValueError, match=r"these look like another library's names: give names=\.\.\."):
+        Names().read({"weight": np.eye(2), "bias": np.ones(2)}, like)
+    with pytest.raises(ValueError, match="Give the tensors of this very network"):
+        Names().read({"W": np.eye(2), "bias": np.ones(2)}, like)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_module_or_tensors_that_are_no_arrays_are_refused():
+    class Module:
+        state_dict = dict
+
+    class Half:
+        def __array__(self, *_, **__):
+            raise TypeError("Got unsupported ScalarType BFloat16")
+
+    like = {"b": jnp.ones(2)}
+    with pytest.raises(ValueError, match=r"got a Module; give module\.state_dict\(\)"):
+        Names().read(Module(), like)  # pyright: ignore
+    with pytest.raises(ValueError, match=r"b is no array .*BFloat16\); call \.float\(\) on the tensors"):
+        Names().read({"b": Half()}, like)
 
 
 def test_floats_of_another_width_are_converted():

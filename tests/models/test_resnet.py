@@ -57,3 +57,37 @@ def test_norms_have_the_moments_of_images():
 def test_an_unknown_depth_is_refused():
     with pytest.raises(ValueError, match="the depth is one of 18, 34, 50, or a Layout; got 20"):
         ResNet.init(20, classes=2, key=jr.key(0))
+
+
+def test_a_tuple_of_blocks_is_a_layout():
+    make = partial(ResNet.init, classes=3, width=2)
+    form = lambda layout: jax.tree.structure(jax.eval_shape(partial(make, layout), key=jr.key(0)))
+    assert form((2, 1)) == form(Layout((2, 1)))
+    assert form((2, 1)) != form(Layout((1, 2)))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("layout", "sizes", "says"),
+    [
+        ("resnet18", {}, "one of 18, 34, 50, or a Layout; got 'resnet18'"),
+        ((), {}, "every stage has at least one block"),
+        (Layout((0, 1)), {}, r"at least one block, .*; got Layout\(blocks=\(0, 1\)"),
+        (18, {"classes": 0}, "all sizes are at least 1; got classes=0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(layout, sizes, says):
+    with pytest.raises(ValueError, match=f"^ResNet: .*{says}"):
+        ResNet.init(layout, **{"classes": 2, "key": jr.key(0), **sizes})
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_is_no_image_is_told():
+    net = ResNet.init((1,), classes=2, width=2, normalise=Affine.init, key=jr.key(0))
+    for shape, says in (
+        ((3, 0, 0), "there is nothing in it"),
+        ((8, 8, 3), "channels come first"),
+        ((5, 3, 8, 8), "jax.vmap"),
+    ):
+        with pytest.raises(ValueError, match=rf"shape \(3, h, w\), got .*{says}"):
+            net(jnp.ones(shape))

@@ -82,8 +82,10 @@ def test_errors_of_shifts_are_drawn_for_the_last_layer_of_each_stride():
     lines = [np.asarray(line.get_ydata()) for line in above.lines]
     assert lines[0] == pytest.approx([1e-3, 1e-7])
     assert lines[1] == pytest.approx(everywhere[1])
-    assert lines[6] == pytest.approx([0.7])  # at a whole stride; no interior, so at all places
-    assert lines[7] == pytest.approx([0.5])  # between
+    assert lines[8] == pytest.approx([0.7])  # at a whole stride; no interior, so at all places
+    assert [lines[i].tolist() for i in (9, 10, 11)] == [[0.5], [0.6], [0.5]]  # between, by a line of its own
+    assert above.get_yticklabels()[0].get_text() == r"$\leq 10^{-7}$"  # where what is exact is drawn
+    assert above.get_yticks()[0] == 1e-7
     assert np.asarray(below.lines[1].get_ydata()) == pytest.approx([0, 25])
 
 
@@ -118,3 +120,12 @@ def test_alignment_has_the_tokens_on_both_sides():
     assert np.asarray(axes.images[0].get_array())[..., 3] == pytest.approx(weights)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["the", "black", "cat"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["le", "chat"]
+    assert axes.get_ylabel() == "written"
+
+
+def test_a_single_epoch_stands_in_the_middle():
+    (axes,) = draw(explain.curves({"loss": np.array([2.0])})).axes
+    low, high = axes.get_xlim()
+    assert low < 1 < high
+    assert axes.get_xticks().tolist() == [1]
+    assert draw(explain.curves({"loss": np.array([2.0, 1.0])})).axes[0].get_xlim() == (1, 2)

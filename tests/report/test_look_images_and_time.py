@@ -10,10 +10,11 @@ import pytest
 
 from thetax import explain
 from thetax.layers import LRU, BatchNorm, Chain, Elman, Ensemble, Linear, Recurrent, fold
-from thetax.models import CNN, MLP, EncoderDecoder, SequenceClassifier
+from thetax.models import CNN, MLP, EncoderDecoder, NGram, SequenceClassifier
 from thetax.recipes.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.report.images import convolves, sees
+from thetax.report.lenses import BENT, FEW, bent
 from thetax.report.time import attends, recurs
 from thetax.train import cross_entropy, squared_error
 
@@ -80,7 +81,7 @@ def test_a_translation_shows_where_it_looks(lenses, tmp_path):
     text = look(given, tmp_path).read_text()
     assert headings(text) == [*TIME, "Alignment"]
     assert "This lens failed" not in text
-    assert all(f">{word}</text>" in text or f">{word}<" in text for word in "bdcvz")
+    assert all(f">{word}</text>" in text or f">{word}<" in text for word in "bdcz")
     assert not attends(Outcome(EncoderDecoder.init(4, 5, 2, 3, key=jr.key(0)), data, data, squared_error))
 
 
@@ -97,5 +98,34 @@ def test_others_are_left_alone():
     assert sees(images())
     assert not sees(images(channels=2))  # no pictures
     assert recurs(sequences())
+    assert not recurs(Outcome(Recurrent(NGram.fit([0, 1, 0], size=2, order=1)), (), (), squared_error))
     line = Recurrent(LRU.init(2, 3, 2, key=jr.key(0)))
     assert recurs(Outcome(Chain(line, Linear.init(2, 2, key=jr.key(1))), (), (), squared_error))
+
+
+def test_convolutions_on_a_cpu_are_bent_on_as_many_examples_as_are_afforded(monkeypatch):
+    """The work is nearly that of the one convolution: 2·9 operations at each of 28² places, eight times over."""
+    counted = lambda net, xs: len(bent(Outcome(net, (xs, np.zeros(len(xs))), (), cross_entropy))[0])
+    xs = np.zeros((1200, 1, 28, 28), np.float32)
+    net = CNN.init((8,), classes=2, places=1, key=jr.key(0))
+    monkeypatch.setattr("jax.default_backend", lambda: "cpu")
+    assert 0.7 * 30e6 < counted(net, xs) * 2 * 9 * 8 * 28**2 < 30e6
+    assert counted(MLP.init(784, 2, key=jr.key(0)), xs) == BENT
+    monkeypatch.setattr("thetax.report.lenses.WORK", 1)
+    assert counted(net, xs) == FEW
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    assert counted(net, xs) == BENT
+
+
+def test_a_lens_that_fails_says_so_in_a_line(lenses, tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("it broke " + 100 * "and broke " + "\nat line 1\nat line 2")
+
+    monkeypatch.setattr(explain, "eigenvalues", fail)
+    with pytest.warns(RuntimeWarning, match="it broke") as caught:
+        text = look(sequences(), tmp_path).read_text()
+    (said,) = re.findall(r'<p class="trouble">(.*?)</p>', text, re.DOTALL)
+    assert said.startswith("This lens failed: RuntimeError: it broke and broke")
+    assert said.endswith("…")
+    assert len(said) < 330
+    assert "at line" not in str(caught[0].message)

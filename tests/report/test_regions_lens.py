@@ -7,7 +7,7 @@ import pytest
 
 from thetax.explain import Boundary, Regions
 from thetax.layers import LayerNorm
-from thetax.models import MLP, Perceptron
+from thetax.models import CNN, MLP, Perceptron
 from thetax.recipes.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
@@ -63,7 +63,7 @@ def test_smooth_networks_have_a_boundary_alone(options, only, tmp_path):
     given = outcome(4, 3, classes=("a", "b", "c"), **options)
     assert only.compute(given).regions is None
     text = look(given, tmp_path).read_text()
-    assert "<dt>linear regions</dt><dd>none: " in text
+    assert "<dt>linear regions</dt><dd>not counted: " in text
     assert text.count("<svg") == 1
 
 
@@ -88,3 +88,13 @@ def test_a_perceptron_is_worded_as_what_it_is(only, tmp_path):
     assert "not piecewise linear" not in text
     assert "constant on either side of its hyperplane" in text
     assert "<dt>straight pieces of border</dt><dd>1</dd>" in text
+
+
+def test_a_convolutional_network_is_not_said_to_have_none(only, tmp_path):
+    xs = np.asarray(jr.normal(jr.key(1), (9, 1, 4, 4)))
+    data = xs, np.arange(9) % 3
+    net = CNN.init((2,), classes=3, places=1, key=jr.key(0))
+    text = look(Outcome(net, data, data, cross_entropy, classes=("a", "b", "c")), tmp_path).read_text()
+    assert "not counted: CNN 1 is a CNN, through which linear regions cannot be followed" in text
+    assert "no linear regions" not in text
+    assert "exactly" not in text

@@ -1,7 +1,9 @@
 """θ on disk: what is not a whole file of this very model is a ValueError that says so."""
 
 import json
+import pickle
 import struct
+import zipfile
 from pathlib import Path
 
 import jax
@@ -113,6 +115,24 @@ def test_a_truncated_file_is_refused_at_every_length(path, whole, model):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError, match="not a whole safetensors file"):
             load_weights(path, model)
+
+
+@pytest.mark.parametrize("kind", ["zip", "pickle", "old"])
+def test_a_pickle_is_told_and_not_opened(path, model, kind):
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("archive/data.pkl", b"\x80\x02}.")
+    else:
+        path.write_bytes(pickle.dumps({"a": [1.0] * 9}, 4) if kind == "pickle" else b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j")
+    with pytest.raises(ValueError, match="is a pickle of PyTorch, which is never opened; save it as safetensors"):
+        load_weights(path, model)
+
+
+def test_another_zip_is_no_pickle(path, model):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", b"words")
+    with pytest.raises(ValueError, match="not a whole safetensors file"):
+        load_weights(path, model)
 
 
 HEADERS = [b"{", b"[]", b"null", b"{}", b'{"a": 1}', b'{"a": {"dtype": "F32"}}']

@@ -32,12 +32,17 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except (ValueError, OSError, FloatingPointError) as trouble:
-        if "--json" in arguments and arguments[0] != "verify":  # which writes a file
-            print_json({"event": "error", "text": str(trouble)})
-        err.print(f"[bold red]thetax:[/] {_plain(trouble)}", soft_wrap=True)
+        complain(trouble, json="--json" in arguments and arguments[0] != "verify")  # which writes a file
         sys.exit(FAILED)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def complain(trouble: BaseException, *, json: bool) -> None:
+    """Says what is wrong on standard error, and as an event too if JSON is wanted."""
+    if json:
+        print_json({"event": "error", "text": str(trouble)})
+    err.print(f"[bold red]thetax:[/] {_plain(trouble)}", soft_wrap=True)
 
 
 def _plain(trouble: BaseException) -> str:

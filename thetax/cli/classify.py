@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from ..data import read_picture
 from ..models import resnet_imagenet
 from ..models.imagenet import SIDE
-from .app import app, out, print_json
+from .app import FAILED, app, complain, out, print_json
 
 
 @app.command(name="classify")
@@ -31,13 +31,24 @@ def classify(photo: Path, /, *more: Path, top: int = 5, json: bool = False) -> i
     """
     if not 1 <= top <= 1000:
         raise ValueError(f"top is a number of names from 1 to 1000; got {top}.")
-    pictures = [read_picture(file, side=SIDE) for file in (photo, *more)]  # a bad file costs no download
+    pictures = []
+    for file in (photo, *more):  # all before the download; a bad one does not lose the others
+        try:
+            pictures.append((file, read_picture(file, side=SIDE)))
+        except (ValueError, OSError) as trouble:
+            complain(trouble, json=json)
+    if pictures:
+        name_all(pictures, top=top, json=json)
+    return 0 if len(pictures) == 1 + len(more) else FAILED
+
+
+def name_all(pictures: list[tuple[Path, np.ndarray]], *, top: int, json: bool) -> None:
+    """Shows what the network sees in each."""
     model, classes = resnet_imagenet()
     judge = jax.jit(lambda model, x: jax.nn.softmax(model(x.astype(jnp.float32) / 255)))
-    for file, picture in zip((photo, *more), pictures):
+    for file, picture in pictures:
         p = np.asarray(judge(model, picture))
         show(file, [(classes[i], float(p[i])) for i in np.argsort(-p)[:top]], json=json)
-    return 0
 
 
 def show(file: Path, names: list[tuple[str, float]], *, json: bool) -> None:

@@ -2,11 +2,12 @@
 
 import io
 import warnings
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import UInt8
 
-from .blob import File, contents, reading
+from .blob import Blob, File, contents, reading
 from .dataset import Dataset
 from .readers import Arrays
 from .sources import Files, Form, Package, Web
@@ -30,6 +31,8 @@ def read_picture(file: File, *, side: int) -> UInt8[np.ndarray, "3 side side"]:
     """
     from PIL import Image, UnidentifiedImageError
 
+    if not isinstance(file, Blob) and Path(file).is_dir():
+        raise ValueError(f"{file}: is a folder; give a picture.")
     try:
         name, data = contents(file, limit=_LIMIT)
     except FileNotFoundError:

@@ -1,21 +1,22 @@
-r"""Which words a translation looked at (§5.3; Bahdanau et al. 2015): $a_{ij}$, at target $i$, of source $j$."""
+r"""Which words a translation looked at (§5.3; Bahdanau et al. 2015): $a_{ij}$, writing $i$, of source $j$."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 
 @dataclass(frozen=True)
 class Alignment:
-    r"""$a_{ij}$, whose rows sum to 1, and the tokens on both sides in words."""
+    r"""$a_{ij}$, whose rows sum to 1, and the tokens in words: of the source, and written with each row in view."""
 
     weights: Float[np.ndarray, "s t"]
     source: tuple[str, ...]
-    target: tuple[str, ...]
+    written: tuple[str, ...]
 
 
 def alignment(
@@ -25,7 +26,10 @@ def alignment(
     *,
     names: tuple[Sequence[str], Sequence[str]] = ((), ()),
 ) -> Alignment:
-    r"""What the model looks at in the source while it reads each token of the target: `model.alignment` (§5.3).
+    r"""What the model looks at in the source before it writes each token: `model.alignment` (§5.3).
+
+    `target` is what the model reads. Having read its token $i$ it writes the next, by which row $i$ is called; after
+    the last it writes what it finds likeliest.
 
     `names` are the words of the source's tokens and of the target's; without them tokens are called by their numbers.
     The -1 by which a sequence is filled up is left out.
@@ -34,17 +38,18 @@ def alignment(
     >>> import jax.random as jr
     >>> from thetax.models import EncoderDecoder
     >>> model = EncoderDecoder.init(7, 5, 3, 4, attend=6, key=jr.key(0))
-    >>> found = alignment(model, jnp.array([2, 3, -1]), jnp.array([0, 4]), names=((), ("go", "a", "b", "c", "d")))
-    >>> found.source, found.target, found.weights.sum(axis=1).round(4).tolist()
-    (('2', '3'), ('go', 'd'), [1.0, 1.0])
+    >>> found = alignment(model, jnp.array([2, 3, -1]), jnp.array([0, 4, 3]), names=((), ("go", "a", "b", "c", "d")))
+    >>> found.source, found.written[:2], found.weights.sum(axis=1).round(4).tolist()
+    (('2', '3'), ('d', 'c'), [1.0, 1.0, 1.0])
     """
     if not hasattr(model, "alignment"):
         raise ValueError(f"alignment: {type(model).__name__} does not attend; give a model that has `alignment`.")
-    look = jax.jit(lambda model, source, target: model.alignment(source, target))
-    weights = np.asarray(look(model, source, target), np.float64)
+    look = jax.jit(lambda model, pair: (model.alignment(*pair), model(pair).argmax(axis=1)))
+    weights, guess = (np.asarray(part) for part in look(model, (jnp.asarray(source), jnp.asarray(target))))
     rows, columns = np.asarray(target) >= 0, np.asarray(source) >= 0
-    said = [_words("source", source, names[0]), _words("target", target, names[1])]
-    return Alignment(weights[np.ix_(rows, columns)], *said)
+    written = [*np.asarray(target)[rows][1:], *guess[rows][-1:]]
+    said = [_words("source", source, names[0]), _words("target", written, names[1])]
+    return Alignment(weights[np.ix_(rows, columns)].astype(np.float64), *said)
 
 
 def _words(side: str, tokens: Any, names: Sequence[str]) -> tuple[str, ...]:

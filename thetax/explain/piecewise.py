@@ -24,6 +24,7 @@ from ..layers import (
     Concat,
     Dropout,
     Ensemble,
+    LayerNorm,
     Linear,
     Pointwise,
     Residual,
@@ -33,7 +34,7 @@ from ..layers import (
 )
 from ..models import MLP, Perceptron
 from .anatomy import labels, modules
-from .kinked import kinked
+from .kinked import SMOOTH, STEPS, kinked
 
 
 class Split(NamedTuple):
@@ -88,16 +89,18 @@ def _place(network: Any, layer: Any) -> str:
     return kind if kind != "lambda" else f"the lambda at {path}" if path else "the lambda"
 
 
-def is_piecewise_linear(model: Model, x: Shaped[np.ndarray, "*s"] | jax.Array) -> bool:
-    """Whether the network is known to be affine on cells; `x` is an example, of which only the shape matters.
+def is_piecewise_linear(model: Model, x: Shaped[np.ndarray, "*s"] | jax.Array) -> bool | None:
+    """Whether the network is affine on cells, or None if it has a layer of which this cannot be told.
+
+    `x` is an example, of which only the shape matters.
 
     >>> is_piecewise_linear(jax.nn.relu, np.zeros(2)), is_piecewise_linear(jax.nn.tanh, np.zeros(2))
     (True, False)
     """
     try:
         follow(model, begin(Points(), np.zeros((0, 1, *x.shape))), name="is_piecewise_linear")
-    except NotPiecewiseLinear:
-        return False
+    except NotPiecewiseLinear as refusal:
+        return None if isinstance(refusal, NotFollowed) else False
     return True
 
 
@@ -112,9 +115,13 @@ class Refusal(ValueError):
 
 
 class NotPiecewiseLinear(Refusal):
-    """The network has no linear regions."""
+    """The network has no linear regions, or none that can be found."""
 
     hint = " thetax.explain.boundary shows where any classifier changes its mind."
+
+
+class NotFollowed(NotPiecewiseLinear):
+    """There is a layer through which no sheet is carried: the network may have linear regions all the same."""
 
 
 class WrongSize(Refusal):
@@ -124,8 +131,18 @@ class WrongSize(Refusal):
 @singledispatch
 def through(layer: Any, sheet: Sheet) -> Sheet:
     """The sheet behind the layer."""
+    raise NotFollowed(
+        layer,
+        f"is a {type(layer).__name__}, through which linear regions cannot be followed, be there any: this is known "
+        "of Linear, WeightNorm, Affine, Dropout and kinked functions such as relu, and of MLP, Chain, Residual, Concat "
+        "and Ensemble of these.",
+    )
+
+
+@through.register
+def _(layer: LayerNorm, sheet: Sheet) -> Sheet:
     raise NotPiecewiseLinear(
-        layer, f"is a {type(layer).__name__}, which is not piecewise linear, so that the network has no linear regions."
+        layer, "is a LayerNorm, which is not piecewise linear, so that the network has no linear regions."
     )
 
 
@@ -234,7 +251,8 @@ def _(layer: Pointwise, sheet: Sheet) -> Sheet:
     try:
         line = kinked(layer.activation)
     except ValueError as reason:
-        raise NotPiecewiseLinear(layer, str(reason)) from None
+        known = layer.activation in STEPS | SMOOTH
+        raise (NotPiecewiseLinear if known else NotFollowed)(layer, str(reason)) from None
     if not line.kinks:
         return sheet
     cells, parent, piece = sheet.cells.split(F, line.kinks) if len(F) else Split(sheet.cells, sheet.origin, _none(F))

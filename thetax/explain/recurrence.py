@@ -114,6 +114,8 @@ def as_vector(state: Any) -> tuple[Float[Array, " m"], Callable[[Float[Array, " 
     ([1.0, 2.0, 3.0], [(2+4j)])
     """
     leaves, structure = jax.tree.flatten(state)
+    if not all(jnp.issubdtype(z.dtype, jnp.inexact) for z in leaves):
+        raise ValueError("recurrence: the state of the cell is of whole numbers, as counts are, and has no derivative.")
     parted = [jnp.stack([z.real, z.imag]) if jnp.iscomplexobj(z) else z for z in leaves]
     vector, split = tree.ravel(parted)
 

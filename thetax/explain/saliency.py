@@ -43,6 +43,8 @@ def saliency(model: Model, xs: Float[Array | np.ndarray, "n *s"], *, classes: Se
     ([0, 1], [[1.0, 0.0], [0.0, 3.0]])
     """
     xs = jnp.asarray(xs)
+    if not len(xs):
+        raise ValueError(f"saliency: there are no examples, the inputs have shape {xs.shape}; give at least one.")
     if not jnp.issubdtype(xs.dtype, jnp.floating):
         raise ValueError(f"saliency: expected inputs of real numbers, which have slopes; got {xs.dtype}.")
     if has_batch_norm(model):

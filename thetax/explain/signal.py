@@ -117,7 +117,9 @@ class Activations:
     mean: Float[np.ndarray, " l"]
     std: Float[np.ndarray, " l"]
     zeros: Float[np.ndarray, " l"]  # the share of outputs that are exactly 0
-    dead: Float[np.ndarray, " l"]  # the share of units that are 0 on every example; of maps, of channels that are 0 everywhere
+    dead: Float[
+        np.ndarray, " l"
+    ]  # the share of units that are 0 on every example; of maps, of channels that are 0 everywhere
 
 
 def activations(model: Model, xs: Batch) -> Activations:

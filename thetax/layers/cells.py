@@ -1,13 +1,13 @@
 r"""Layers made of cells, and cells made of cells (§5): along a sequence, both ways, on top of one another."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .recurrent import unroll
+from .recurrent import check_cell, unroll
 
 
 class Recurrent(eqx.Module):
@@ -22,8 +22,13 @@ class Recurrent(eqx.Module):
     (7, 5)
     """
 
+    heard_whole: ClassVar[bool] = True
+
     cell: Any
     reverse: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        check_cell("Recurrent", self.cell)
 
     def __call__(
         self, xs: Float[Array, "t n"] | Int[Array, " t"], *, mask: Bool[Array, " t"] | None = None
@@ -42,8 +47,13 @@ class Bidirectional(eqx.Module):
     (7, 10)
     """
 
+    heard_whole: ClassVar[bool] = True
+
     onward: Any
     back: Any
+
+    def __check_init__(self):
+        check_cell("Bidirectional", self.onward, self.back)
 
     def along(self, xs: Any, mask: Any) -> tuple[tuple[Any, Any], Any]:
         """The last states of both, and all they put out."""
@@ -70,6 +80,9 @@ class Stack(eqx.Module):
 
     def __init__(self, *cells: Any):
         self.cells = cells
+
+    def __check_init__(self):
+        check_cell("Stack", *self.cells)
 
     @property
     def start(self) -> tuple[Any, ...]:
@@ -130,6 +143,9 @@ class Block(eqx.Module):
     cell: Any
     after: Any  # F, back to the size of x
 
+    def __check_init__(self):
+        check_cell("Block", self.cell)
+
     @property
     def start(self) -> Any:
         """The cell's own."""
@@ -163,6 +179,7 @@ class Truncated(eqx.Module):
     steps: int = eqx.field(static=True)
 
     def __check_init__(self):
+        check_cell("Truncated", self.cell)
         if self.steps < 1:
             raise ValueError(f"Truncated: steps counts times and must be at least 1; got {self.steps}.")
 

@@ -9,7 +9,7 @@ Each passes a key on to those of its parts that draw.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -125,6 +125,8 @@ class Ensemble(eqx.Module):
     >>> net.members.W.shape, net(jnp.ones(3)).shape
     ((5, 2, 3), (2,))
     """
+
+    heard_whole: ClassVar[bool] = True
 
     members: Any
     pool: Callable[[Float[Array, "..."]], Float[Array, "..."]] = eqx.field(static=True, default=mean)

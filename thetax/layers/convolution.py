@@ -25,9 +25,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..core import expect_shape
+from ..core import expect_floats, expect_shape
 from .channels_last import correlate_last
 from .initialise import Law, he
 from .linear import along
@@ -77,6 +78,12 @@ def convolve(W: Float[Array, "m g *k"], x: Float[Array, "c *s"], **how: Any) -> 
     ([1.0, 12.0, 23.0, 30.0], [1.0, 12.0, 23.0, 30.0])
     """
     return correlate(jnp.flip(W, axis=tuple(range(2, W.ndim))), x, **how)
+
+
+def check_window(name: str, window: Any) -> None:
+    """Refuses one number, which does not say how many axes there are."""
+    if isinstance(window, int | np.integer):
+        raise ValueError(f"{name}: window is a tuple such as (3, 3), a size for each axis of space; got {window}.")
 
 
 def _each(name: str, sizes: Sizes, space: int) -> tuple[int, ...]:
@@ -157,6 +164,9 @@ class Convolution(eqx.Module):
         key: PRNGKeyArray,
     ) -> "Convolution":
         """Draws the kernel and the offset from the law, for `c` channels and windows of one axis or two."""
+        check_window("Convolution", window)
+        if min(c, m, *window) < 1:
+            raise ValueError(f"Convolution: all sizes are at least 1; got c={c}, m={m} and window={window}.")
         if groups < 1 or c % groups or m % groups:
             raise ValueError(f"Convolution: {c} inputs and {m} outputs cannot be parted into groups={groups} alike.")
         key_W, key_b = jr.split(key)
@@ -182,7 +192,8 @@ class Convolution(eqx.Module):
             )
 
     def __call__(self, x: Float[Array, "c *s"]) -> Float[Array, "m *t"]:
-        expect_shape("Convolution", x, (self.W.shape[1] * self.groups, *x.shape[1:]))
+        expect_shape("Convolution", x, (self.W.shape[1] * self.groups, *"hw"[: self.W.ndim - 2]))
+        expect_floats("Convolution", x)
         how = {"boundary": self.boundary, "stride": self.stride, "dilation": self.dilation, "groups": self.groups}
         y = (convolve if self.flip else correlate)(self.W, x, **how)
         return y if self.b is None else y + along(self.b, y)

@@ -22,6 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..core import expect_floats, expect_shape
+from .convolution import Sizes, check_window
+
 
 class MaxPool(eqx.Module):
     r"""The largest number of every window; by default windows lie side by side (§4.2).
@@ -38,16 +41,17 @@ class MaxPool(eqx.Module):
     stride: tuple[int, ...] = eqx.field(static=True)
     boundary: str = eqx.field(static=True)
 
-    def __init__(self, window: tuple[int, ...], stride: tuple[int, ...] | None = None, boundary: str = "valid"):
-        self.window, self.stride, self.boundary = tuple(window), tuple(window if stride is None else stride), boundary
-        _check("MaxPool", self.window, self.stride)
+    def __init__(self, window: tuple[int, ...], stride: Sizes | None = None, boundary: str = "valid"):
+        self.window, self.stride = _sizes("MaxPool", window, stride)
+        self.boundary = boundary
         if boundary not in ("valid", "same") or (boundary == "same" and any(r % 2 == 0 for r in self.window)):
             raise ValueError(
                 f"MaxPool: boundary is 'valid', or 'same' with windows of odd size; got {boundary!r} and {self.window}."
             )
 
     def __call__(self, x: Float[Array, "c *s"]) -> Float[Array, "c *t"]:
-        if self.boundary == "same" and x.ndim == len(self.window) + 1:
+        _expect("MaxPool", x, self.window)
+        if self.boundary == "same":
             x = jnp.pad(x, [(0, 0), *((r // 2, r // 2) for r in self.window)], constant_values=-jnp.inf)
         return reduce(lambda a, b: jnp.where(a >= b, a, b), shifted("MaxPool", x, self.window, self.stride))
 
@@ -64,11 +68,11 @@ class AveragePool(eqx.Module):
     window: tuple[int, ...] = eqx.field(static=True)
     stride: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, window: tuple[int, ...], stride: tuple[int, ...] | None = None):
-        self.window, self.stride = tuple(window), tuple(window if stride is None else stride)
-        _check("AveragePool", self.window, self.stride)
+    def __init__(self, window: tuple[int, ...], stride: Sizes | None = None):
+        self.window, self.stride = _sizes("AveragePool", window, stride)
 
     def __call__(self, x: Float[Array, "c *s"]) -> Float[Array, "c *t"]:
+        _expect("AveragePool", x, self.window)
         return reduce(jnp.add, shifted("AveragePool", x, self.window, self.stride)) / math.prod(self.window)
 
 
@@ -119,19 +123,29 @@ def global_max(x: Float[Array, "c *s"]) -> Float[Array, " c"]:
 def shifted(name: str, x: Any, window: tuple[int, ...], stride: tuple[int, ...]) -> list[Float[Array, "c *t"]]:
     """For every place of the window, what lies there in each of its positions."""
     space = x.shape[1:]
-    if len(space) != len(window) or any(r > n for r, n in zip(window, space)):
-        axes = ", ".join("hw"[: len(window)])
-        raise ValueError(f"{name}: expected one input (c, {axes}), {axes} at least {window}; got {x.shape}.")
+    if any(r > n for r, n in zip(window, space)):
+        raise ValueError(f"{name}: a window of {window} does not fit into an input of {space}; got {x.shape}.")
     count = [(n - r) // s + 1 for n, r, s in zip(space, window, stride)]
     limits = lambda at: [k + (t - 1) * s + 1 for k, t, s in zip(at, count, stride)]
     places = product(*map(range, window))
     return [jax.lax.slice(x, (0, *at), (len(x), *limits(at)), (1, *stride)) for at in places]
 
 
-def _check(name: str, window: tuple[int, ...], stride: tuple[int, ...]) -> None:
+def _expect(name: str, x: Any, window: tuple[int, ...]) -> None:
+    """Refuses what is no signal or image with as many axes of space as the window."""
+    expect_shape(name, x, ("c", *"hwdefg"[: len(window)]))
+    expect_floats(name, x)
+
+
+def _sizes(name: str, window: Any, stride: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The window and the stride, both with a number for every axis of space."""
+    check_window(name, window)
+    stride = window if stride is None else stride
+    window, stride = tuple(window), (stride,) * len(window) if isinstance(stride, int | np.integer) else tuple(stride)
     whole = all(isinstance(n, int | np.integer) and n >= 1 for n in (*window, *stride))
     if not window or len(window) != len(stride) or not whole:
         raise ValueError(
             f"{name}: window and stride are whole numbers of at least 1, one for each axis of space; got {window} and "
             f"{stride}."
         )
+    return window, stride

@@ -140,12 +140,17 @@ def unroll(
     >>> unroll(total, xs, mask=jnp.array([True, True, False]), reverse=True)[1].ravel().tolist()
     [3.0, 2.0, 0.0]
     """
+    xs, mask = jnp.asarray(xs), None if mask is None else jnp.asarray(mask)
     _check(xs, mask)
     if reverse:
         turned = None if mask is None else mask[::-1]
         state, ys = unroll(cell, xs[::-1], state=state, mask=turned)
         return state, jax.tree.map(lambda y: y[::-1], ys)
-    state = cell.start if state is None else state
+    if state is None:
+        check_cell("unroll", cell)
+        state = cell.start
+    elif hasattr(cell, "start"):
+        _check_state(cell, state)
     if hasattr(cell, "along"):
         return cell.along(state, xs, mask)
     if isinstance(cell, Cell):
@@ -153,16 +158,44 @@ def unroll(
     return _scan(lambda state, x: cell(state, x), state, xs, mask)
 
 
+def check_cell(name: str, *cells: Any) -> None:
+    """Refuses what is no cell."""
+    for cell in cells:
+        if isinstance(cell, type) or not (hasattr(type(cell), "start") or hasattr(cell, "start")):
+            what = f"the class {cell.__name__}" if isinstance(cell, type) else f"a {type(cell).__name__}"
+            raise ValueError(
+                f"{name}: got {what}, which is no cell: a cell maps (state, x) to (state, y) and has a `start`, as "
+                "Elman.init(3, 4, key=key) has. Cells are joined by Stack(one, two), layers by Chain(one, two)."
+            )
+
+
 def _check(xs: Any, mask: Any) -> None:
     tokens = jnp.issubdtype(xs.dtype, jnp.integer)
     if xs.ndim != (1 if tokens else 2):
         form = "(t,) of tokens" if tokens else "(t, n)"
-        raise ValueError(f"unroll: expected one sequence {form}, got {xs.shape}; map over a batch with jax.vmap.")
+        cure = "map over a batch with jax.vmap"
+        if tokens and xs.ndim == 2:
+            cure += ", or if these are vectors: a cell that reads vectors wants floats"
+        if not tokens and xs.ndim == 1:
+            cure = "tokens are whole numbers, and a vector for each time makes a second axis"
+        raise ValueError(f"unroll: expected one sequence {form}, got {xs.shape}; {cure}.")
     if not len(xs):
         raise ValueError("unroll: the sequence has no times; give at least one.")
     if mask is not None and (mask.shape != xs.shape[:1] or mask.dtype != bool):
         raise ValueError(
             f"unroll: the mask must be bool, one for each of the {len(xs)} times; got {mask.dtype} {mask.shape}."
+        )
+
+
+def _check_state(cell: Any, state: Any) -> None:
+    """Refuses a state that the cell could not have come to."""
+    start = jax.eval_shape(lambda: cell.start)
+    form = lambda tree: (jax.tree.structure(tree), [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)])
+    if form(start) != form(state):
+        told = lambda tree: jax.tree.map(jnp.shape, tree)
+        raise ValueError(
+            f"unroll: the state must have the shapes of the cell's start, {told(start)}; got {told(state)}. Give what "
+            "another stretch ended in, or nothing."
         )
 
 

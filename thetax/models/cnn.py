@@ -79,10 +79,25 @@ class CNN(eqx.Module):
         return cls(tuple(stages), Chain(Dropout(dropout), read), places)
 
     def __call__(self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None) -> Float[Array, " k"]:
-        for stage in self.stages:
-            x = stage(x)
-        parts = AdaptivePool((self.places, self.places))(x)
+        first, *rest = self.stages
+        y = first(x)  # which refuses what is no image
+        self._expect_room(min(x.shape[1:]))
+        for stage in rest:
+            y = stage(y)
+        parts = AdaptivePool((self.places, self.places))(y)
         return self.head(parts.ravel(), key=key)
+
+    def _expect_room(self, side: int) -> None:
+        """Refuses an image too small for the halvings."""
+        stages, times = len(self.stages), side.bit_length() - 1
+        cure = "take fewer widths, or larger images"
+        if times < stages:
+            raise ValueError(f"CNN: {side} pixels can be halved {times} times, but there are {stages} stages; {cure}.")
+        if (left := side >> stages) < self.places:
+            raise ValueError(
+                f"CNN: {side} pixels halved {stages} times are {left}, but got places={self.places}; {cure}, or "
+                "fewer places."
+            )
 
 
 class LeNet(eqx.Module):
@@ -114,6 +129,8 @@ class LeNet(eqx.Module):
         """Draws the network for images of that many channels and classes."""
         if side not in (28, 32):
             raise ValueError(f"LeNet: the images are of side 28 or 32; got side={side}. CNN takes others.")
+        if min(classes, channels) < 1:
+            raise ValueError(f"LeNet: all sizes are at least 1; got classes={classes} and channels={channels}.")
         k1, k2, k3, k4, k5 = jr.split(key, 5)
         edge = "same" if side == 28 else "valid"
         conv1 = Convolution.init(channels, 6, (5, 5), boundary=edge, law=law, key=k1)

@@ -63,10 +63,11 @@ class DenseNet(eqx.Module):
         key: PRNGKeyArray,
     ) -> "DenseNet":
         """Draws a network of depth 121, or with so many layers in each stage; a layer adds `growth` channels."""
-        if isinstance(layout, int) and layout not in DEPTHS:
-            known = ", ".join(map(str, DEPTHS))
-            raise ValueError(f"DenseNet: the depth is {known}, or a tuple of layers in each stage; got {layout}.")
-        counts = DEPTHS[layout] if isinstance(layout, int) else layout
+        counts = _planned(layout)
+        if min(classes, channels, growth) < 1:
+            raise ValueError(
+                f"DenseNet: all sizes are at least 1; got classes={classes}, channels={channels}, growth={growth}."
+            )
         key_stem, key_head, *keys = jr.split(key, 2 + len(counts))
         draw, c = _Draw(normalise, law, growth), 2 * growth
         window, stride = ((3, 3), 1) if small else ((7, 7), 2)
@@ -88,6 +89,20 @@ class DenseNet(eqx.Module):
         for transition, stage in zip(self.transitions, self.stages[1:]):
             x = stage(transition(x))
         return self.head(global_mean(self.last(x)))
+
+
+def _planned(layout: Any) -> tuple[int, ...]:
+    """How many layers each stage has, if there is such a network."""
+    if isinstance(layout, tuple | list):
+        counts = tuple(layout)
+    elif isinstance(layout, int) and layout in DEPTHS:
+        counts = DEPTHS[layout]
+    else:
+        known = ", ".join(map(str, DEPTHS))
+        raise ValueError(f"DenseNet: the depth is {known}, or a tuple of layers in each stage; got {layout!r}.")
+    if not counts or min(counts) < 1:
+        raise ValueError(f"DenseNet: every stage has at least one layer; got {counts}.")
+    return counts
 
 
 class _Draw(NamedTuple):

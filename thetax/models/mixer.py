@@ -74,7 +74,7 @@ class Mixer(eqx.Module):
     """
 
     stem: Convolution
-    blocks: MixerBlocks
+    blocks: MixerBlock  # a `MixerBlocks`
     last: LayerNorm
     head: Linear
     size: tuple[int, int] = eqx.field(static=True)
@@ -99,6 +99,11 @@ class Mixer(eqx.Module):
                 f"Mixer: needs at least one block, and patches that tile the image; got depth={depth}, "
                 f"patch={patch} and size={size}."
             )
+        if min(classes, channels, width, *size, *hidden) < 1:
+            raise ValueError(
+                f"Mixer: all sizes are at least 1; got classes={classes}, size={size}, channels={channels}, "
+                f"width={width}, hidden={hidden}."
+            )
         key_stem, key_blocks, key_head = jr.split(key, 3)
         stem = Convolution.init(
             channels, width, (patch, patch), boundary="valid", stride=patch, law=lecun, key=key_stem
@@ -109,7 +114,7 @@ class Mixer(eqx.Module):
         return cls(stem, jax.vmap(draw)(jr.split(key_blocks, depth)), LayerNorm.init(width, epsilon=1e-6), head, size)
 
     def __call__(self, x: Float[Array, "c h w"]) -> Float[Array, " k"]:
-        expect_shape("Mixer", x, (x.shape[0], *self.size))
+        expect_shape("Mixer", x, (self.stem.W.shape[1], *self.size))
         patches = self.stem(x)
         X = self.blocks(patches.reshape(len(patches), -1).T)
         return self.head(jax.vmap(self.last)(X).mean(axis=0))

@@ -31,6 +31,7 @@ M = TypeVar("M")
 Arrays = tuple[np.ndarray, ...]
 Tensors = Mapping[str, np.ndarray]
 
+SHOWN = 8  # names that a message lists
 _PLACE = re.compile(r"\{(\w+|\*)(?:\+(\w+))?\}")
 
 
@@ -103,7 +104,7 @@ class Names(NamedTuple):
 
         All that is missing, superfluous or misshapen is told at once, in one `ValueError`.
         """
-        tensors = {name: np.asarray(tensor) for name, tensor in tensors.items()}
+        tensors = _arrays(tensors)
         leaves, structure = jax.tree.flatten(like)
         links = self._links(like)
         _compare(tensors, links, self.ignored, exact=not self.rules, source=source)
@@ -169,6 +170,22 @@ class _Link(NamedTuple):
         return {n: t for names, made in zip(self.theirs, self.written(empty)) for n, t in zip(names, made)}
 
 
+def _arrays(tensors: Any) -> dict[str, np.ndarray]:
+    if not isinstance(tensors, Mapping):
+        cure = "give module.state_dict()" if hasattr(tensors, "state_dict") else "give a dict"
+        raise ValueError(f"Names: expected tensors by name, got a {type(tensors).__name__}; {cure}.")
+    found = {}
+    for name, tensor in tensors.items():
+        try:
+            found[name] = np.asarray(tensor)
+        except (TypeError, RuntimeError) as trouble:
+            raise ValueError(
+                f"Names: {name} is no array for NumPy ({trouble}); call .float() on the tensors, and .detach().cpu() "
+                "if they are still part of a training or on a GPU."
+            ) from None
+    return found
+
+
 def _same(*arrays: np.ndarray) -> Arrays:
     return arrays
 
@@ -215,6 +232,12 @@ def _compare(tensors: Tensors, links: list[_Link], ignored: tuple[str, ...], *, 
         ],
     }
     if any(wrong.values()):
-        told = "\n".join(f"  {what}: {', '.join(names)}" for what, names in wrong.items() if names)
+        told = "\n".join(f"  {what}: {_listed(names)}" for what, names in wrong.items() if names)
         cure = "Give the tensors of this very network, and the names of the library that made them."
+        if tensors and expected and not set(tensors) & set(expected):
+            cure = "Not one name is known: these look like another library's names: give names=..., or its own network."
         raise ValueError(f"{source} do not make this model:\n{told}\n{cure}")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -50,7 +50,7 @@ class ResNet(eqx.Module):
     @classmethod
     def init(
         cls,
-        layout: int | Layout,
+        layout: int | Layout | tuple[int, ...],
         *,
         classes: int,
         channels: int = 3,
@@ -60,12 +60,15 @@ class ResNet(eqx.Module):
         law: Law = he,
         key: PRNGKeyArray,
     ) -> "ResNet":
-        """Draws a network of a known depth, 18, 34 or 50, or of a layout; the first stage has `width` channels."""
-        if isinstance(layout, int) and layout not in LAYOUTS:
-            raise ValueError(f"ResNet: the depth is one of {', '.join(map(str, LAYOUTS))}, or a Layout; got {layout}.")
-        plan = LAYOUTS[layout] if isinstance(layout, int) else layout
-        if plan.halve not in (0, 1):
-            raise ValueError(f"ResNet: halve is 0 or 1, the number of a convolution in its block; got {plan.halve}.")
+        """Draws a network of a known depth, 18, 34 or 50, or of a layout; the first stage has `width` channels.
+
+        A tuple of the blocks in each stage is the layout with plain ones.
+        """
+        plan = _planned(layout)
+        if min(classes, channels, width) < 1:
+            raise ValueError(
+                f"ResNet: all sizes are at least 1; got classes={classes}, channels={channels}, width={width}."
+            )
         key_stem, key_head, *keys = jr.split(key, 2 + len(plan.blocks))
         draw = _Draw(normalise, law)
         window, stride = ((3, 3), 1) if small else ((7, 7), 2)
@@ -86,6 +89,21 @@ class ResNet(eqx.Module):
         for stage in self.stages:
             x = stage(x)
         return self.head(global_mean(x))
+
+
+def _planned(layout: Any) -> Layout:
+    """The layout meant, if there is such a network."""
+    if isinstance(layout, tuple | list):
+        plan = layout if isinstance(layout, Layout) else Layout(tuple(layout))
+    elif isinstance(layout, int) and layout in LAYOUTS:
+        plan = LAYOUTS[layout]
+    else:
+        raise ValueError(f"ResNet: the depth is one of {', '.join(map(str, LAYOUTS))}, or a Layout; got {layout!r}.")
+    if not plan.blocks or min(*plan.blocks, plan.widen) < 1:
+        raise ValueError(f"ResNet: every stage has at least one block, and widen is at least 1; got {plan}.")
+    if plan.halve not in (0, 1):
+        raise ValueError(f"ResNet: halve is 0 or 1, the number of a convolution in its block; got {plan.halve}.")
+    return plan
 
 
 class _Draw(NamedTuple):

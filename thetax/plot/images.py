@@ -130,15 +130,16 @@ def _equivariance(result: Equivariance, theme: Theme) -> Figure:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(5, 4))
     for colour, i in zip(theme.lines * len(chosen), chosen):
         inside, everywhere = (np.maximum(errors[i], FLOOR) for errors in (result.inside, result.everywhere))
-        above.plot(result.shifts, inside, color=colour, linewidth=1.4)
-        above.plot(result.shifts, everywhere, ":", color=colour, linewidth=1.4)
-        whole, dots = result.whole[i], np.where(np.isnan(inside), everywhere, inside)
+        dots, whole = np.where(np.isnan(inside), everywhere, inside), result.whole[i]
         name = f"{result.layers[i]}, stride {result.stride[i]}"
-        above.plot(result.shifts[whole], dots[whole], "o", color=colour, label=name)
-        above.plot(result.shifts[~whole], dots[~whole], "o", color=colour, markerfacecolor=theme.paper)
+        for at, fill, label in ((whole, colour, name), (~whole, theme.paper, None)):
+            above.plot(result.shifts[at], inside[at], color=colour, linewidth=1.4)
+            above.plot(result.shifts[at], everywhere[at], ":", color=colour, linewidth=1.4)
+            above.plot(result.shifts[at], dots[at], "o", color=colour, markerfacecolor=fill, label=label)
     above.set(yscale="log", ylim=(FLOOR / 2, 4), ylabel="relative error")
+    above.set_yticks([FLOOR, 1e-5, 1e-3, 1e-1], [r"$\leq 10^{-7}$", "$10^{-5}$", "$10^{-3}$", "$10^{-1}$"])
     figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=8.5, handlelength=1.2)
-    note = "solid: interior   dotted: everywhere   hollow: between strides"
+    note = "solid: interior, dotted: everywhere, hollow: between strides"
     above.set_title(note, fontsize=8.5, fontweight="normal", color=theme.muted)
     below.plot(result.shifts, 100 * result.output, "o-", color=theme.blue, label="change of the output, %")
     below.plot(result.shifts, 100 * (1 - result.kept), "o-", color=theme.orange, label="examples that change class, %")

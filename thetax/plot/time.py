@@ -50,8 +50,7 @@ def _eigenvalues(result: Eigenvalues, theme: Theme) -> Figure:
     turn = np.linspace(0, 2 * np.pi, 200)
     disk.plot(np.cos(turn), np.sin(turn), color=theme.muted, linewidth=1)
     dot = float(np.clip(30 / np.sqrt(len(result.values)), 2.5, 6))
-    outside = np.abs(result.values) > 1 + 1e-6
-    for chosen, colour in ((~outside, theme.blue), (outside, theme.orange)):
+    for chosen, colour in ((~result.outside, theme.blue), (result.outside, theme.orange)):
         disk.plot(across[chosen], up[chosen], "o", color=colour, markersize=dot, alpha=0.7)
     reach = max(1.08, 1.08 * result.radius)
     disk.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="real part", ylabel="imaginary part")
@@ -84,11 +83,11 @@ def _alignment(result: Alignment, theme: Theme) -> Figure:
     axes.imshow(picture, interpolation="nearest", aspect="auto")
     long = max(map(len, result.source), default=0) > 2
     axes.set_xticks(range(t), result.source, rotation=90 if long else 0)
-    axes.set_yticks(range(s), result.target)
+    axes.set_yticks(range(s), result.written)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelcolor=theme.ink)
     axes.grid(visible=False)
     axes.spines[["left", "bottom"]].set_visible(False)
-    axes.set(xlabel="source", ylabel="target")
+    axes.set(xlabel="source", ylabel="written")
     axes.xaxis.set_label_position("top")
     return figure

@@ -24,8 +24,11 @@ def _curves(result: Curves, theme: Theme) -> Figure:
         if len(lines) > 1:
             axes.legend(frameon=False, loc="upper right", ncols=4, labelcolor="linecolor", handlelength=1.2)
     panels[-1].set_xlabel("epoch")
-    panels[-1].set_xlim(1, max(result.epochs, 2))
-    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    if result.epochs > 1:
+        panels[-1].set_xlim(1, result.epochs)
+        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        panels[-1].set(xlim=(0.5, 1.5), xticks=[1])
     return figure
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import explain
 from ..recipes.outcome import Outcome
-from .lenses import BENT, lens, some
+from .lenses import BENT, bent, lens, some
 
 SPREAD = 500  # examples for the landscape
 SIDE = 25  # points along each direction of it
@@ -60,12 +60,12 @@ def _rate(result: explain.Trajectory) -> dict[str, str]:
     says="The rate at which the training loss fell along the optimiser's trajectory, by the straight line nearest to "
     "it in either logarithm: a straight line against the epoch is geometric decay, as theory has it where the gradient "
     "dominates the loss; one against its logarithm is a power, as for merely convex losses. The curvature is that at "
-    f"the final parameters, on at most {BENT:,} training examples; a rate above 2/L makes plain gradient descent "
-    "leave this minimum, while adaptive methods scale their steps.",
+    f"the final parameters, on at most {BENT:,} training examples, or on fewer if these are convolved on a CPU; a rate "
+    "above 2/L makes plain gradient descent leave this minimum, while adaptive methods scale their steps.",
     applies=lambda outcome: bool((_losses(outcome) > 0).sum() >= 2),
     tells=_rate,
 )
 def _trajectory(outcome: Outcome) -> explain.Trajectory:
     stack = jax.tree.map(lambda leaf: leaf[None], outcome.model)
-    bends = explain.smoothness(outcome.objective, stack, some(outcome.train, BENT), key=jr.key(0))
+    bends = explain.smoothness(outcome.objective, stack, bent(outcome), key=jr.key(0))
     return explain.trajectory(_losses(outcome), bends)

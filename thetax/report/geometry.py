@@ -31,7 +31,7 @@ def _sliced(result: explain.Boundary | explain.Regions) -> dict[str, str]:
         told |= {"linear regions in the window": f"{found.count:,}", "different affine maps": f"{found.maps:,}"}
     if isinstance(result, explain.Boundary):
         if found is None:
-            told |= {"linear regions": f"none: {result.reason}"}
+            told |= {"linear regions": f"not counted: {result.reason}"}
         if found is not None or len(result.segments):
             told |= {"straight pieces of border": f"{len(result.segments):,}"}
         told |= {"classes in the window": f"{len(np.unique(result.image))} of {len(result.classes)}"}
@@ -40,15 +40,16 @@ def _sliced(result: explain.Boundary | explain.Regions) -> dict[str, str]:
 
 @lens(
     "Linear regions and decision boundary",
-    says="A ReLU network is one affine map on each of these cells, found exactly, and the border between two classes "
-    "is a straight line within each. Inputs of two numbers are seen as they are; others on the plane through "
-    "three test examples of different classes, the large points, with any others that lie near it. A "
-    "network that bends smoothly, or answers with a sign, has a boundary but no cells.",
+    says="A network of dense layers and ReLUs is one affine map on each of its cells, all of which are drawn, and the "
+    "border between two classes is a straight line within each. Inputs of two numbers are seen as they are; others on "
+    "the plane through three test examples of different classes, the large points, with any others that lie near it. A "
+    "network that bends smoothly, or answers with a sign, has a boundary but no cells, and those of convolutions are "
+    "not looked for: then the classes are seen on a grid of points.",
     applies=lambda outcome: (
         hasattr(outcome.test[0], "dtype")
         and outcome.test[0][0].size > 1
         and jax.numpy.issubdtype(outcome.test[0].dtype, jax.numpy.floating)
-        and (classifies(outcome) or explain.is_piecewise_linear(outcome.model, outcome.test[0][0]))
+        and (classifies(outcome) or explain.is_piecewise_linear(outcome.model, outcome.test[0][0]) is True)
     ),
     tells=_sliced,
 )

@@ -13,12 +13,13 @@ import jax.random as jr
 import numpy as np
 
 from .. import explain
-from ..core import Batch
+from ..core import Batch, predict
 from ..plot import as_pictures
 from ..recipes.outcome import Outcome
 
 SEEN = 2000  # examples for activations and gradients
 BENT = 1000  # examples for curvature
+WORK = 30_000_000  # operations of their predictions, if they are convolutions on a CPU: those are slow at curvature
 SHORT, FEW = 10, 16  # targets along a sequence that count as one example, and examples that are always afforded
 
 
@@ -235,6 +236,15 @@ def _gradients(outcome: Outcome) -> explain.Gradients:
     return explain.gradients(outcome.objective, outcome.model, some(outcome.test, SEEN))
 
 
+def bent(outcome: Outcome) -> Batch:
+    """The training examples for curvature: at most `BENT`, or as many as `WORK` allows for convolutions on a CPU."""
+    if not explain.has_convolution(outcome.model) or jax.default_backend() != "cpu":
+        return some(outcome.train, BENT)
+    one = jax.tree.map(lambda a: a[:1], outcome.train[0])
+    work = sum(explain.operations(predict, outcome.model, one).values())
+    return some(outcome.train, min(BENT, max(FEW, WORK // work)))
+
+
 def _bends(result: explain.Curvature) -> dict[str, str]:
     sharp, trace = result.sharpness, result.trace
     top, bottom = result.spectrum.top, result.spectrum.bottom
@@ -252,9 +262,10 @@ def _bends(result: explain.Curvature) -> dict[str, str]:
 @lens(
     "Curvature and sharpness",
     says="The eigenvalues of the Hessian of the training loss at the final parameters, on at most "
-    f"{BENT:,} training examples. Large ones are directions in which a small step costs much; a wide, flat minimum has "
-    "few of them. The rise is the worst within that distance of θ, to second order.",
+    f"{BENT:,} training examples; fewer, but {FEW} at least, if these are convolved on a CPU, so that it takes seconds "
+    "and not minutes. Large ones are directions in which a small step costs much; a wide, flat minimum has few of "
+    "them. The rise is the worst within that distance of θ, to second order.",
     tells=_bends,
 )
 def _curvature(outcome: Outcome) -> explain.Curvature:
-    return explain.curvature(outcome.objective, outcome.model, some(outcome.train, BENT), key=jr.key(0))
+    return explain.curvature(outcome.objective, outcome.model, bent(outcome), key=jr.key(0))

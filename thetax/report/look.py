@@ -1,6 +1,7 @@
 """Looking at a trained model through every lens that applies, and writing down what was seen."""
 
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,6 +21,8 @@ from .figure import render
 from .lenses import LENSES, Lens, some
 from .page import Section, page
 from .regularisers import acting
+
+LONGEST = 300  # characters of what a lens that failed has to say
 
 
 def look(
@@ -85,7 +88,13 @@ def _section(lens: Lens, outcome: Outcome, figures: Path) -> Section:
         disk.write(figures / f"{name}.png", png)
         return replace(section, figure=svg)
     except Exception as trouble:  # one lens must not lose the report
-        return replace(section, trouble=f"{type(trouble).__name__}: {trouble}")
+        return replace(section, trouble=_sentence(trouble))
+
+
+def _sentence(trouble: Exception) -> str:
+    """What went wrong, in a line, however much an error has to say."""
+    first = str(trouble).strip().partition("\n")[0]
+    return textwrap.shorten(f"{type(trouble).__name__}: {first}", LONGEST, placeholder=" …")
 
 
 def _summary(outcome: Outcome) -> dict[str, str]:

@@ -14,8 +14,11 @@ AFFORDED = 256  # the size of a state up to which all of these are looked at
 
 
 def recurs(outcome: Outcome) -> bool:
-    """Whether there is a cell in the model, and not one of several networks at once."""
-    return not isinstance(outcome.model, Ensemble) and bool(explain.cells(outcome.model))
+    """Whether there is a cell in the model, of a state that has slopes, and not one of several networks at once."""
+    if isinstance(outcome.model, Ensemble):
+        return False
+    states = [jax.tree.leaves(cell.start) for cell in explain.cells(outcome.model)]
+    return bool(states) and all(np.issubdtype(z.dtype, np.inexact) for state in states for z in state)
 
 
 def afforded(size: int) -> tuple[int, int]:
@@ -63,7 +66,7 @@ def _spread(result: explain.Eigenvalues) -> dict[str, str]:
     return {
         "eigenvalues of": result.of,
         "largest absolute value": f"{size.max():.4g}",
-        "outside the unit disk": f"{int((size > 1 + 1e-6).sum())} of {len(size)}",
+        "outside the unit disk": f"{int(result.outside.sum())} of {len(size)}",
         "the longest until 1/e is left": longest,
         "the median": f"{np.median(times):.3g} steps",
     }
@@ -93,8 +96,9 @@ def _looks(result: explain.Alignment) -> dict[str, str]:
 
 @lens(
     "Alignment",
-    says="Where the first test sequence is looked at while each token of its target is read: a row is a target token, "
-    "and its shades, which sum to one, are the attention it gives to the source.",
+    says="Where the first test sequence is looked at while each token of its target is written: a row is the token "
+    "that comes next, in the last row the model's own guess, and its shades, which sum to one, are the attention then "
+    "given to the source.",
     applies=attends,
     tells=_looks,
 )

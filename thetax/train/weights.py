@@ -36,6 +36,7 @@ DTYPES = {
     **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"},
     **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)},
 }
+PICKLES = (b"\x80\x02\x8a\n", b"\x80\x04\x95", b"\x80\x05\x95")  # how they begin, if not zipped
 
 
 def _array(dtype: str, shape: list[int], data: bytes | bytearray) -> np.ndarray:
@@ -50,9 +51,15 @@ def load_weights(path: str | Path, like: M, *, names: Names = OWN) -> M:
     """
     path = Path(path)
     try:
-        found = {name: _array(**stored) for name, stored in safetensors.deserialize(path.read_bytes())}
+        data = path.read_bytes()
     except FileNotFoundError:
         raise ValueError(f"load_weights: there is no file {path}; train the model first, or check the path.") from None
+    try:
+        found = {name: _array(**stored) for name, stored in safetensors.deserialize(data)}
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OverflowError) as damage:
+        if data.startswith(PICKLES) or (data.startswith(b"PK") and b"data.pkl" in data):
+            raise ValueError(
+                f"load_weights: {path} is a pickle of PyTorch, which is never opened; save it as safetensors."
+            ) from None
         raise ValueError(f"load_weights: {path} is not a whole safetensors file ({damage}); get it anew.") from None
     return names.read(found, like, source=f"load_weights: the tensors of {path}")
