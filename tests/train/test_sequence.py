@@ -73,7 +73,7 @@ def test_pairs_are_trained_and_checked():
 
 
 def test_a_target_out_of_range():
-    with pytest.raises(ValueError, match="targets:.* between 0 and 3, or be -1 for none; got 4"):
+    with pytest.raises(ValueError, match=r"targets:.* between 0 and 3, or be -1 for none; got 4"):
         token_cross_entropy(MODEL, (XS, YS.at[0, 0].set(4)))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import explain
 from ..recipes.outcome import Outcome
-from .lenses import BENT, bent, lens, some
+from .lenses import BENT, bent, lens
 
 SPREAD = 500  # examples for the landscape
 SIDE = 25  # points along each direction of it
@@ -34,7 +34,7 @@ def _heights(result: explain.Landscape) -> dict[str, str]:
 def _landscape(outcome: Outcome) -> explain.Landscape:
     first, second = (explain.filter_normalised(outcome.model, key=key) for key in jr.split(jr.key(0)))
     grid = np.linspace(-1, 1, SIDE)
-    batch = some(outcome.train, SPREAD)
+    batch = bent(outcome, SPREAD)
     return explain.landscape(outcome.objective, outcome.model, batch, along=(first, second), alphas=grid, betas=grid)
 
 
@@ -60,7 +60,7 @@ def _rate(result: explain.Trajectory) -> dict[str, str]:
     says="The rate at which the training loss fell along the optimiser's trajectory, by the straight line nearest to "
     "it in either logarithm: a straight line against the epoch is geometric decay, as theory has it where the gradient "
     "dominates the loss; one against its logarithm is a power, as for merely convex losses. The curvature is that at "
-    f"the final parameters, on at most {BENT:,} training examples, or on fewer if these are convolved on a CPU; a rate "
+    f"the final parameters, on at most {BENT:,} training examples, or on fewer where they are slow on a CPU; a rate "
     "above 2/L makes plain gradient descent leave this minimum, while adaptive methods scale their steps.",
     applies=lambda outcome: bool((_losses(outcome) > 0).sum() >= 2),
     tells=_rate,

@@ -19,7 +19,7 @@ from ..recipes.outcome import Outcome
 
 SEEN = 2000  # examples for activations and gradients
 BENT = 1000  # examples for curvature
-WORK = 30_000_000  # operations of their predictions, if they are convolutions on a CPU: those are slow at curvature
+WORK = 30_000_000  # operations of their predictions on a CPU, for convolutions and cells, which are slow at curvature
 SHORT, FEW = 10, 16  # targets along a sequence that count as one example, and examples that are always afforded
 
 
@@ -236,13 +236,14 @@ def _gradients(outcome: Outcome) -> explain.Gradients:
     return explain.gradients(outcome.objective, outcome.model, some(outcome.test, SEEN))
 
 
-def bent(outcome: Outcome) -> Batch:
-    """The training examples for curvature: at most `BENT`, or as many as `WORK` allows for convolutions on a CPU."""
-    if not explain.has_convolution(outcome.model) or jax.default_backend() != "cpu":
-        return some(outcome.train, BENT)
+def bent(outcome: Outcome, most: int = BENT) -> Batch:
+    """The training examples for curvature: so many at most, or as many as `WORK` allows for what is slow on a CPU."""
+    slow = explain.has_convolution(outcome.model) or explain.cells(outcome.model)
+    if not slow or jax.default_backend() != "cpu":
+        return some(outcome.train, most)
     one = jax.tree.map(lambda a: a[:1], outcome.train[0])
     work = sum(explain.operations(predict, outcome.model, one).values())
-    return some(outcome.train, min(BENT, max(FEW, WORK // work)))
+    return some(outcome.train, min(most, max(FEW, WORK // work)))
 
 
 def _bends(result: explain.Curvature) -> dict[str, str]:
@@ -262,9 +263,9 @@ def _bends(result: explain.Curvature) -> dict[str, str]:
 @lens(
     "Curvature and sharpness",
     says="The eigenvalues of the Hessian of the training loss at the final parameters, on at most "
-    f"{BENT:,} training examples; fewer, but {FEW} at least, if these are convolved on a CPU, so that it takes seconds "
-    "and not minutes. Large ones are directions in which a small step costs much; a wide, flat minimum has few of "
-    "them. The rise is the worst within that distance of θ, to second order.",
+    f"{BENT:,} training examples; fewer, but {FEW} at least, if these are convolved or read in time on a CPU, so that "
+    "it takes seconds and not minutes. Large ones are directions in which a small step costs much; a wide, flat "
+    "minimum has few of them. The rise is the worst within that distance of θ, to second order.",
     tells=_bends,
 )
 def _curvature(outcome: Outcome) -> explain.Curvature:

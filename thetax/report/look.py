@@ -99,7 +99,7 @@ def _sentence(trouble: Exception) -> str:
 
 def _summary(outcome: Outcome) -> dict[str, str]:
     """What a reader wants to know before anything else."""
-    sizes = [len(data[0]) for data in (outcome.train, outcome.test)]
+    sizes = [len(jax.tree.leaves(data)[0]) for data in (outcome.train, outcome.test)]
     own = list(outcome.table.values())[-1] if outcome.table else {}  # the model's row is the last
     told = {name: f"{value:.4g}" for name, value in list(own.items())[:3]}
     told |= {"parameters": f"{tree.size(outcome.model):,}", "training examples": f"{sizes[0]:,}"}
