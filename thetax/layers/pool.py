@@ -124,7 +124,10 @@ def shifted(name: str, x: Any, window: tuple[int, ...], stride: tuple[int, ...])
     """For every place of the window, what lies there in each of its positions."""
     space = x.shape[1:]
     if any(r > n for r, n in zip(window, space)):
-        raise ValueError(f"{name}: a window of {window} does not fit into an input of {space}; got {x.shape}.")
+        raise ValueError(
+            f"{name}: a window of {window} does not fit into an input of {space}: expected places as many as the "
+            f"window's, or more, got {x.shape}; take a smaller window."
+        )
     count = [(n - r) // s + 1 for n, r, s in zip(space, window, stride)]
     limits = lambda at: [k + (t - 1) * s + 1 for k, t, s in zip(at, count, stride)]
     places = product(*map(range, window))
