@@ -1,7 +1,7 @@
 r"""Correlation in the one layout that XLA computes fast wherever it stands: channels last.
 
 On a CPU XLA brings a convolution into this layout by itself, but not inside a loop or a branch, where it then takes
-some twenty times as long. So it is brought there by hand, and its two gradients with it,
+more than ten times as long. So it is brought there by hand, and its two gradients with it,
 
 $$\bar x = \bar y * W, \qquad \bar W = \bar y \star x,$$
 

@@ -58,7 +58,7 @@ def cnn(
     epochs: int = 16,
     batch: int = 128,
 ) -> Outcome:
-    """A small convolutional network with batch norms on MNIST or Fashion-MNIST, in a few minutes on two cores.
+    """A small convolutional network with batch norms on MNIST or Fashion-MNIST, in a dozen minutes or so on two cores.
 
     Of the 60,000 images 5,000 are for validation; 10,000 others are the test. Images are shifted as they are learnt,
     and clothes mirrored.
