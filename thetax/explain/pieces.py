@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Shaped
 
 from ..core import Model
-from .piecewise import Split, begin, follow
+from .piecewise import follow
+from .sheet import Split, begin
 
 CLOSE = 1e-12  # knots nearer to each other, and slopes more alike, beside the largest, are one but for rounding
 

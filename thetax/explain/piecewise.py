@@ -9,12 +9,12 @@ A layer of a new kind is one function registered with `through.register`.
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import singledispatch
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float, Int, Int8, Shaped
+from jaxtyping import Float, Int8, Shaped
 
 from ..core import Model
 from ..layers import (
@@ -35,38 +35,7 @@ from ..layers import (
 from ..models import MLP, Perceptron
 from .anatomy import labels, modules
 from .kinked import SMOOTH, STEPS, kinked
-
-
-class Split(NamedTuple):
-    """Cells after a cut: what they are now, which of the old ones each lies in, and on which piece each unit is."""
-
-    cells: "Cells"
-    parent: Int[np.ndarray, " q"]
-    piece: Int8[np.ndarray, "q m"]
-
-
-@runtime_checkable
-class Cells(Protocol):
-    """A geometry of convex cells in $n$ coordinates; `F` has the coefficients of $m$ affine units on each cell."""
-
-    def split(self, F: Shaped[np.ndarray, "p n1 m"], kinks: tuple[float, ...]) -> Split:
-        """Cuts each cell wherever a unit equals a kink; piece $i$ of a unit lies between kinks $i$ and $i + 1$."""
-        ...
-
-
-@dataclass(frozen=True)
-class Sheet:
-    r"""On cell $i$ the network so far is $t \mapsto \sum_j t_j F_{ij} + F_{in}$; its units' pieces are its pattern."""
-
-    cells: Cells
-    F: Shaped[np.ndarray, "p n1 *s"]  # float64, or Fractions
-    patterns: Int8[np.ndarray, "p u"]
-    origin: Int[np.ndarray, " p"]  # which of the cells it began with each lies in
-
-
-def begin(cells: Cells, F: Shaped[np.ndarray, "p n1 *s"]) -> Sheet:
-    """The input itself as a function on the cells."""
-    return Sheet(cells, F, np.zeros((len(F), 0), np.int8), np.arange(len(F)))
+from .sheet import Sheet, Split, begin
 
 
 def follow(model: Model, sheet: Sheet, *, name: str) -> Sheet:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from .piecewise import Split
+from .sheet import Split
 
 NEAR = 1e-10
 NOISE = 1e-14  # an affine unit that is smaller than this, beside the largest of its layer, is zero but for rounding

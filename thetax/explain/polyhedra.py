@@ -14,8 +14,8 @@ from scipy.optimize import linprog
 from scipy.sparse import block_diag
 
 from .arrangement import THIN, TIGHT, Deepest
-from .piecewise import Split
 from .polygons import NOISE
+from .sheet import Split
 
 Walls = tuple[Float[np.ndarray, "_ n"], Float[np.ndarray, " _"]]  # W and b, with rows of W of length 1
 

@@ -13,9 +13,10 @@ from ..core import Model
 from ..layers import Affine, Linear, WeightNorm
 from .anatomy import modules
 from .arrangement import deepest
-from .piecewise import begin, follow
+from .piecewise import follow
 from .polygons import square
 from .polyhedra import Polyhedra
+from .sheet import begin
 
 Numbers = Shaped[np.ndarray, "..."] | float | int | tuple[float, ...]
 
