@@ -45,6 +45,8 @@ def test_nothing_to_see():
 
 def test_large_scores():
     np.testing.assert_allclose(masked_softmax(jnp.array([1e4, 1e4, -1e4]), None), [0.5, 0.5, 0.0])
+    there = jnp.array([True, True, False])
+    np.testing.assert_allclose(masked_softmax(jnp.array([0.0, 0.0, 1e4]), there), [0.5, 0.5, 0.0])
 
 
 @pytest.mark.usefixtures("unchecked")
