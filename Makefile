@@ -33,7 +33,7 @@ bench: .venv/bench     ## measure against peers; NAME=mlp runs one subject
 	@touch $@
 
 .venv/run: .venv/python pyproject.toml constraints.txt
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[text]'
 	@touch $@
 
 .venv/test: .venv/python pyproject.toml constraints.txt
