@@ -128,7 +128,7 @@ def test_the_blocks_of_a_mixer_are_heard_as_a_whole():
     net = Mixer.init(2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0))
     images = jr.normal(jr.key(1), (5, 1, 4, 4))
     found = activations(net, images)
-    assert found.layers == ("Convolution 1", "MixerBlocks 1", "Linear 5")
+    assert found.layers == ("Convolution 1", "Stacked 1", "Linear 5")
     patches = net.stem(images[0])
     tables = jax.jit(jax.vmap(lambda x: net.blocks(net.stem(x).reshape(3, 4).T)))(images)
     assert found.mean[1] == pytest.approx(float(tables.mean()), rel=1e-4)

@@ -11,6 +11,8 @@ r"""The pointwise functions $\varphi$ the course names; `jax.nn`'s where it has 
 | `relu`, `leaky_relu` | $\max(0, z)$; $\max(\alpha z, z)$ with $\alpha = 0.01$ |
 | `softplus` | $\log(1 + e^z)$ |
 | `gelu` | $z\,\Phi(z)$, with the exact normal distribution function |
+| `gelu_tanh` | the same by $\Phi(z) \approx \frac12 (1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715 z^3)))$ |
+| `silu` | $z\,\sigma(z)$ |
 | `softmax` | $e^{z_i} / \sum_j e^{z_j}$, over the last axis |
 """
 
@@ -23,6 +25,7 @@ from jax.nn import identity as identity
 from jax.nn import leaky_relu as leaky_relu
 from jax.nn import relu as relu
 from jax.nn import sigmoid as sigmoid
+from jax.nn import silu as silu
 from jax.nn import softmax as softmax
 from jax.nn import softplus as softplus
 from jax.numpy import tanh as tanh
@@ -65,6 +68,15 @@ def gelu(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
     0.8413
     """
     return nn.gelu(z, approximate=False)
+
+
+def gelu_tanh(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    r"""$\frac12 z\,(1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715 z^3)))$, as GPT-2 was trained with.
+
+    >>> round(float(gelu_tanh(jnp.array(1.0))), 4)
+    0.8412
+    """
+    return nn.gelu(z, approximate=True)
 
 
 @cache  # one function for one activation, so that two networks of one make have one structure

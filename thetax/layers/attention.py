@@ -1,83 +1,144 @@
-r"""Attention (§5.3, §6.1): a query asks every place of a memory at once, and the answer is a weighted mean.
+r"""Attention with many heads (§6.1, §6.2): what to ask, what to show and what to tell are linear maps of the tokens.
 
-$$a = \mathrm{softmax}_j\, s(q, \zeta_j), \qquad c = \sum_j a_j \zeta_j$$
+$$Q = AW_Q, \quad K = BW_K, \quad V = BW_V, \qquad \mathrm{MH}(A, B) = [\Xi_1, \dots, \Xi_H]\, W_O$$
+
+with $\Xi_h$ the attention of the $h$-th part of $Q$, $K$, $V$. With $B = A$ tokens look at one another.
 """
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..core import expect_shape, wide
-from .initialise import Law, lecun
-from .linear import dense
+from ..core import expect_shape
+from .dot_product import attend, attention_weights
+from .initialise import Law, glorot
+from .linear import Linear
+from .mask import ALL, Mask
+from .positions import ALiBi, Rotary
+
+Kernel = Callable[[Array, Array, Array, Mask], Array]
 
 
-class Additive(eqx.Module):
-    r"""$s(z, \zeta_j) = v^\top \tanh(Wz + M\zeta_j)$: the score of a small network (§5.3; Bahdanau et al. 2015).
+class Shown(NamedTuple):
+    """Keys and values: all that a query can find out about a memory."""
 
-    Where the mask is false there is nothing to look at; where it is false everywhere the answer is 0.
+    keys: Float[Array, "s g d"]
+    values: Float[Array, "s g e"]
 
-    >>> layer = Additive.init(2, 3, 4, key=jr.key(0))
-    >>> memory = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    >>> layer(jnp.ones(2), memory).shape
-    (3,)
-    >>> layer(jnp.ones(2), memory, mask=jnp.array([False, True])).tolist()
-    [0.0, 1.0, 0.0]
+
+class Attention(eqx.Module):
+    r"""Tokens $(t, d_a)$ look at a memory $(s, d_b)$, or at one another, with several heads (§6.1, §6.2).
+
+    `groups` heads of keys and values serve all `heads` of queries: as many of them for plain attention, fewer for
+    grouped, one for multi-query attention (Shazeer 2019, Ainslie et al. 2023). `relative` is `Rotary`, `ALiBi` or none.
+    The `kernel` computes $\Xi$ from the queries, keys, values and the mask; `attend` unless another is given.
+
+    >>> layer = Attention.init(8, 2, key=jr.key(0))
+    >>> x = jr.normal(jr.key(1), (5, 8))
+    >>> layer(x).shape, layer.weights(x).shape
+    ((5, 8), (2, 5, 5))
+    >>> Attention.init(8, 3, key=jr.key(0))
+    Traceback (most recent call last):
+    ValueError: Attention: 3 heads do not divide a width of 8; ...
     """
 
-    W: Float[Array, "h m"]
-    M: Float[Array, "h n"]
-    v: Float[Array, " h"]
+    Q: Linear
+    K: Linear
+    V: Linear
+    O: Linear
+    heads: int = eqx.field(static=True)
+    groups: int = eqx.field(static=True)
+    relative: Rotary | ALiBi | None = None
+    kernel: Kernel = eqx.field(static=True, default=attend)
 
     @classmethod
-    def init(cls, m: int, n: int, width: int, *, law: Law = lecun, key: PRNGKeyArray) -> "Additive":
-        """For queries of size $m$ and a memory of vectors of size $n$; `width` is that of the hidden layer."""
-        key_W, key_M, key_v = jr.split(key, 3)
-        return cls(law(key_W, (width, m)), law(key_M, (width, n)), law(key_v, (1, width))[0])
+    def init(
+        cls,
+        d: int,
+        heads: int,
+        *,
+        groups: int | None = None,
+        size: int | None = None,
+        memory: int | None = None,
+        bias: bool = True,
+        relative: Rotary | ALiBi | None = None,
+        kernel: Kernel = attend,
+        law: Law = glorot,
+        key: PRNGKeyArray,
+    ) -> "Attention":
+        """For tokens of width `d`, and a memory of another width if given; a head has `size` numbers, $d/H$ unless
+        given."""
+        groups = heads if groups is None else groups
+        if heads < 1 or groups < 1 or heads % groups:
+            raise ValueError(f"Attention: heads must be a multiple of groups; got {heads} and {groups}.")
+        if size is None and d % heads:
+            raise ValueError(f"Attention: {heads} heads do not divide a width of {d}; choose others, or give a size.")
+        size = d // heads if size is None else size
+        key_Q, key_K, key_V, key_O = jr.split(key, 4)
+        draw = lambda n, m, key: Linear.init(n, m, law=law, bias=bias, key=key)
+        seen = d if memory is None else memory
+        return cls(
+            draw(d, heads * size, key_Q),
+            draw(seen, groups * size, key_K),
+            draw(seen, groups * size, key_V),
+            draw(heads * size, d, key_O),
+            heads,
+            groups,
+            relative,
+            kernel,
+        )
 
     def __check_init__(self):
-        h = len(self.v)
-        if self.W.ndim != 2 or self.M.ndim != 2 or len(self.W) != h or len(self.M) != h:
+        if self.Q.W.shape[-2] % self.heads or self.K.W.shape[-2] % self.groups or self.V.W.shape[-2] % self.groups:
             raise ValueError(
-                f"Additive: W must be (h, m), M (h, n) and v (h,); got {self.W.shape}, {self.M.shape} and "
-                f"{self.v.shape}."
+                f"Attention: Q of {self.Q.W.shape[-2]} rows must be whole heads, {self.heads} of them, and K and V of "
+                f"{self.K.W.shape[-2]} and {self.V.W.shape[-2]} rows whole groups, {self.groups} of them."
             )
 
-    def keys(self, memory: Float[Array, "t n"]) -> Float[Array, "t h"]:
-        r"""$M\zeta_j$ for all $j$: what every query needs."""
-        if memory.ndim != 2 or memory.shape[1] != self.M.shape[1]:
-            raise ValueError(f"Additive: expected a memory (t, {self.M.shape[1]}), got {memory.shape}.")
-        return jnp.tensordot(memory, self.M, axes=((1,), (1,)))
+    def ask(self, x: Float[Array, "t a"], *, first: Int[Array, ""] | int = 0) -> Float[Array, "t h d"]:
+        """The queries of tokens that stand at `first` and after."""
+        expect_shape("Attention", x, ("t", self.Q.W.shape[1]))
+        return self._turned(_apart(self.Q, x, self.heads), first)
 
-    def weigh(
-        self, query: Float[Array, " h"], keys: Float[Array, "t h"], mask: Bool[Array, " t"] | None = None
-    ) -> Float[Array, " t"]:
-        r"""$a$, from $Wz$ and the keys."""
-        return masked_softmax(jnp.tanh(query[None] + keys) @ self.v, mask)
+    def show(self, memory: Float[Array, "s b"], *, first: Int[Array, ""] | int = 0) -> Shown:
+        """The keys and values of a memory that stands at `first` and after."""
+        expect_shape("Attention", memory, ("s", self.K.W.shape[1]))
+        keys = self._turned(_apart(self.K, memory, self.groups), first)
+        return Shown(keys, _apart(self.V, memory, self.groups))
+
+    def answer(self, q: Float[Array, "t h d"], shown: Shown, mask: Mask = ALL) -> Float[Array, "t a"]:
+        r"""$[\Xi_1, \dots, \Xi_H]\, W_O$."""
+        found = self.kernel(q, *shown, self._faded(mask))
+        return jax.vmap(self.O)(found.reshape(len(q), -1))
 
     def weights(
-        self, z: Float[Array, " m"], memory: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None
-    ) -> Float[Array, " t"]:
-        r"""$a_j$: how much it looks at each place; they are not negative and sum to 1."""
-        expect_shape("Additive", z, self.W.shape[1:])
-        return self.weigh(dense(self.W, z), self.keys(memory), mask)
+        self, x: Float[Array, "t a"], memory: Float[Array, "s b"] | None = None, *, mask: Mask = ALL
+    ) -> Float[Array, "h t s"]:
+        r"""$A$ of every head: how much each token looks at each place."""
+        memory = x if memory is None else memory
+        return attention_weights(self.ask(x), self.show(memory).keys, self._faded(mask))
 
     def __call__(
-        self, z: Float[Array, " m"], memory: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None
-    ) -> Float[Array, " n"]:
-        return self.weights(z, memory, mask=mask) @ memory
+        self, x: Float[Array, "t a"], memory: Float[Array, "s b"] | None = None, *, mask: Mask = ALL
+    ) -> Float[Array, "t a"]:
+        return self.answer(self.ask(x), self.show(x if memory is None else memory), mask)
+
+    def _turned(self, x: Any, first: Any) -> Any:
+        return self.relative.turn(x, jnp.arange(len(x)) + first) if isinstance(self.relative, Rotary) else x
+
+    def _faded(self, mask: Mask) -> Mask:
+        if not isinstance(self.relative, ALiBi):
+            return mask
+        fade = jnp.asarray(self.relative.slopes(self.heads), self.Q.W.dtype)
+        return eqx.tree_at(lambda m: m.fade, mask, fade, is_leaf=lambda node: node is None)
 
 
-def masked_softmax(scores: Float[Array, " t"], mask: Bool[Array, " t"] | None) -> Float[Array, " t"]:
-    r"""Softmax over the places where the mask is true; 0 elsewhere, and everywhere if it is true nowhere.
-
-    >>> masked_softmax(jnp.array([1.0, 1.0, 9.0]), jnp.array([True, True, False])).tolist()
-    [0.5, 0.5, 0.0]
-    """
-    mask = jnp.ones(scores.shape, bool) if mask is None else mask
-    high = wide(scores)
-    high = jnp.where(mask, high, -jnp.inf)
-    top = jnp.max(high, initial=jnp.finfo(high.dtype).min)
-    weights = jnp.where(mask, jnp.exp(high - jnp.where(jnp.isfinite(top), top, 0)), 0)
-    return (weights / jnp.maximum(weights.sum(), jnp.finfo(high.dtype).tiny)).astype(scores.dtype)
+def _apart(layer: Linear, x: Float[Array, "t a"], heads: int) -> Float[Array, "t h d"]:
+    """What the layer makes of every token, head by head."""
+    y = jax.vmap(layer)(x)
+    return y.reshape(len(x), heads, y.shape[1] // heads)

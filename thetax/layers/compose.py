@@ -3,6 +3,7 @@ r"""How layers make a network (§2.2, §2.4): one after another, added to the in
 `Chain`      $x \mapsto F_L(\dots F_1(x))$
 `Residual`   $x \mapsto Sx + F(x)$, with the identity for $S$ where the widths agree
 `Concat`     $x \mapsto [x, F(x)]$; a chain of these is a densely connected network
+`Stacked`    $x \mapsto F_L(\dots F_1(x))$ with layers of one shape, compiled once
 `Ensemble`   $x \mapsto$ the pooled predictions of several networks of one shape
 
 Each passes a key on to those of its parts that draw.
@@ -99,6 +100,52 @@ class Concat(eqx.Module):
 
     def __call__(self, x: Float[Array, "n *s"], *, key: PRNGKeyArray | None = None) -> Float[Array, "m *s"]:
         return jnp.concatenate([x, apply(self.inner, x, key=key)])
+
+
+class Stacked(eqx.Module):
+    r"""$F_L \circ \dots \circ F_1$ with equal layers (§2.2): each leaf of `layers` has a leading axis, and a scan goes
+    along it, so that one layer is compiled however many there are.
+
+    With `remember` off, what happens inside a layer is computed again on the way back, and only its input is kept
+    (Chen et al. 2016). On an accelerator the scan is written out: its loop would copy what is kept.
+
+    >>> from functools import partial
+    >>> from thetax.layers import Linear
+    >>> net = Stacked.init(partial(Linear.init, 3, 3), 5, key=jr.key(0))
+    >>> net.layers.W.shape, net(jnp.ones(3)).shape
+    ((5, 3, 3), (3,))
+    """
+
+    heard_whole: ClassVar[bool] = True
+
+    layers: Any
+    remember: bool = eqx.field(static=True, default=True)
+
+    @classmethod
+    def init(cls, make: Callable[..., Model], depth: int, *, remember: bool = True, key: PRNGKeyArray) -> "Stacked":
+        """Draws `depth` layers by `make(key=...)`."""
+        if depth < 1:
+            raise ValueError(f"Stacked: depth counts layers and must be at least 1; got {depth}.")
+        return cls(jax.vmap(lambda key: make(key=key))(jr.split(key, depth)), remember)
+
+    def __len__(self) -> int:
+        return len(jax.tree.leaves(self.layers)[0])
+
+    def through(self, step: Callable[[Any, Any, Any], tuple[Any, Any]], x: Any, items: Any = None) -> tuple[Any, Any]:
+        """`x, out = step(layer, x, item)` from layer to layer: the last `x`, and all that was put out."""
+        step = step if self.remember else jax.checkpoint(step)
+        if jax.default_backend() == "cpu":
+            return jax.lax.scan(lambda x, both: step(both[0], x, both[1]), x, (self.layers, items))
+        outs = []
+        for at in range(len(self)):
+            layer, item = jax.tree.map(lambda a, at=at: a[at], (self.layers, items))
+            x, out = step(layer, x, item)
+            outs.append(out)
+        return x, jax.tree.map(lambda *out: jnp.stack(out), *outs)
+
+    def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
+        keys = None if key is None else jr.split(key, len(self))
+        return self.through(lambda layer, x, key: (apply(layer, x, key=key), None), x, keys)[0]
 
 
 def mean(outputs: Float[Array, "members *s"]) -> Float[Array, "*s"]:

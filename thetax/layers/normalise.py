@@ -46,6 +46,27 @@ class LayerNorm(eqx.Module):
         return (wide(self.mu) + wide(self.gamma) * normal).astype(x.dtype)
 
 
+class RMSNorm(eqx.Module):
+    r"""$\gamma \odot x / \sqrt{\|x\|^2 / d + \varepsilon}$: only the length is normalised (Zhang & Sennrich 2019).
+
+    >>> RMSNorm.init(2)(jnp.array([3.0, 3.0])).round(3).tolist()
+    [1.0, 1.0]
+    """
+
+    gamma: Float[Array, " d"]
+    epsilon: float = eqx.field(static=True, default=1e-5)
+
+    @classmethod
+    def init(cls, d: int, *, epsilon: float = 1e-5) -> "RMSNorm":
+        """Begins with $\\gamma = 1$."""
+        return cls(jnp.ones(d), epsilon)
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        expect_shape("RMSNorm", x, self.gamma.shape)
+        z = wide(x)
+        return (wide(self.gamma) * z * jax.lax.rsqrt(jnp.square(z).mean() + self.epsilon)).astype(x.dtype)
+
+
 class BatchNorm(eqx.Module):
     r"""$\mu + \gamma \odot (x - \mathbb{E}_B x)/\sqrt{\mathrm{Var}_B x + \varepsilon}$ over the batch (§8.5).
 

@@ -25,6 +25,13 @@ from .barron import barron_network as barron_network
 from .barron import bell as bell
 from .barron import greedy_network as greedy_network
 from .barron import sample_units as sample_units
+from .bert import BERT as BERT
+from .bert import Guesses as Guesses
+from .bert import Pretraining as Pretraining
+from .bert import SentenceClassifier as SentenceClassifier
+from .bert import SpanFinder as SpanFinder
+from .bert import Tagger as Tagger
+from .bert import best_span as best_span
 from .cnn import CNN as CNN
 from .cnn import LeNet as LeNet
 from .decode import Said as Said
@@ -41,6 +48,8 @@ from .deep_linear import imbalance as imbalance
 from .deep_linear import mode_growth as mode_growth
 from .deep_linear import reduced_rank_regression as reduced_rank_regression
 from .densenet import DenseNet as DenseNet
+from .gpt import GPT as GPT
+from .gpt import Decoder as Decoder
 from .hopfield import Hebbian as Hebbian
 from .hopfield import Hopfield as Hopfield
 from .hopfield import hebb as hebb
@@ -100,3 +109,8 @@ from .system import System as System
 from .system import hopfield_system as hopfield_system
 from .system import mlp_system as mlp_system
 from .system import perceptron_system as perceptron_system
+from .transformer import Past as Past
+from .transformer import TransformerBlock as TransformerBlock
+from .transformer import Trunk as Trunk
+from .translator import Translator as Translator
+from .vit import ViT as ViT

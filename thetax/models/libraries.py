@@ -62,12 +62,12 @@ torchvision_densenet = Names(
 timm_mixer = Names(
     rules=(
         *_affine("stem", "stem.proj"),
-        _scaled("blocks.norm_tokens", "blocks.{*}.norm1"),
-        *_affine("blocks.tokens.body.layers.0", "blocks.{*}.mlp_tokens.fc1"),
-        *_affine("blocks.tokens.body.layers.2", "blocks.{*}.mlp_tokens.fc2"),
-        _scaled("blocks.norm_channels", "blocks.{*}.norm2"),
-        *_affine("blocks.channels.body.layers.0", "blocks.{*}.mlp_channels.fc1"),
-        *_affine("blocks.channels.body.layers.2", "blocks.{*}.mlp_channels.fc2"),
+        _scaled("blocks.layers.norm_tokens", "blocks.{*}.norm1"),
+        *_affine("blocks.layers.tokens.body.layers.0", "blocks.{*}.mlp_tokens.fc1"),
+        *_affine("blocks.layers.tokens.body.layers.2", "blocks.{*}.mlp_tokens.fc2"),
+        _scaled("blocks.layers.norm_channels", "blocks.{*}.norm2"),
+        *_affine("blocks.layers.channels.body.layers.0", "blocks.{*}.mlp_channels.fc1"),
+        *_affine("blocks.layers.channels.body.layers.2", "blocks.{*}.mlp_channels.fc2"),
         _scaled("last", "norm"),
         *_affine("head", "head"),
     ),

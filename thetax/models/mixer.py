@@ -8,7 +8,7 @@ patches speak to one another by the first map only, which is the same for every 
 every row. After the last block the mean of the rows is read.
 """
 
-from typing import ClassVar
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..core import expect_shape
-from ..layers import Convolution, Law, LayerNorm, Linear, gelu, glorot, lecun
+from ..layers import Convolution, Law, LayerNorm, Linear, Stacked, gelu, glorot, lecun
 from .mlp import MLP
 
 
@@ -47,34 +47,19 @@ class MixerBlock(eqx.Module):
         return U + jax.vmap(self.channels)(jax.vmap(self.norm_channels)(U))
 
 
-class MixerBlocks(MixerBlock):
-    r"""Equal blocks, one after another: a `MixerBlock` whose leaves have a leading axis, run by a scan.
-
-    >>> import jax.numpy as jnp
-    >>> blocks = jax.vmap(lambda key: MixerBlocks.init(4, 3, hidden=(5, 6), key=key))(jr.split(jr.key(0), 2))
-    >>> blocks(jnp.ones((4, 3))).shape
-    (4, 3)
-    """
-
-    heard_whole: ClassVar[bool] = True
-
-    def __call__(self, X: Float[Array, "s c"]) -> Float[Array, "s c"]:
-        return jax.lax.scan(lambda X, block: (MixerBlock.__call__(block, X), None), X, self)[0]
-
-
 class Mixer(eqx.Module):
     r"""Patches, equal blocks, a norm, and the mean read linearly; `Mixer.init(classes=1000, key=key)` is Mixer-B/16.
 
-    The blocks are one `MixerBlocks`, run by a scan: however many there are, one is compiled.
+    The blocks are `Stacked`: however many there are, one is compiled.
 
     >>> import jax.numpy as jnp
     >>> net = Mixer.init(2, classes=10, size=(8, 8), channels=1, patch=4, width=6, hidden=(5, 7), key=jr.key(0))
-    >>> net(jnp.ones((1, 8, 8))).shape, net.blocks.tokens.body.layers[0].W.shape
+    >>> net(jnp.ones((1, 8, 8))).shape, net.blocks.layers.tokens.body.layers[0].W.shape
     ((10,), (2, 5, 4))
     """
 
     stem: Convolution
-    blocks: MixerBlock  # a `MixerBlocks`
+    blocks: Stacked
     last: LayerNorm
     head: Linear
     size: tuple[int, int] = eqx.field(static=True)
@@ -109,9 +94,9 @@ class Mixer(eqx.Module):
             channels, width, (patch, patch), boundary="valid", stride=patch, law=lecun, key=key_stem
         )
         s = (size[0] // patch) * (size[1] // patch)
-        draw = lambda key: MixerBlocks.init(s, width, hidden=hidden, law=law, key=key)
+        blocks = Stacked.init(partial(MixerBlock.init, s, width, hidden=hidden, law=law), depth, key=key_blocks)
         head = Linear.init(width, classes, law=lecun, key=key_head)
-        return cls(stem, jax.vmap(draw)(jr.split(key_blocks, depth)), LayerNorm.init(width, epsilon=1e-6), head, size)
+        return cls(stem, blocks, LayerNorm.init(width, epsilon=1e-6), head, size)
 
     def __call__(self, x: Float[Array, "c h w"]) -> Float[Array, " k"]:
         expect_shape("Mixer", x, (self.stem.W.shape[1], *self.size))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from thetax.layers import Additive
-from thetax.layers.attention import masked_softmax
+from thetax.layers.dot_product import masked_softmax
 
 LAYER = Additive.init(2, 3, 4, key=jr.key(0))
 MEMORY = jr.normal(jr.key(1), (5, 3))

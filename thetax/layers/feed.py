@@ -1,0 +1,64 @@
+r"""What a transformer does to every token by itself (§6.4): a small network, the same at every place."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .activation import Activation, relu, silu
+from .initialise import Law, glorot
+from .linear import Linear
+
+
+class FeedForward(eqx.Module):
+    r"""$W_2\, \varphi(W_1 x_t + b_1) + b_2$ for every token (§6.4; Vaswani et al. 2017).
+
+    >>> import jax.numpy as jnp
+    >>> FeedForward.init(4, 16, key=jr.key(0))(jnp.ones((3, 4))).shape
+    (3, 4)
+    """
+
+    up: Linear
+    down: Linear
+    activation: Activation = eqx.field(static=True, default=relu)
+
+    @classmethod
+    def init(
+        cls, d: int, hidden: int, *, activation: Activation = relu, law: Law = glorot, key: PRNGKeyArray
+    ) -> "FeedForward":
+        """From width `d` to `hidden` and back."""
+        key_up, key_down = jr.split(key)
+        return cls(
+            Linear.init(d, hidden, law=law, key=key_up), Linear.init(hidden, d, law=law, key=key_down), activation
+        )
+
+    def __call__(self, x: Float[Array, "t d"]) -> Float[Array, "t d"]:
+        return jax.vmap(self.down)(self.activation(jax.vmap(self.up)(x)))
+
+
+class Gated(eqx.Module):
+    r"""$W_2\, (\varphi(W_0 x_t) \odot W_1 x_t)$ for every token: with `silu` this is SwiGLU (Shazeer 2020).
+
+    >>> import jax.numpy as jnp
+    >>> Gated.init(4, 16, key=jr.key(0))(jnp.ones((3, 4))).shape
+    (3, 4)
+    """
+
+    gate: Linear
+    up: Linear
+    down: Linear
+    activation: Activation = eqx.field(static=True, default=silu)
+
+    @classmethod
+    def init(
+        cls, d: int, hidden: int, *, activation: Activation = silu, law: Law = glorot, key: PRNGKeyArray
+    ) -> "Gated":
+        """From width `d` to `hidden` and back, without offsets."""
+        draw: Any = lambda n, m, key: Linear.init(n, m, law=law, bias=False, key=key)
+        key_gate, key_up, key_down = jr.split(key, 3)
+        return cls(draw(d, hidden, key_gate), draw(d, hidden, key_up), draw(hidden, d, key_down), activation)
+
+    def __call__(self, x: Float[Array, "t d"]) -> Float[Array, "t d"]:
+        return jax.vmap(self.down)(self.activation(jax.vmap(self.gate)(x)) * jax.vmap(self.up)(x))
