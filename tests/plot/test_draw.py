@@ -174,6 +174,16 @@ def test_the_figure_holds_the_numbers():
     assert points.tolist() == [[0.3, 0.3], [0.9, 0.9]]
 
 
+def test_spreads_stand_beside_the_histograms_of_weights():
+    figure = draw(depth(3)["weights"])
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert [note.get_text() for note in axes.texts] == ["σ 0.5", "σ 1.25", "σ 2"]
+    for note in axes.texts:
+        box = note.get_window_extent()
+        assert axes.bbox.x1 < box.x0 < box.x1 < figure.bbox.x1
+
+
 def test_pictures_are_recognised():
     x = np.arange(2 * 3 * 6 * 6.0).reshape(2, 3, 6, 6)
     assert as_pictures(x)[1, 2, 3].tolist() == x[1, :, 2, 3].tolist()

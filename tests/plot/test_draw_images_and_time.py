@@ -103,6 +103,14 @@ def test_norms_by_lag_with_their_bound():
     assert len(draw(explain.ThroughTime(norms[:1], sigma[:1], sigma[:1], None, 4, "GRU 1")).axes[0].lines) == 1
 
 
+def test_steps_that_change_little_have_plain_ticks():
+    sigma = np.full((2, 3), 0.998)
+    below = draw(explain.ThroughTime(sigma, sigma, sigma - 0.03, None, 4, "LRU 1")).axes[1]
+    low, high = below.get_ylim()
+    assert [y for y in below.get_yticks() if low < y < high] == pytest.approx([0.5, 1.0])
+    assert "1" in [label.get_text() for label in below.get_yticklabels()]
+
+
 def test_eigenvalues_on_the_disk_and_their_times():
     found = explain.Eigenvalues(np.array([1.5j, 1.0, np.exp(-0.5), 0.0]), "the matrix U")
     disk, clock = draw(found).axes
@@ -129,3 +137,15 @@ def test_a_single_epoch_stands_in_the_middle():
     assert low < 1 < high
     assert axes.get_xticks().tolist() == [1]
     assert draw(explain.curves({"loss": np.array([2.0, 1.0])})).axes[0].get_xlim() == (1, 2)
+
+
+def test_a_role_keeps_its_colour():
+    """What is measured on the validation set alone is not drawn as training is above it."""
+    once = np.array([2.0, 1.0])
+    loss, error, rate = draw(
+        explain.curves({"train loss": once, "valid loss": once, "valid error": once, "rate": once})
+    ).axes
+    assert [line.get_color() for line in loss.lines] == [LIGHT.blue, LIGHT.orange]
+    assert error.lines[0].get_color() == LIGHT.orange
+    assert [text.get_text() for text in error.get_legend().get_texts()] == ["valid"]
+    assert rate.get_legend() is None

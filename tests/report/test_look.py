@@ -18,6 +18,7 @@ from thetax.plot import DARK, LIGHT
 from thetax.recipes.outcome import Outcome
 from thetax.report import LENSES, lens, look
 from thetax.report.lenses import some
+from thetax.report.page import BELOW
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
 CLASSIFIES = {"Confusion matrix", "Most confidently wrong", "Calibration"}
@@ -126,10 +127,20 @@ def test_the_report_stands_alone(kind, tmp_path):
 
 
 def test_what_the_page_says(tmp_path, quick):
-    facts = {"recipe": "a <script>", "seed": 3, "arguments": {"epochs": 2}, "commit": None}
+    facts = {"recipe": "a <script>", "seed": 3, "arguments": {"epochs": 2, "widths": [32, 64]}, "commit": None}
     text = look(outcome("classes"), tmp_path, facts=facts).read_text()
     page = Page(text)
-    for said in ("a <script>", "network <i>", "c & d", "it was over", "epochs", "test error", "0.25", "177"):
+    for said in (
+        "a <script>",
+        "network <i>",
+        "c & d",
+        "it was over",
+        "epochs",
+        "test error",
+        "0.2500",
+        "177",
+        "32, 64",
+    ):
         assert said in page.text, said
     assert "<script" not in text
     assert "<b>" not in text
@@ -214,10 +225,33 @@ def test_cost_is_bounded():
     assert jax.tree.leaves(some({"x": np.arange(3)}, 2))[0].tolist() == [0, 2]
 
 
-def test_the_headline_is_the_model_s_own_row(tmp_path, quick):
+def test_the_headline_is_the_model_s_own_row(tmp_path, lenses):
     """The table's last row is that of the model; a baseline above it must not head the page."""
+    lenses[:] = lenses[:1]
     table = {"baseline": {"test error %": 91.25}, "network": {"test error %": 3.5}}
     page = look(replace(outcome("classes"), table=table), tmp_path).read_text()
     head = page[: page.index("Results</h2>")]
     assert "3.5" in head
     assert "91.25" not in head
+    assert BELOW in page
+    alone = {"network": {"test error %": 3.5}}
+    assert BELOW not in look(replace(outcome("classes"), table=alone), tmp_path).read_text()
+
+
+def test_batch_norms_are_told_of_when_they_came_folded(tmp_path, lenses):
+    lenses[:] = lenses[:1]
+    given = outcome("normalised")
+    folded = replace(given, model=fold(given.model, jnp.asarray(given.train[0])))
+    for each, told in ((given, True), (folded, True), (outcome("classes"), False)):
+        assert ("seen as affine maps" in look(each, tmp_path).read_text()) == told
+
+
+def test_thousands_are_set_apart_and_one_layer_has_no_ratio():
+    counts = np.array([[1500, 1200], [1100, 200]])
+    told = LENSES[1].tells(explain.Confusion(counts, np.array([0.4, 0.8]), ("a", "b")))
+    assert told["test error"].endswith("of 4,000")
+    assert told["commonest mistake"] == "a taken for b, 1,200 times"
+    (signal,) = [shown for shown in LENSES if shown.title.startswith("Gradient signal")]
+    one, ones = np.array([0.5]), np.array([0.5, 2.0])
+    assert list(signal.tells(explain.Gradients(("Recurrent 1",), one, ("LSTM 1",), one))) == ["at the output"]
+    assert signal.tells(explain.Gradients(("a", "b"), ones, ("a", "b"), ones))["first over last"] == "0.25"

@@ -80,3 +80,4 @@ def test_text_keeps_its_lines():
     section = Section("s", "t", "says", rows=[{"text": "one\n<two>", "plain": "word"}])
     text = page(title="t", summary={}, table={}, facts={}, sections=[section])
     assert '<td class="text">one\n&lt;two&gt;</td><td>word</td>' in text
+    assert '<th class="text">text</th><th>plain</th>' in text

@@ -240,7 +240,12 @@ def test_patience(silent, script, patience, epochs, best):
     assert len(found.history["valid scripted"]) == epochs
     assert found.model.values == best == 1 + np.argmin(script[:epochs])
     early = epochs < len(script)
-    assert found.reason == (f"no better for {patience} epochs" if early else f"all {epochs} epochs done")
+    waited = "1 epoch" if patience == 1 else f"{patience} epochs"
+    assert found.reason == (f"no better for {waited}" if early else f"all {epochs} epochs done")
+
+
+def test_one_epoch_is_not_many(silent):
+    assert quiet(ticking, Numbers(jnp.zeros(())), jnp.arange(8), silent, epochs=1).reason == "the only epoch done"
 
 
 def test_the_first_metric_is_the_one_watched(silent):

@@ -42,9 +42,8 @@ def _weights(result: Weights, theme: Theme) -> Figure:
         axes.stairs(foot + 0.82 * step, result.edges[i], baseline=foot, fill=True, color=theme.blue, alpha=0.3)
         axes.stairs(foot + 0.82 * step, result.edges[i], baseline=foot, color=theme.blue, linewidth=1.1)
         note = f"σ {result.std[i]:.3g}"
-        axes.annotate(
-            note, (1, foot + 0.3), xycoords=("axes fraction", "data"), color=theme.muted, ha="right", fontsize=9
-        )
+        beside = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), "textcoords": "offset points"}
+        axes.annotate(note, (1, foot + 0.25), **beside, color=theme.muted, va="center", fontsize=9)
     axes.set_yticks([len(shown) - 1 - row + 0.25 for row in range(len(shown))], [result.layers[i] for i in shown])
     axes.set(xlabel="value of a parameter", ylim=(-0.1, len(shown)))
     axes.tick_params(axis="y", length=0)

@@ -13,6 +13,6 @@ from .theme import Theme
 def _speech(result: Speech, theme: Theme) -> Figure:
     figure = blank(3.0)
     middle = np.sqrt(np.concatenate([[1.0], result.until[:-1] + 1]) * result.until)
-    panel = Panel("tokens read", "bits for the next", lines={"surprise": (middle, result.bits)}, log="x")
+    panel = Panel("tokens read", "bits for the next token", lines={"surprise": (middle, result.bits)}, log="x")
     draw_panel(figure.subplots(), panel, theme)
     return figure

@@ -16,7 +16,7 @@ FLOOR = 1e-16  # smaller norms are not drawn
 @draws(ThroughTime)
 def _through_time(result: ThroughTime, theme: Theme) -> Figure:
     times = result.norms.shape[1]
-    lag, time = np.arange(1, times + 1), np.arange(-times + 1, 1)
+    lag = np.arange(1, times + 1)
     figure = blank(4.6)
     above, below = figure.subplots(2, 1, height_ratios=(3, 2))
     norms = np.where(result.norms > FLOOR, result.norms, np.nan)
@@ -31,15 +31,23 @@ def _through_time(result: ThroughTime, theme: Theme) -> Figure:
     log_axis(above.yaxis, min(shown) / 2, max(shown) * 2)
     above.set(xlabel="steps between", ylabel="norm", xlim=(0, times + 1))
     figure.legend(loc="outside upper right", frameon=False, fontsize=8.5, ncols=2, handlelength=1.4)
-    parts = (result.largest, theme.blue, "largest"), (result.smallest, theme.orange, "smallest")
-    for values, colour, name in parts:
-        below.plot(time, np.exp(np.log(np.maximum(values, FLOOR)).mean(axis=0)), color=colour, label=name)
-    below.axhline(1, color=theme.muted, linewidth=1, linestyle=":")
-    below.set(xlabel="time, up to the last", ylabel="singular value", yscale="log")
-    below.set_title("of each step", fontsize=9)
-    corner = {"loc": "lower right", "bbox_to_anchor": (1, 0.98), "borderpad": 0}
-    below.legend(frameon=False, fontsize=8.5, ncols=2, handlelength=1.4, **corner)
+    _steps(below, result, theme)
     return figure
+
+
+def _steps(axes: Any, result: ThroughTime, theme: Theme) -> None:
+    """The extreme singular values of each step; those that are nearly one look so."""
+    values = np.maximum([result.largest, result.smallest], FLOOR)
+    middle = np.exp(np.log(values).mean(axis=1))
+    time = np.arange(-middle.shape[1] + 1, 1)
+    for line, colour, name in zip(middle, (theme.blue, theme.orange), ("largest", "smallest")):
+        axes.plot(time, line, color=colour, label=name)
+    log_axis(axes.yaxis, float(min(middle.min(), 1) / 2), float(max(middle.max(), 1) * 2))
+    axes.axhline(1, color=theme.muted, linewidth=1, linestyle=":")
+    axes.set(xlabel="time, up to the last", ylabel="singular value")
+    axes.set_title("of each step", fontsize=9)
+    corner = {"loc": "lower right", "bbox_to_anchor": (1, 0.98), "borderpad": 0}
+    axes.legend(frameon=False, fontsize=8.5, ncols=2, handlelength=1.4, **corner)
 
 
 @draws(Eigenvalues)
@@ -69,7 +77,7 @@ def _clock(axes: Any, times: np.ndarray, dot: float, theme: Theme) -> None:
     if not fade.any():
         axes.set_axis_off()
         return
-    axes.plot(place[fade], times[fade], "o", color=theme.blue, markersize=dot)
+    axes.plot(place[fade], times[fade], "o", color=theme.blue, markersize=dot, clip_on=False)
     log_axis(axes.yaxis, times[fade].min() / 2, times[fade].max() * 2)
 
 

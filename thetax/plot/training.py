@@ -15,13 +15,15 @@ def _curves(result: Curves, theme: Theme) -> Figure:
         raise ValueError("draw: the history is empty; there are no curves to draw.")
     figure = blank(0.5 + 1.6 * len(result.panels))
     panels = figure.subplots(len(result.panels), 1, sharex=True, squeeze=False)[:, 0]
+    roles = list(dict.fromkeys(role for lines in result.panels.values() for role in lines if role))
+    colours = {"": theme.blue} | dict(zip(roles, theme.lines))  # a role has one colour in every panel
     for axes, (quantity, lines) in zip(panels, result.panels.items()):
         axes.set_title(quantity)
         _scale(axes, list(lines.values()))
-        for colour, (role, values) in zip(theme.lines, lines.items()):
+        for role, values in lines.items():
             epochs = np.arange(1, len(values) + 1)
-            axes.plot(epochs, values, color=colour, marker="o" if len(values) == 1 else "", label=role)
-        if len(lines) > 1:
+            axes.plot(epochs, values, color=colours[role], marker="o" if len(values) == 1 else "", label=role)
+        if len(roles) > 1 and any(lines):
             axes.legend(frameon=False, loc="upper right", ncols=4, labelcolor="linecolor", handlelength=1.2)
     panels[-1].set_xlabel("epoch")
     if result.epochs > 1:

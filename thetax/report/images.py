@@ -56,7 +56,7 @@ def _feature_maps(outcome: Outcome) -> explain.FeatureMaps:
 @lens(
     "Saliency",
     says=f"{SHOWN} test examples under what the network takes them for, and beside each how steeply the logit of that "
-    "class changes with each pixel. Dark pixels are those on which the judgement hangs.",
+    "class changes with each pixel. The judgement hangs on the pixels of most colour.",
     applies=sees,
 )
 def _saliency(outcome: Outcome) -> explain.Saliency:

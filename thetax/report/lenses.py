@@ -107,10 +107,10 @@ def _confused(result: explain.Confusion) -> dict[str, str]:
     off = np.where(np.eye(len(result.classes), dtype=bool), 0, result.counts)
     truth, guess = np.unravel_index(off.argmax(), off.shape)
     hardest = int(np.nanargmax(result.errors))
-    told = {"test error": f"{percent(result.error)} of {result.counts.sum()}"}
+    told = {"test error": f"{percent(result.error)} of {result.counts.sum():,}"}
     if off.any():
         told["hardest class"] = f"{result.classes[hardest]} ({percent(result.errors[hardest])} wrong)"
-        often = "once" if off.max() == 1 else f"{off.max()} times"
+        often = "once" if off.max() == 1 else f"{off.max():,} times"
         told["commonest mistake"] = f"{result.classes[truth]} taken for {result.classes[guess]}, {often}"
     return told
 
@@ -144,7 +144,7 @@ def _examples(result: explain.Worst) -> list[dict[str, str]]:
     says="The test examples on which the network was surest of a wrong answer, the worst first. They are often "
     "mislabelled, ambiguous, or of a kind the training set lacks.",
     applies=classifies,
-    tells=lambda result: {"mistakes": f"{result.mistakes} of {result.examples}"},
+    tells=lambda result: {"mistakes": f"{result.mistakes:,} of {result.examples:,}"},
     rows=_examples,
 )
 def _worst(outcome: Outcome) -> explain.Worst:
@@ -221,7 +221,10 @@ def _where(result: explain.Activations, values: np.ndarray) -> str:
 
 def _reach(result: explain.Gradients) -> dict[str, str]:
     first, last = result.outputs[0], result.outputs[-1]
-    told = {"at the output": f"{last:.3g}", "at the first layer": f"{first:.3g}"}
+    told = {"at the output": f"{last:.3g}"}
+    if len(result.outputs) == 1:
+        return told
+    told["at the first layer"] = f"{first:.3g}"
     return told | ({"first over last": f"{first / last:.3g}"} if last > 0 else {})
 
 

@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 
 from .. import tree
-from ..layers import fold, has_batch_norm
+from ..layers import Affine, fold, has_batch_norm
 from ..recipes.outcome import Outcome
 from ..train import disk
 from ..train.fit import CALIBRATION
 from .figure import render
 from .lenses import LENSES, Lens, some
-from .page import Section, page
+from .page import Section, number, page
 from .regularisers import acting
 
 LONGEST = 300  # characters of what a lens that failed has to say
@@ -101,10 +101,16 @@ def _summary(outcome: Outcome) -> dict[str, str]:
     """What a reader wants to know before anything else."""
     sizes = [len(jax.tree.leaves(data)[0]) for data in (outcome.train, outcome.test)]
     own = list(outcome.table.values())[-1] if outcome.table else {}  # the model's row is the last
-    told = {name: f"{value:.4g}" for name, value in list(own.items())[:3]}
+    told = {name: number(value) for name, value in list(own.items())[:3]}
     told |= {"parameters": f"{tree.size(outcome.model):,}", "training examples": f"{sizes[0]:,}"}
     told |= {"test examples": f"{sizes[1]:,}"}
-    told |= {"batch norms": "seen as affine maps"} if has_batch_norm(outcome.model) else {}
+    told |= {"batch norms": "seen as affine maps"} if _normalised(outcome.model) else {}
     told |= {"held back by": acting(outcome)} if acting(outcome) else {}
     told |= {"training took": f"{outcome.seconds:.3g} s"} if outcome.seconds else {}
     return told | ({"ended": outcome.reason} if outcome.reason else {})
+
+
+def _normalised(model: Any) -> bool:
+    """Whether it has batch norms, or the affine maps that these are once they are folded."""
+    affine = lambda node: isinstance(node, Affine)
+    return has_batch_norm(model) or any(map(affine, jax.tree.leaves(model, is_leaf=affine)))

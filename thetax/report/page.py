@@ -6,7 +6,11 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
 from .figure import variables
+
+BELOW = "What follows looks at the network of the last row; where a row is a mean over several, at the first of them."
 
 
 @dataclass(frozen=True)
@@ -60,19 +64,27 @@ def _numbers(told: Mapping[str, str], kind: str) -> str:
 def _results(table: Mapping[str, Mapping[str, float]]) -> str:
     if not table:
         return ""
-    rows = [{"": method} | {name: _number(value) for name, value in row.items()} for method, row in table.items()]
-    return f'<section id="results"><h2>Results</h2>{_table(rows)}</section>'
+    rows = [{"": method} | {name: number(value) for name, value in row.items()} for method, row in table.items()]
+    below = f"<p>{BELOW}</p>" if len(rows) > 1 else ""
+    return f'<section id="results"><h2>Results</h2>{below}{_table(rows)}</section>'
 
 
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) or hasattr(value, "dtype") else str(value)
+def number(value: Any) -> str:
+    """A number of a table to four digits, noughts among them, so that columns line up; a count is whole.
+
+    >>> number(4.49), number(87.5), number(1234.0), number(np.int64(12))
+    ('4.490', '87.50', '1234', '12')
+    """
+    whole = not np.issubdtype(getattr(value, "dtype", type(value)), np.inexact)
+    return str(value) if whole else f"{float(value):#.4g}".rstrip(".")
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> str:
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    cell = lambda value: f'<td class="text">{escape(value)}</td>' if "\n" in value else f"<td>{escape(value)}</td>"
-    line = lambda row: "".join(cell(str(row.get(name, "–"))) for name in columns)
+    prose = {name for row in rows for name, value in row.items() if "\n" in str(value)}  # set as it was written
+    kind = {name: ' class="text"' if name in prose else "" for name in columns}
+    head = "".join(f"<th{kind[name]}>{escape(name)}</th>" for name in columns)
+    line = lambda row: "".join(f"<td{kind[name]}>{escape(str(row.get(name, '–')))}</td>" for name in columns)
     body = "".join(f"<tr>{line(row)}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
@@ -94,8 +106,12 @@ def _facts(facts: Mapping[str, Any]) -> str:
     if not facts:
         return ""
     inside = {name: value for name, value in facts.items() if isinstance(value, Mapping)}
-    plain = {name: str(value) for name, value in facts.items() if name not in inside and value is not None}
+    plain = {name: _fact(value) for name, value in facts.items() if name not in inside and value is not None}
     parts = [_numbers(plain, "facts")]
     for name, values in inside.items():
-        parts.append(f"<h3>{escape(name)}</h3>" + _numbers({str(k): str(v) for k, v in values.items()}, "facts"))
+        parts.append(f"<h3>{escape(name)}</h3>" + _numbers({str(k): _fact(v) for k, v in values.items()}, "facts"))
     return f'<section id="facts"><h2>How it was made</h2>{"".join(parts)}</section>'
+
+
+def _fact(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -62,7 +62,7 @@ def _through_time(outcome: Outcome) -> explain.ThroughTime:
 
 def _spread(result: explain.Eigenvalues) -> dict[str, str]:
     size, times = np.abs(result.values), result.times
-    longest = "it never does" if np.isinf(times.max()) else f"{times.max():.3g} steps"
+    longest = "for ever" if np.isinf(times.max()) else f"{times.max():.3g} steps"
     return {
         "eigenvalues of": result.of,
         "largest absolute value": f"{size.max():.4g}",
@@ -75,8 +75,8 @@ def _spread(result: explain.Eigenvalues) -> dict[str, str]:
 @lens(
     "Eigenvalues of the recurrence",
     says="By what a step multiplies the state, along each of its own directions. Inside the unit disk a direction "
-    "fades, at its edge it stays, outside it grows; the angle is by how much it turns a step. Beside it, how many "
-    "steps pass until 1/e of a direction is left.",
+    "fades, at its edge it stays, outside, in orange, it grows; the angle is by how much it turns a step. Beside the "
+    "disk, how many steps pass until 1/e of a direction is left.",
     applies=recurs,
     tells=_spread,
 )

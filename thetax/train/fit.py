@@ -190,9 +190,9 @@ def _start(iteration, model, example, *, keep_best):
 
 def _why_stop(place, epochs, patience, run):
     if patience is not None and place.waited >= patience:
-        return f"no better for {patience} epochs"
+        return f"no better for {patience} epoch{'s' if patience > 1 else ''}"
     if place.epoch >= epochs:
-        return f"all {epochs} epochs done"
+        return f"all {epochs} epochs done" if epochs > 1 else "the only epoch done"
     return "looked at before its end" if run is not None and run.look_only else None
 
 
