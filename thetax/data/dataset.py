@@ -5,7 +5,7 @@ and one SHA-256 over them is pinned. So two sources cannot silently differ, and 
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ class Dataset:
     sources: tuple[Source, ...] = field(default=(), repr=False)
     forms: tuple[Form, ...] = field(default=(), repr=False)  # what a folder of the user may hold
     embedded: Callable[[], Arrays] | None = field(default=None, repr=False)
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)  # kept as they are, with the SHA-256 of each
 
     def data(self, arrays: Arrays) -> Data:
         """The arrays as a learner wants them: pixels in [0, 1], texts as strings, labels as int32."""
@@ -69,10 +70,10 @@ def fingerprint(arrays: Arrays) -> str:
 
 def _pair(arrays: Arrays, part: str) -> tuple[np.ndarray, np.ndarray]:
     xs, ends = arrays[f"{part}_x"], arrays.get(f"{part}_ends")
-    return _pixels(xs) if ends is None else _texts(xs, ends), _labels(arrays[f"{part}_y"])
+    return _pixels(xs) if ends is None else strings(xs, ends), _labels(arrays[f"{part}_y"])
 
 
-def _texts(xs: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def strings(xs: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Strings out of one buffer of UTF-8, each from the end of the one before it to its own."""
     data, stops = xs.tobytes(), ends.tolist()
     texts = [data[start:stop].decode() for start, stop in zip([0, *stops], stops)]

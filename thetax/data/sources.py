@@ -93,6 +93,20 @@ class Package(NamedTuple):
         return {name: contents(found[member], limit=self.form.limit) for name, member in self.members.items()}
 
 
+class Together(NamedTuple):
+    """The files of a form spread over several archives, all of which are needed."""
+
+    packages: tuple[Package, ...]
+    form: Form
+
+    @property
+    def label(self) -> str:
+        return " and ".join(package.label for package in self.packages)
+
+    def files(self, work: Path) -> Files:
+        return {name: blob for package in self.packages for name, blob in package.files(work).items()}
+
+
 class Loose(NamedTuple):
     """The files of a form as they lie in the user's folder, packed or not."""
 
@@ -108,21 +122,19 @@ class Loose(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A package's archive as it lies in the user's folder."""
+    """The archives of packages as they lie in the user's folder."""
 
-    path: Path
-    package: Package
+    folder: Path
+    packages: tuple[Package, ...]
+    form: Form
 
     @property
     def label(self) -> str:
-        return f"file {self.path}"
-
-    @property
-    def form(self) -> Form:
-        return self.package.form
+        return " and ".join(f"file {self.folder / package.archive}" for package in self.packages)
 
     def files(self, work: Path) -> Files:
-        return self.package.inside(self.path)
+        inside = [package.inside(self.folder / package.archive) for package in self.packages]
+        return {name: blob for files in inside for name, blob in files.items()}
 
 
 def in_folder(folder: Path, sources: tuple[Source, ...], forms: tuple[Form, ...]) -> list[Source]:
@@ -133,9 +145,14 @@ def in_folder(folder: Path, sources: tuple[Source, ...], forms: tuple[Form, ...]
         if len(paths) == len(form.files):
             found.append(Loose(paths, form))
     for source in sources:
-        if isinstance(source, Package) and (folder / source.archive).is_file():
-            found.append(Kept(folder / source.archive, source))
+        packages = _packages(source)
+        if packages and all((folder / package.archive).is_file() for package in packages):
+            found.append(Kept(folder, packages, source.form))
     return found
+
+
+def _packages(source: Source) -> tuple[Package, ...]:
+    return source.packages if isinstance(source, Together) else (source,) if isinstance(source, Package) else ()
 
 
 def _packed_or_not(path: Path) -> Path | None:

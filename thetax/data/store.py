@@ -1,13 +1,14 @@
 """From a name to arrays: the cache first, then each source until one gives the very data.
 
-A dataset is cached as one npz file, written under a temporary name and renamed, so that it is there
-whole or not at all; its fingerprint is checked whenever it is loaded.
+A dataset is cached as one npz file, a pretrained network perhaps as a folder of its files; both are written under a
+temporary name and renamed, so that they are there whole or not at all, and checked whenever they are loaded.
 """
 
 import difflib
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,18 +16,22 @@ import numpy as np
 
 from ..core import cache_folder
 from .books import gutenberg
+from .brown import brown
 from .dataset import Data, Dataset, fingerprint
+from .download import digest
 from .images import cifar_10, digits, fashion_mnist, mnist
 from .pictures import isl_photographs
-from .pretrained import resnet_50
+from .pretrained import minilm, resnet_50, smollm2
 from .progress import say
 from .readers import Arrays, read_npz
 from .reviews import imdb
 from .sources import Form, Source, in_folder
 from .tables import default, nyse, spambase
+from .verses import verses
 
 _DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, spambase, imdb, gutenberg)
-_OTHERS = (isl_photographs, resnet_50)  # no examples with labels
+_OTHERS = (verses, brown, isl_photographs, resnet_50, minilm, smollm2)  # no examples with labels
+_SHOWN = 30  # files that a message lists by name
 
 
 class Unavailable(OSError):
@@ -53,7 +58,8 @@ def load(name: str, *, folder: str | Path | None = None) -> Data:
     """
     dataset = _find(name)
     if dataset in _OTHERS:
-        raise ValueError(f"name={name!r} is no set of examples with labels; load_arrays({name!r}) gives what it holds.")
+        way = f"fetch_model({name!r})" if dataset.files else f"load_arrays({name!r})"
+        raise ValueError(f"name={name!r} is no set of examples with labels; {way} gives what it holds.")
     return dataset.data(dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder)))
 
 
@@ -64,11 +70,28 @@ def load_arrays(name: str, *, folder: str | Path | None = None) -> Arrays:
     {'train_x': (1797, 8, 8), 'train_y': (1797,)}
     """
     dataset = _find(name)
+    if dataset.files:
+        raise ValueError(f"name={name!r} is kept as files, not as arrays; fetch_model({name!r}) gives their folder.")
     return dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder))
 
 
+def fetch_model(name: str, *, folder: str | Path | None = None) -> Path:
+    """The folder, in the cache, with the files of a pretrained network as its makers lay them out; fetched if missing.
+
+    `"minilm"` has `model.safetensors`, `config.json` and the files of its tokeniser, as Hugging Face's libraries read
+    them; `"smollm2"` has one GGUF file. Each file has the SHA-256 that is pinned for it, at every call.
+    """
+    dataset = _find(name)
+    if not dataset.files:
+        known = ", ".join(other.name for other in datasets() if other.files)
+        raise ValueError(f"name={name!r} is no network kept as files; those are {known}.")
+    path = fetch(name, folder=folder)
+    assert path is not None
+    return path
+
+
 def fetch(name: str, *, folder: str | Path | None = None) -> Path | None:
-    """Sees that the dataset is in the cache, whole; gives the file (None for what needs no fetching)."""
+    """Sees that the dataset is in the cache, whole; gives the file or folder (None for what needs no fetching)."""
     dataset = _find(name)
     if dataset.embedded:
         return None
@@ -77,9 +100,13 @@ def fetch(name: str, *, folder: str | Path | None = None) -> Path | None:
 
 
 def cached(dataset: Dataset) -> Path | None:
-    """The dataset's file in the cache, if there is one."""
-    path = cache_folder("data", dataset.name) / f"{dataset.name}.npz"
-    return path if path.is_file() else None
+    """The dataset's file, or its folder of files, in the cache, if there is one."""
+    path = _place(dataset)
+    return path if path.exists() else None
+
+
+def _place(dataset: Dataset) -> Path:
+    return cache_folder("data", dataset.name) / ("files" if dataset.files else f"{dataset.name}.npz")
 
 
 def _find(name: str) -> Dataset:
@@ -106,7 +133,7 @@ def _arrays(dataset: Dataset, folder: Path | None) -> Arrays:
         if (arrays := _from_cache(dataset)) is not None:  # another process fetched it meanwhile
             return arrays
         arrays = _from_sources(dataset, folder, work=home / "download")
-        _save(home / f"{dataset.name}.npz", arrays)
+        (_save_files if dataset.files else _save)(_place(dataset), arrays)
     shutil.rmtree(home / "download", ignore_errors=True)
     return arrays
 
@@ -116,11 +143,27 @@ def _from_cache(dataset: Dataset) -> Arrays | None:
     if path is None:
         return None
     try:
+        if dataset.files:
+            return _checked_folder(path, dataset)
         return _checked(read_npz(path, limit=_limit(dataset)), dataset)
     except ValueError as error:
         say(f"the cache is damaged ({error}); fetching {dataset.name} again")
-        path.unlink(missing_ok=True)
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         return None
+
+
+def _checked_folder(path: Path, dataset: Dataset) -> Arrays:
+    """No arrays, once every file of the folder is the one expected; none of them is read into memory."""
+    sums = {name: digest(path / name) if (path / name).is_file() else "no file" for name in dataset.files}
+    _compare(sums, dataset)
+    return {}
+
+
+def _compare(sums: Mapping[str, str], dataset: Dataset) -> None:
+    wrong = [name for name, sha256 in dataset.files.items() if sums.get(name) != sha256]
+    if wrong:
+        expected, got = dataset.files[wrong[0]], sums.get(wrong[0], "no file")
+        raise ValueError(f"{wrong[0]} is not the file of {dataset.name}: expected SHA-256 {expected}, got {got}")
 
 
 def _limit(dataset: Dataset) -> int:
@@ -128,7 +171,9 @@ def _limit(dataset: Dataset) -> int:
 
 
 def _checked(arrays: Arrays, dataset: Dataset) -> Arrays:
-    if (got := fingerprint(arrays)) != dataset.fingerprint:
+    if dataset.files:
+        _compare({name: hashlib.sha256(array.data).hexdigest() for name, array in arrays.items()}, dataset)
+    elif (got := fingerprint(arrays)) != dataset.fingerprint:
         raise ValueError(
             f"these are not the arrays of {dataset.name}: expected fingerprint {dataset.fingerprint}, got {got}"
         )
@@ -154,7 +199,7 @@ def _from_sources(dataset: Dataset, folder: Path | None, *, work: Path) -> Array
 def _candidates(dataset: Dataset, folder: Path | None, failures: list[str]) -> Iterator[Source]:
     if folder is not None:
         ours = Form((f"{dataset.name}.npz",), lambda files: read_npz(*files.values()), _limit(dataset))
-        here = in_folder(folder, dataset.sources, (ours, *dataset.forms))
+        here = in_folder(folder, dataset.sources, dataset.forms if dataset.files else (ours, *dataset.forms))
         if not here:
             failures.append(f"folder {folder}: holds none of the sets of files named below")
         yield from here
@@ -162,14 +207,20 @@ def _candidates(dataset: Dataset, folder: Path | None, failures: list[str]) -> I
 
 
 def _sorry(dataset: Dataset, failures: list[str]) -> str:
-    sets = [", ".join(form.files) for form in dataset.forms]
+    sets = [_listed(form.files) for form in dataset.forms]
+    call = "fetch_model" if dataset.files else "load_arrays" if dataset in _OTHERS else "load"
     reasons = "\n".join(f"  - {failure}" for failure in failures)
     choices = "\n".join(f"  - {choice}" for choice in sets)
     return (
         f"{dataset.name} could not be had. Each source failed:\n{reasons}\n"
         f"Put one of these sets of files (packed with gzip or not) into a folder:\n{choices}\n"
-        f"and call load({dataset.name!r}, folder=THAT_FOLDER)."
+        f"and call {call}({dataset.name!r}, folder=THAT_FOLDER)."
     )
+
+
+def _listed(files: tuple[str, ...]) -> str:
+    few = len(files) <= _SHOWN
+    return ", ".join(files) if few else f"{', '.join(files[:3])} and so on to {files[-1]}, {len(files)} in all"
 
 
 def _save(path: Path, arrays: Arrays) -> None:
@@ -183,6 +234,22 @@ def _save(path: Path, arrays: Arrays) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _save_files(path: Path, arrays: Arrays) -> None:
+    """Writes a folder of files that is there whole or not at all."""
+    temporary = path.with_name(f"{path.name}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        for name, array in arrays.items():
+            with open(temporary / name, "wb") as file:
+                file.write(array.data)
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager

@@ -72,7 +72,7 @@ class Vocabulary:
         """The `size` most frequent words of the texts (or all there are); of equals the first in the alphabet."""
         if size < 1:
             raise ValueError(f"Vocabulary.fit: size counts words and must be at least 1; got {size}.")
-        counts = Counter(chain.from_iterable(map(words, _listed(texts))))
+        counts = Counter(chain.from_iterable(map(words, listed(texts))))
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls(word for word, _ in ranked[:size])
 
@@ -89,7 +89,7 @@ class Vocabulary:
         if length < 1:
             raise ValueError(f"Vocabulary.encode: length counts words and must be at least 1; got {length}.")
         number, unknown = self.numbers.get, len(self)
-        return _filled(([number(word, unknown) for word in words(text)[:length]] for text in _listed(texts)), length)
+        return filled(([number(word, unknown) for word in words(text)[:length]] for text in listed(texts)), length)
 
     def bag(self, texts: Texts, *, length: int | None = None) -> Int[np.ndarray, "n k"]:
         """The distinct known words of each text, rising, filled up with -1 to the largest bag's size.
@@ -99,10 +99,10 @@ class Vocabulary:
         if length is not None and length < 1:
             raise ValueError(f"Vocabulary.bag: length counts words and must be at least 1; got {length}.")
         known = self.numbers
-        bags = [sorted([known[word] for word in set(words(text)) if word in known]) for text in _listed(texts)]
+        bags = [sorted([known[word] for word in set(words(text)) if word in known]) for text in listed(texts)]
         largest = max((len(bag) for bag in bags), default=0)
         width = max(1, largest if length is None else min(length, largest))
-        return _filled((bag[-width:] for bag in bags), width)
+        return filled((bag[-width:] for bag in bags), width)
 
 
 class Characters:
@@ -131,7 +131,7 @@ class Characters:
         """The `size` most frequent characters of the texts, or all; of equals the first in Unicode's order."""
         if size is not None and size < 1:
             raise ValueError(f"Characters.fit: size counts characters and must be at least 1; got {size}.")
-        counts = sum(map(Counter, _listed(texts)), Counter())
+        counts = sum(map(Counter, listed(texts)), Counter())
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls("".join(letter for letter, _ in ranked[:size]))
 
@@ -156,7 +156,7 @@ class Characters:
         """The first `length` characters of each text; what is shorter is filled up at the end with -1."""
         if length < 1:
             raise ValueError(f"Characters.encode: length counts characters and must be at least 1; got {length}.")
-        return _filled((self.tokens(text[:length]).tolist() for text in _listed(texts)), length)
+        return filled((self.tokens(text[:length]).tolist() for text in listed(texts)), length)
 
     def decode(self, tokens: Any) -> str:
         """The text of a row of numbers; -1 is nothing, and any other that is no character's is `STRANGE`."""
@@ -171,13 +171,14 @@ def _codes(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def _listed(texts: Texts) -> list[str]:
+def listed(texts: Texts) -> list[str]:
+    """Several texts as a list; one text alone is refused."""
     if isinstance(texts, str):
         raise ValueError("texts: expected several texts, got one string; put it into a list.")
     return texts.tolist() if isinstance(texts, np.ndarray) else list(texts)
 
 
-def _filled(rows: Iterable[list[int]], width: int) -> np.ndarray:
+def filled(rows: Iterable[list[int]], width: int) -> np.ndarray:
     """Rows of different length as a matrix, -1 where a row has ended."""
     rows = list(rows)
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))

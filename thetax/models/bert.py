@@ -159,7 +159,7 @@ class Pretraining(eqx.Module):
     def fill(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         """The logits of the tokens of which these are the last vectors."""
         y = jax.vmap(self.norm)(self.activation(jax.vmap(self.turn)(x)))
-        return jnp.tensordot(y, self.bert.embed.E, axes=((1,), (1,))) + self.b[None]
+        return self.bert.embed.read(y) + self.b[None]
 
     def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Guesses:
         found = self.bert(x, key=key)

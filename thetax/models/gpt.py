@@ -10,7 +10,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -39,6 +38,7 @@ class GPT(eqx.Module):
     Without a `readout` the vectors of the tokens serve again: the logit of a token is its vector's product with the
     last one (Press & Wolf 2017). `model.decoder(prompt)` lets it go on by itself.
 
+    >>> import jax.numpy as jnp
     >>> from thetax.models import greedy
     >>> model = GPT.init(11, 16, depth=2, heads=2, length=12, key=jr.key(0))
     >>> model(jnp.array([3, 1, 4])).shape
@@ -128,9 +128,7 @@ class GPT(eqx.Module):
 
     def read(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         """The logits of vectors."""
-        if self.readout is not None:
-            return jax.vmap(self.readout)(x)
-        return jnp.tensordot(x, self.embed.E, axes=((1,), (1,)))
+        return self.embed.read(x) if self.readout is None else jax.vmap(self.readout)(x)
 
     def decoder(self, prompt: Int[Array, " t"] | None = None, *, length: int) -> tuple["Decoder", Past]:
         """The cell that goes on after each token, with room for `length` of them, and the state in which all of the

@@ -97,9 +97,7 @@ class Translator(eqx.Module):
 
     def read(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         """The logits of vectors."""
-        if self.readout is not None:
-            return jax.vmap(self.readout)(x)
-        return jnp.tensordot(x, self.embed.E, axes=((1,), (1,)))
+        return self.embed.read(x) if self.readout is None else jax.vmap(self.readout)(x)
 
     def decoder(self, source: Int[Array, " s"], *, length: int) -> tuple[Decoder, Past]:
         """The cell that goes on after each token, for this source, with room for `length` of them, and the state in

@@ -6,6 +6,7 @@ makes it survive a crash. Orbax is imported only by a fit that has a run.
 
 from .backpropagate import Backprop as Backprop
 from .backpropagate import backpropagate as backpropagate
+from .bleu import bleu as bleu
 from .choose import Simplest as Simplest
 from .choose import choose_simplest as choose_simplest
 from .descend import Averaged as Averaged
@@ -45,6 +46,9 @@ from .optimise import iterate as iterate
 from .optimise import nesterov as nesterov
 from .optimise import rmsprop as rmsprop
 from .optimise import uncorrected_adam as uncorrected_adam
+from .pretrained import Network as Network
+from .pretrained import load_pretrained as load_pretrained
+from .pretrained import save_pretrained as save_pretrained
 from .progress import Bar as Bar
 from .progress import JsonLines as JsonLines
 from .progress import Lines as Lines
@@ -77,4 +81,5 @@ from .validate import Validation as Validation
 from .validate import cross_validate as cross_validate
 from .validate import folds as folds
 from .weights import load_weights as load_weights
+from .weights import read_config as read_config
 from .weights import save_weights as save_weights

@@ -46,10 +46,11 @@ def log_loss(logits: Float[Array, " k"], y: Shaped[Array, "..."]) -> Scalar:
     10000.0
     """
     _check_label("log_loss", logits, y)
-    log_p = jax.nn.log_softmax(wide(logits))
+    z = wide(logits)
     if jnp.issubdtype(y.dtype, jnp.integer):
-        return -jnp.take(log_p, y)
-    return -jnp.vdot(y.astype(log_p.dtype), log_p)
+        mine = jax.lax.iota(y.dtype, len(z)) == y  # a gather would scatter on the way back
+        return jnp.where(mine.any(), jax.nn.logsumexp(z) - jnp.where(mine, z, 0).sum(), jnp.nan)
+    return -jnp.vdot(y.astype(z.dtype), jax.nn.log_softmax(z))
 
 
 def binary_log_loss(logit: Float[Array, "..."], y: Shaped[Array, ""]) -> Scalar:
