@@ -11,6 +11,9 @@ from .anatomy import listen as listen
 from .anatomy import modules as modules
 from .arrangement import arrangement_cells as arrangement_cells
 from .arrangement import arrangement_patterns as arrangement_patterns
+from .attention_maps import AttentionMaps as AttentionMaps
+from .attention_maps import attends_to_itself as attends_to_itself
+from .attention_maps import attention_maps as attention_maps
 from .belief import belief as belief
 from .boundary import Boundary as Boundary
 from .boundary import boundary as boundary
@@ -125,6 +128,13 @@ from .thinning import dropout_penalty as dropout_penalty
 from .through_time import ThroughTime as ThroughTime
 from .through_time import elman_rate as elman_rate
 from .through_time import through_time as through_time
+from .tokens import EmbeddingMap as EmbeddingMap
+from .tokens import TokenSaliency as TokenSaliency
+from .tokens import embedding_map as embedding_map
+from .tokens import has_table as has_table
+from .tokens import token_saliency as token_saliency
+from .translations import Translations as Translations
+from .translations import translations as translations
 from .version_space import Cone as Cone
 from .version_space import Margins as Margins
 from .version_space import Volume as Volume

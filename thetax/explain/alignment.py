@@ -48,12 +48,13 @@ def alignment(
     weights, guess = (np.asarray(part) for part in look(model, (jnp.asarray(source), jnp.asarray(target))))
     rows, columns = np.asarray(target) >= 0, np.asarray(source) >= 0
     written = [*np.asarray(target)[rows][1:], *guess[rows][-1:]]
-    said = [_words("source", source, names[0]), _words("target", written, names[1])]
+    said = [words("alignment", *side) for side in (("source", source, names[0]), ("target", written, names[1]))]
     return Alignment(weights[np.ix_(rows, columns)].astype(np.float64), *said)
 
 
-def _words(side: str, tokens: Any, names: Sequence[str]) -> tuple[str, ...]:
+def words(lens: str, side: str, tokens: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """What tokens are called, but for -1; by their numbers without names."""
     given = [int(token) for token in np.asarray(tokens) if token >= 0]
     if names and max(given, default=0) >= len(names):
-        raise ValueError(f"alignment: token {max(given)} of the {side} has no name among the {len(names)} given.")
+        raise ValueError(f"{lens}: token {max(given)} of the {side} has no name among the {len(names)} given.")
     return tuple(str(names[token]) if names else str(token) for token in given)

@@ -2,6 +2,7 @@ r"""What a language model says by itself, and how surprised it is by what others
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +13,9 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..core import Batch
 from ..layers import unroll
-from ..models import sample
+from ..models import GPT, sample
+
+BLOCK = 16  # texts whose logits are held at once
 
 
 @dataclass(frozen=True)
@@ -26,20 +29,23 @@ class Speech:
     temperature: float
     until: Float[np.ndarray, " k"]
     bits: Float[np.ndarray, " k"]
+    mass: float | None = None
 
 
 def speech(
-    cell: Any,
+    model: Any,
     data: Batch,
     names: Sequence[str],
     *,
     count: int = 3,
     length: int = 300,
     temperature: float = 0.7,
+    mass: float | None = None,
     first: int = 0,
     key: PRNGKeyArray,
 ) -> Speech:
-    r"""Lets a cell that reads tokens speak `count` times from its start, after the token `first`, and listen to `data`.
+    r"""Lets a cell that reads tokens, or a `GPT`, which makes one, speak `count` times from its start, after the token
+    `first`, and listen to `data`. It draws from the fewest tokens that hold the `mass`, or from all.
 
     `data` is a pair of tokens `n t` and of what follows each, -1 where nothing does; `names` are the tokens' own.
 
@@ -52,20 +58,26 @@ def speech(
     """
     if count < 1:
         raise ValueError(f"speech: count must be at least 1; got {count}.")
-    one = lambda key: sample(cell, first=first, length=length, temperature=temperature, key=key).tokens
-    said = np.asarray(jax.jit(jax.vmap(one))(jr.split(key, count)))
+    cell, state = model.decoder(length=length) if isinstance(model, GPT) else (model, None)
+    draw = partial(sample, first=first, length=length, temperature=temperature, mass=mass)
+    said = np.asarray(jax.jit(jax.vmap(lambda key: draw(cell, state=state, key=key).tokens))(jr.split(key, count)))
     if said.max() >= len(names):
         raise ValueError(f"speech: the model says tokens up to {said.max()}, but only {len(names)} have names.")
     texts = tuple("".join([str(names[token]) for token in row if token >= 0]) for row in said.tolist())
-    losses, there = (np.asarray(part, np.float64) for part in _surprise(cell, *map(jnp.asarray, data)))
+    losses, there = (np.asarray(part, np.float64) for part in _surprise(model, *map(jnp.asarray, data)))
     ends = np.unique([*(2 ** np.arange(int(np.log2(losses.shape[1])) + 1)), losses.shape[1]])
     total = lambda a: np.diff(np.concatenate([[0.0], np.cumsum(a.sum(axis=0))])[[0, *ends]])
-    return Speech(texts, temperature, ends.astype(float), total(losses) / np.maximum(total(there), 1))
+    return Speech(texts, temperature, ends.astype(float), total(losses) / np.maximum(total(there), 1), mass)
 
 
 @jax.jit
-def _surprise(cell: Any, xs: Any, ys: Any) -> Any:
+def _surprise(model: Any, xs: Any, ys: Any) -> Any:
     r"""$-\log_2 p$ of every target, 0 where there is none, and where there is one."""
-    logits = jax.vmap(lambda x: unroll(cell, x, mask=x >= 0)[1])(xs)
-    log_p = jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.maximum(ys, 0)[..., None], axis=2)[..., 0]
-    return jnp.where(ys >= 0, -log_p / jnp.log(2.0), 0), ys >= 0
+
+    def one(text):
+        x, y = text
+        logits = model(x) if isinstance(model, GPT) else unroll(model, x, mask=x >= 0)[1]
+        log_p = jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.maximum(y, 0)[:, None], axis=1)[:, 0]
+        return jnp.where(y >= 0, -log_p / jnp.log(2.0), 0)
+
+    return jax.lax.map(one, (xs, ys), batch_size=BLOCK), ys >= 0

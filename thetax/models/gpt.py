@@ -10,7 +10,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..layers import (
@@ -38,7 +41,6 @@ class GPT(eqx.Module):
     Without a `readout` the vectors of the tokens serve again: the logit of a token is its vector's product with the
     last one (Press & Wolf 2017). `model.decoder(prompt)` lets it go on by itself.
 
-    >>> import jax.numpy as jnp
     >>> from thetax.models import greedy
     >>> model = GPT.init(11, 16, depth=2, heads=2, length=12, key=jr.key(0))
     >>> model(jnp.array([3, 1, 4])).shape
@@ -130,6 +132,10 @@ class GPT(eqx.Module):
         """The logits of vectors."""
         return self.embed.read(x) if self.readout is None else jax.vmap(self.readout)(x)
 
+    def weights(self, tokens: Int[Array, " t"]) -> Float[Array, "l h t t"]:
+        """How much each token looks at each before it, in every layer and head."""
+        return self.trunk.weights(self._placed(tokens), mask=CAUSAL)
+
     def decoder(self, prompt: Int[Array, " t"] | None = None, *, length: int) -> tuple["Decoder", Past]:
         """The cell that goes on after each token, with room for `length` of them, and the state in which all of the
         prompt has been read."""
@@ -153,7 +159,8 @@ class GPT(eqx.Module):
 class Decoder(eqx.Module):
     r"""The cell $(\text{past}, y_t) \mapsto (\text{past}, \text{logits of } y_{t+1})$ of a `GPT` or a `Translator`.
 
-    What was read is kept as keys and values, so that no token is computed twice.
+    What was read is kept as keys and values, so that no token is computed twice. A token for which there is no room is
+    refused, or gets NaN where it is not known how many there were (inside `jit`).
     """
 
     model: Any
@@ -165,5 +172,9 @@ class Decoder(eqx.Module):
         return self.model.trunk.start(self.length)
 
     def __call__(self, past: Past, token: Int[Array, ""]) -> tuple[Past, Float[Array, " v"]]:
-        x, past = self.model._extend(token[None], past)
-        return past, self.model.read(x)[0]
+        if not isinstance(past.count, Tracer) and int(np.asarray(past.count)) >= self.length:
+            raise ValueError(
+                f"Decoder: there was room for {self.length} tokens, and all are read; give a greater length."
+            )
+        x, longer = self.model._extend(token[None], past)
+        return longer, jnp.where(past.count < self.length, self.model.read(x)[0], jnp.nan)

@@ -5,6 +5,7 @@ function with `draws`.
 """
 
 from . import approximation as approximation
+from . import attention as attention
 from . import cost as cost
 from . import critical as critical
 from . import depth as depth
@@ -35,6 +36,7 @@ from .draw import blank as blank
 from .draw import draw as draw
 from .draw import drawable as drawable
 from .draw import draws as draws
+from .heatmap import Heatmap as Heatmap
 from .judgement import as_pictures as as_pictures
 from .theme import DARK as DARK
 from .theme import LIGHT as LIGHT
