@@ -38,7 +38,8 @@ def spread(count: int, most: int) -> list[int]:
 def _attention_maps(result: AttentionMaps, theme: Theme) -> Figure:
     layers, heads = spread(len(result.weights), LAYERS), spread(result.weights.shape[1], HEADS)
     figure = blank(0.8 * len(layers) + 3.5)
-    above, below = np.ravel(figure.subfigures(2, 1, height_ratios=(0.8 * len(layers) + 0.3, 3.2)))
+    parts: Any = figure.subfigures(2, 1, height_ratios=(0.8 * len(layers) + 0.3, 3.2))
+    above, below = parts
     panels = above.subplots(len(layers), len(heads), squeeze=False)
     for i, layer in enumerate(layers):
         for j, head in enumerate(heads):
