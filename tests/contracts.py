@@ -22,7 +22,9 @@ from thetax.layers import (
     LSTM,
     AdaptivePool,
     Affine,
+    ALiBi,
     Antisymmetric,
+    Attention,
     AveragePool,
     Bag,
     BatchNorm,
@@ -37,7 +39,10 @@ from thetax.layers import (
     Elman,
     Embedding,
     Ensemble,
+    FeedForward,
+    Gated,
     LayerNorm,
+    Learned,
     Linear,
     Lipschitz,
     MaxPool,
@@ -46,16 +51,26 @@ from thetax.layers import (
     Pointwise,
     Recurrent,
     Residual,
+    RMSNorm,
+    Rotary,
     SelectiveSSM,
+    Sinusoidal,
     Stack,
+    Stacked,
     Transition,
     Truncated,
     WeightNorm,
+    block_pairs,
     centred,
+    hierarchical_attention,
+    linear_attention,
+    sparse_attention,
     tangent,
 )
 from thetax.models import (
+    BERT,
     CNN,
+    GPT,
     MLP,
     DenseNet,
     EncoderDecoder,
@@ -64,8 +79,16 @@ from thetax.models import (
     Mixer,
     NextToken,
     Perceptron,
+    Pretraining,
     ResNet,
+    SentenceClassifier,
+    SentenceEncoder,
     SequenceClassifier,
+    SpanFinder,
+    Tagger,
+    TransformerBlock,
+    Translator,
+    ViT,
     barron_network,
     bell,
     deep_linear,
@@ -146,6 +169,16 @@ class Ranked(eqx.Module):
         return self.inner((order, order[::-1]) if self.pair else order)
 
 
+class Read(eqx.Module):
+    """A model whose output is no array of finite numbers, and what is read of it."""
+
+    inner: Any
+    read: Callable[[Any], Any] = eqx.field(static=True)
+
+    def __call__(self, x):
+        return self.read(self.inner(x))
+
+
 def pointwise(activation) -> ModelRow:
     return ModelRow(activation.__name__, lambda key: Pointwise(activation), (4,))
 
@@ -182,6 +215,64 @@ def stack(*, key) -> Stack:
 def block(*, key) -> Block:
     first, last = jr.split(key)
     return Block(LayerNorm.init(3), GRU.init(3, 2, key=first), Linear.init(2, 3, key=last))
+
+
+ATTENTION = {  # of tokens of four numbers
+    "plain": {},
+    "grouped": {"groups": 1, "bias": False},
+    "rotary": {"relative": Rotary()},
+    "ALiBi": {"relative": ALiBi()},
+    "linear": {"kernel": linear_attention},
+    "sparse": {"kernel": sparse_attention(block_pairs(3, everywhere=1), size=2)},
+    "hierarchical": {"kernel": hierarchical_attention(2)},
+}
+
+
+def attention(name: str, options: dict[str, Any]) -> ModelRow:
+    return ModelRow(f"Attention {name}", partial(Attention.init, 4, 2, **options), (5, 4), (5, 3))
+
+
+def gpt(*, key) -> Ranked:
+    return Ranked(GPT.init(4, 4, depth=2, heads=2, hidden=2, length=4, key=key))
+
+
+def llama(*, key) -> Ranked:
+    return Ranked(GPT.llama(4, 4, depth=1, heads=2, groups=1, hidden=2, tied=False, key=key))
+
+
+def on_bert(head: Callable[..., Any], *, pair: bool = False) -> Callable[..., Ranked]:
+    """A head on an encoder of four tokens, in order; in a pair, with four segments."""
+
+    def make(*, key):
+        key_bert, key_head = jr.split(key)
+        bert = BERT.init(4, 4, depth=1, heads=2, hidden=3, length=4, segments=4, epsilon=1e-5, key=key_bert)
+        return Ranked(head(bert, key=key_head), pair=pair)
+
+    return make
+
+
+def joined(found) -> Any:
+    return jnp.concatenate([found.tokens.ravel(), found.follows])
+
+
+def finite(scores) -> Any:
+    return jnp.where(jnp.isfinite(scores), scores, 0)
+
+
+def guesses(bert: BERT, *, key) -> Read:
+    return Read(Pretraining.init(bert, key=key), joined)
+
+
+def span(bert: BERT, *, key) -> Read:
+    return Read(SpanFinder.init(bert, key=key), finite)
+
+
+def vit(*, key) -> ViT:
+    return ViT.init(2, size=(4, 2), channels=1, patch=2, d=4, depth=1, heads=2, hidden=3, epsilon=1e-5, key=key)
+
+
+def translator(*, key) -> Ranked:
+    return Ranked(Translator.init(4, 4, 4, depth=1, heads=2, hidden=3, key=key), pair=True)
 
 
 CELLS = {  # each reads three numbers
@@ -245,6 +336,13 @@ MODELS = [
     ModelRow("ModernHopfield", partial(ModernHopfield.init, 4, 3, beta=0.7), (3,), (5,)),
     ModelRow("ModernHopfield twice", partial(ModernHopfield.init, 4, 3, beta=0.7, steps=2), (3,), (5,)),
     ModelRow("Ensemble with dropout", partial(Ensemble.init, partial(chain, p=0.5), 3), (3,), (4,), draws=True),
+    ModelRow("RMSNorm", lambda key: RMSNorm.init(5), (5,), (4,)),
+    *[attention(name, options) for name, options in ATTENTION.items()],
+    ModelRow("FeedForward", partial(FeedForward.init, 3, 4, activation=layers.gelu), (2, 3), (2, 4)),
+    ModelRow("Gated", partial(Gated.init, 3, 4), (2, 3), (2, 4)),
+    ModelRow("Stacked", partial(Stacked.init, partial(FeedForward.init, 3, 2, activation=layers.tanh), 3), (2, 3)),
+    ModelRow("Sinusoidal", lambda key: Sinusoidal(), (3, 4)),
+    ModelRow("Learned", partial(Learned.init, 4, 3), (3, 3), (3, 2)),
     ModelRow("MLP", partial(MLP.init, 4, 6, 5, 2), (2, 2), (3,)),
     ModelRow("MLP dropout", partial(MLP.init, 3, 8, 2, activation=layers.tanh, dropout=0.5), (3,), (4,), draws=True),
     ModelRow("MLP residual", partial(MLP.init, 3, 4, 4, 2, normalise=LayerNorm.init, connect=Residual), (3,), (4,)),
@@ -265,6 +363,19 @@ MODELS = [
     ModelRow("EncoderDecoder", lambda key: Ranked(EncoderDecoder.init(4, 4, 2, 2, key=key), pair=True), (4,)),
     ModelRow("EncoderDecoder attends", attending, (4,)),
     ModelRow("SequenceClassifier", partial(SequenceClassifier.init, 3, 2, width=2), (4, 2), (4, 3)),
+    ModelRow("TransformerBlock", partial(TransformerBlock.init, 4, 2, 3, feed=Gated.init), (3, 4), (3, 5)),
+    ModelRow("TransformerBlock after", partial(TransformerBlock.init, 4, 2, 3, norms="after"), (3, 4), (3, 5)),
+    ModelRow("TransformerBlock drops", partial(TransformerBlock.init, 4, 2, 3, dropout=0.5), (3, 4), draws=True),
+    ModelRow("GPT", gpt, (4,)),
+    ModelRow("GPT llama", llama, (4,)),
+    ModelRow("BERT", on_bert(lambda bert, key: bert, pair=True), (4,)),
+    ModelRow("Pretraining", on_bert(guesses), (4,)),
+    ModelRow("SentenceEncoder", on_bert(lambda bert, key: SentenceEncoder(bert)), (4,)),
+    ModelRow("SentenceClassifier", on_bert(partial(SentenceClassifier.init, classes=3)), (4,)),
+    ModelRow("Tagger", on_bert(partial(Tagger.init, classes=3)), (4,)),
+    ModelRow("SpanFinder", on_bert(span, pair=True), (4,)),
+    ModelRow("ViT", vit, (1, 4, 2), (1, 2, 4)),
+    ModelRow("Translator", translator, (4,)),
     ModelRow("DenseNet", densenet, (1, 4, 3), (2, 4, 3)),
     ModelRow("CNN", partial(CNN.init, (2, 3), classes=2, places=1), (1, 5, 4), (2, 5, 4)),
     ModelRow("CNN dropout", partial(CNN.init, (4,), classes=2, places=2, dropout=0.5), (1, 5, 4), draws=True),

@@ -58,7 +58,15 @@ def test_every_delta_by_differences():
 
 
 # those that scan are one program, rounded in another order
-SCANNED = ("Recurrent", "Bidirectional", "NextToken", "EncoderDecoder", "SequenceClassifier", "Mixer")
+SCANNED = (
+    "Recurrent",
+    "Bidirectional",
+    "NextToken",
+    "EncoderDecoder",
+    "SequenceClassifier",
+    "Mixer",
+    "Attention sparse",
+)
 
 
 @pytest.mark.parametrize("row", WHOLE, ids=lambda row: row.name)

@@ -65,6 +65,10 @@ from .initialise import uniform as uniform
 from .linear import Affine as Affine
 from .linear import Linear as Linear
 from .linear import dense as dense
+from .long_attention import block_pairs as block_pairs
+from .long_attention import hierarchical_attention as hierarchical_attention
+from .long_attention import linear_attention as linear_attention
+from .long_attention import sparse_attention as sparse_attention
 from .mask import ALL as ALL
 from .mask import CAUSAL as CAUSAL
 from .mask import Mask as Mask

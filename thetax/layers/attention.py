@@ -120,6 +120,8 @@ class Attention(eqx.Module):
         self, x: Float[Array, "t a"], memory: Float[Array, "s b"] | None = None, *, mask: Mask = ALL
     ) -> Float[Array, "h t s"]:
         r"""$A$ of every head: how much each token looks at each place."""
+        if self.kernel is not attend:
+            raise ValueError(f"Attention: only attend has weights to show; the kernel is {self.kernel}.")
         memory = x if memory is None else memory
         return attention_weights(self.ask(x), self.show(memory).keys, self._faded(mask))
 
@@ -129,7 +131,10 @@ class Attention(eqx.Module):
         return self.answer(self.ask(x), self.show(x if memory is None else memory), mask)
 
     def _turned(self, x: Any, first: Any) -> Any:
-        return self.relative.turn(x, jnp.arange(len(x)) + first) if isinstance(self.relative, Rotary) else x
+        if not isinstance(self.relative, Rotary):
+            return x
+        places = jnp.arange(len(x))
+        return self.relative.turn(x, places + jnp.asarray(first, places.dtype))
 
     def _faded(self, mask: Mask) -> Mask:
         if not isinstance(self.relative, ALiBi):

@@ -35,7 +35,7 @@ def attend(
     >>> attend(jnp.zeros((2, 1, 2)), jnp.zeros((2, 1, 2)), v, Mask(after=0)).ravel().tolist()
     [1.0, 2.0]
     """
-    _check(q, k, v, mask)
+    check_attention("attend", q, k, v, mask)
     t, s = len(q), len(k)
     if _flash_can(q, v, mask):
         return _flash(q, k, v, mask)
@@ -50,7 +50,7 @@ def attention_weights(q: Float[Array, "t h d"], k: Float[Array, "s g d"], mask: 
     >>> attention_weights(jnp.zeros((1, 1, 2)), jnp.zeros((2, 1, 2))).tolist()
     [[[0.5, 0.5]]]
     """
-    _check(q, k, k, mask)
+    check_attention("attend", q, k, k, mask)
     e, z = _exponentials(q, k, mask, jnp.arange(len(q)), jnp.arange(len(k)))
     return (e / z).reshape(q.shape[1], len(q), len(k)).astype(q.dtype)
 
@@ -65,20 +65,21 @@ def masked_softmax(scores: Float[Array, " t"], mask: Bool[Array, " t"] | None) -
     return (e / z).astype(scores.dtype)
 
 
-def _check(q: Array, k: Array, v: Array, mask: Mask) -> None:
+def check_attention(name: str, q: Array, k: Array, v: Array, mask: Mask) -> None:
+    """Refuses queries, keys, values and a mask that do not belong together, for the kernel of this name."""
     if q.ndim != 3 or k.ndim != 3 or v.ndim != 3:
         raise ValueError(
-            f"attend: expected queries (t, h, d), keys (s, g, d) and values (s, g, e) of one example; got {q.shape}, "
+            f"{name}: expected queries (t, h, d), keys (s, g, d) and values (s, g, e) of one example; got {q.shape}, "
             f"{k.shape} and {v.shape}; map over a batch with jax.vmap."
         )
     if q.shape[2] != k.shape[2] or k.shape[:2] != v.shape[:2] or q.shape[1] % k.shape[1]:
         raise ValueError(
-            "attend: queries and keys must have one size, keys and values as many places and heads, and the heads of "
+            f"{name}: queries and keys must have one size, keys and values as many places and heads, and the heads of "
             f"the queries must be a multiple of theirs; got {q.shape}, {k.shape} and {v.shape}."
         )
-    mask.expect("attend", len(q), len(k))
+    mask.expect(name, len(q), len(k))
     if mask.fade is not None and mask.fade.shape != q.shape[1:2]:
-        raise ValueError(f"attend: fade must be one number for each of {q.shape[1]} heads; got {mask.fade.shape}.")
+        raise ValueError(f"{name}: fade must be one number for each of {q.shape[1]} heads; got {mask.fade.shape}.")
 
 
 def _flash_can(q: Array, v: Array, mask: Mask) -> bool:

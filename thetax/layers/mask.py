@@ -56,7 +56,7 @@ class Mask(eqx.Module):
 
     def place(self, i: Int[Array, "..."]) -> Int[Array, "..."]:
         """Where among the keys the queries stand."""
-        return i if self.first is None else i + self.first
+        return i if self.first is None else i + self.first.astype(i.dtype)
 
     def allows(self, i: Int[Array, "..."], j: Int[Array, "..."]) -> Bool[Array, "..."]:
         """For queries and keys by their places, of shapes that broadcast; a query's place counts from 0."""
@@ -67,7 +67,7 @@ class Mask(eqx.Module):
         if self.after is not None:
             parts.append(j <= at + self.after)
         if self.length is not None:
-            parts.append(j < self.length)
+            parts.append(j < self.length.astype(j.dtype))
         if self.there is not None:
             parts.append(self.there[j] if self.there.ndim == 1 else self.there[i, j])
         found = jnp.ones(jnp.broadcast_shapes(i.shape, j.shape), bool)

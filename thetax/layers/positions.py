@@ -52,7 +52,8 @@ class Sinusoidal(eqx.Module):
 
     def table(self, t: int, d: int, *, first: Int[Array, ""] | int = 0) -> Float[Array, "t d"]:
         """$P$, from the place `first` on."""
-        places = (jnp.arange(t) + first).astype(jnp.zeros(()).dtype)
+        places = jnp.arange(t)
+        places = (places + jnp.asarray(first, places.dtype)).astype(jnp.zeros(()).dtype)
         angles = places[:, None] * jnp.asarray(frequencies(d, self.base), places.dtype)[None]
         return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=2).reshape(t, d)
 

@@ -51,6 +51,7 @@ class TransformerBlock(eqx.Module):
         hidden: int,
         *,
         groups: int | None = None,
+        size: int | None = None,
         bias: bool = True,
         relative: Rotary | ALiBi | None = None,
         kernel: Callable[..., Any] | None = None,
@@ -62,11 +63,12 @@ class TransformerBlock(eqx.Module):
         law: Law = glorot,
         key: PRNGKeyArray,
     ) -> "TransformerBlock":
-        """For tokens of width `d`; with `memory` it also looks at vectors of that width."""
+        """For tokens of width `d`, heads of `size` numbers, $d/H$ unless given; with `memory` it also looks at vectors
+        of that width."""
         if norms not in ("before", "after"):
             raise ValueError(f"TransformerBlock: norms stand before or after each part; got {norms!r}.")
         key_attention, key_cross, key_feed = jr.split(key, 3)
-        draw: Any = partial(Attention.init, d, heads, groups=groups, bias=bias, law=law)
+        draw: Any = partial(Attention.init, d, heads, groups=groups, size=size, bias=bias, law=law)
         own = draw(relative=relative, key=key_attention, **({} if kernel is None else {"kernel": kernel}))
         cross = None if memory is None else draw(memory=memory, key=key_cross)
         think = feed(d, hidden, law=law, key=key_feed)

@@ -102,6 +102,9 @@ class Translator(eqx.Module):
     def decoder(self, source: Int[Array, " s"], *, length: int) -> tuple[Decoder, Past]:
         """The cell that goes on after each token, for this source, with room for `length` of them, and the state in
         which it begins."""
+        most = len(self.positions.P) if isinstance(self.positions, Learned) else max(length, 1)
+        if not 1 <= length <= most:
+            raise ValueError(f"Translator: length counts tokens, at least 1 and at most {most}; got {length}.")
         past = self.trunk.start(length, memory=self.encode(source), seen=Mask(length=written(source)))
         return Decoder(self, length), past
 

@@ -96,7 +96,7 @@ class ViT(eqx.Module):
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
         return self.trunk(self.drop(self.enter(x), key=key_drop), key=key_trunk)
 
-    def weights(self, x: Float[Array, "c h w"]) -> Float[Array, "l h m m"]:
+    def weights(self, x: Float[Array, "c h w"]) -> Float[Array, "l heads m m"]:
         """How much each token looks at each other, in every layer and head; the first is that of the class."""
         return self.trunk.weights(self.enter(x))
 

@@ -1,0 +1,183 @@
+"""GPT: causal to the last bit, and writing with what is kept is reading all anew."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from contracts import close, same_bits
+
+from thetax.core import predict
+from thetax.layers import Linear
+from thetax.models import GPT, beam, greedy, sample
+
+V = 5
+MODELS = {
+    "GPT": partial(GPT.init, V, 4, depth=2, heads=2, length=9),
+    "llama": partial(GPT.llama, V, 4, depth=2, heads=2, groups=1, hidden=6),
+    "untied": partial(GPT.init, V, 4, depth=1, heads=2, length=9, tied=False),
+}
+models = pytest.mark.parametrize("make", MODELS.values(), ids=list(MODELS))
+TOKENS = jnp.array([3, 1, 4, 1, 0, 2], jnp.int32)
+
+
+def sharp(make):
+    """A model with opinions: the weights of init are small, and ties would be decided by rounding."""
+    return jax.tree.map(lambda a: a * 30 if a.ndim > 1 and a.shape[-1] > 1 else a, make(key=jr.key(1)))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.usefixtures("x64", "strict")
+def test_it_is_the_formula(tied):
+    model = GPT.init(V, 4, depth=1, heads=2, length=9, tied=tied, key=jr.key(0))
+    x = model.embed.E[TOKENS] + model.positions.P[:6]
+    block = jax.tree.map(lambda a: a[0], model.trunk.blocks.layers)
+    normed = lambda norm, x: jax.vmap(norm)(x)
+    q, k, v = (
+        jax.vmap(part)(normed(block.norm, x)).reshape(6, 2, 2)
+        for part in (block.attention.Q, block.attention.K, block.attention.V)
+    )
+    scores = np.where(np.tri(6), np.einsum("ihd,jhd->hij", q, k) / np.sqrt(2), -np.inf)
+    A = np.exp(scores) / np.exp(scores).sum(axis=2, keepdims=True)
+    x = x + jax.vmap(block.attention.O)(jnp.einsum("hij,jhd->ihd", A, v).reshape(6, 4))
+    u = np.asarray(jax.vmap(block.feed.up)(normed(block.feed_norm, x)))
+    x = x + jax.vmap(block.feed.down)(jnp.asarray(u * (1 + np.tanh(np.sqrt(2 / np.pi) * (u + 0.044715 * u**3))) / 2))
+    last = np.asarray(normed(model.trunk.last, x))
+    W = model.embed.E if tied else model.readout.W
+    np.testing.assert_allclose(model(TOKENS), last @ np.asarray(W).T, atol=1e-12)
+
+
+def test_tied_logits_learn_the_table_twice():
+    """The gradient of the table is that of reading and that of writing."""
+    model = MODELS["GPT"](key=jr.key(0))
+    apart = eqx.tree_at(lambda m: m.readout, model, Linear(model.embed.E), is_leaf=lambda leaf: leaf is None)
+    loss = lambda model: jnp.square(model(TOKENS)).sum()
+    one, two = jax.grad(loss)(model), jax.grad(loss)(apart)
+    assert close(model(TOKENS), apart(TOKENS), rtol=1e-5)
+    np.testing.assert_allclose(one.embed.E, two.embed.E + two.readout.W, rtol=1e-4, atol=1e-6)
+    assert len(jax.tree.leaves(apart)) == len(jax.tree.leaves(model)) + 1
+
+
+@models
+def test_the_future_changes_no_bit(make):
+    model = sharp(make)
+    f = jax.jit(lambda tokens: model(tokens))
+    before = f(TOKENS)
+    for s in (1, 4):
+        after = f(TOKENS.at[s].set(4 - TOKENS[s]))
+        assert same_bits(before[:s], after[:s])
+        assert (before[s] != after[s]).any()
+    padded = f(TOKENS.at[4:].set(-1))
+    assert same_bits(before[:4], padded[:4])
+    assert np.isfinite(padded).all()
+
+
+@models
+def test_a_batch_is_its_items(make):
+    model = sharp(make)
+    batch = jnp.stack([TOKENS, TOKENS[::-1]])
+    np.testing.assert_allclose(predict(model, batch)[1], model(batch[1]), rtol=1e-5, atol=1e-5)
+
+
+@models
+@pytest.mark.usefixtures("x64")
+def test_one_token_at_a_time(make):
+    """With a prompt, and without one."""
+    model = sharp(make)
+    whole = model(TOKENS)
+    step = jax.jit(lambda cell, state, token: cell(state, token))
+    for n in (0, 1, 4):
+        cell, state = model.decoder(TOKENS[:n] if n else None, length=9)
+        for at in range(n, 6):
+            state, logits = step(cell, state, TOKENS[at])
+            np.testing.assert_allclose(logits, whole[at], atol=1e-10)
+
+
+def anew(model, prompt, count):
+    """Greedy, reading all again for each token."""
+    tokens, log_p = list(prompt), 0.0
+    for _ in range(count):
+        logits = model(jnp.array(tokens, jnp.int32))[-1]
+        tokens.append(int(logits.argmax()))
+        log_p += float(jax.nn.log_softmax(logits)[tokens[-1]])
+    return tokens[len(prompt) :], log_p
+
+
+@models
+@pytest.mark.usefixtures("x64")
+def test_greedy_writes_the_same(make):
+    model, prompt = sharp(make), [3, 1, 4]
+    cell, state = model.decoder(jnp.array(prompt[:-1]), length=9)
+    said = greedy(cell, state=state, first=prompt[-1], length=5)
+    tokens, log_p = anew(model, prompt, 5)
+    assert said.tokens.tolist() == tokens
+    assert float(said.log_p) == pytest.approx(log_p, abs=1e-10)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_beam_is_the_search_of_all():
+    """As wide as there are texts of two tokens, in the order of their probability."""
+    model, prompt = sharp(MODELS["llama"]), [3, 1]
+    cell, state = model.decoder(jnp.array(prompt[:-1]), length=6)
+    said = beam(cell, state=state, first=prompt[-1], length=2, width=V * V)
+    texts = jnp.array([[*prompt, a, b] for a in range(V) for b in range(V)], jnp.int32)
+    log_p = jax.nn.log_softmax(predict(model, texts))
+    totals = np.array([log_p[i, 1, a] + log_p[i, 2, b] for i, (_, _, a, b) in enumerate(texts.tolist())])
+    order = np.argsort(-totals)
+    assert said.tokens.tolist() == [list(divmod(int(at), V)) for at in order]
+    np.testing.assert_allclose(said.log_p, totals[order], atol=1e-10)
+
+
+def test_it_can_be_sampled():
+    cell, state = MODELS["GPT"](key=jr.key(0)).decoder(TOKENS[:2], length=9)
+    said = sample(cell, state=state, first=2, length=4, key=jr.key(0)).tokens
+    assert said.shape == (4,)
+    assert ((said >= 0) & (said < V)).all()
+
+
+def test_dropout_draws_by_the_key():
+    model = GPT.init(V, 4, depth=1, heads=2, length=9, dropout=0.5, key=jr.key(0))
+    f = jax.jit(lambda key: model(TOKENS, key=key))
+    assert same_bits(f(jr.key(0)), f(jr.key(0)))
+    assert not close(f(jr.key(0)), f(jr.key(1)), rtol=1e-2, atol=1e-6)
+    plain = GPT.init(V, 4, depth=1, heads=2, length=9, key=jr.key(0))
+    assert same_bits(model(TOKENS), plain(TOKENS))
+
+
+def test_what_is_not_remembered_is_computed_again():
+    slope = jax.grad(lambda model: jnp.square(model(TOKENS)).sum())
+    one, two = (slope(GPT.init(V, 4, depth=2, heads=2, length=9, remember=r, key=jr.key(0))) for r in (True, False))
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7)
+
+
+def test_sizes_of_gpt_2():
+    """124 million parameters, as published."""
+    model = jax.eval_shape(lambda: GPT.init(50257, key=jr.key(0)))
+    assert sum(leaf.size for leaf in jax.tree.leaves(model)) == 124_439_808
+
+
+def test_no_room():
+    model = MODELS["GPT"](key=jr.key(0))
+    with pytest.raises(ValueError, match="there are 9 places, but the sequence has 10"):
+        model(jnp.zeros(10, jnp.int32))
+    with pytest.raises(ValueError, match="must leave room after a prompt of 6 and be at most 9; got 6"):
+        model.decoder(TOKENS, length=6)
+    with pytest.raises(ValueError, match="be at most 9; got 10"):
+        model.decoder(length=10)
+    with pytest.raises(ValueError, match="after a prompt of 6 and be at most 4; got 4"):
+        MODELS["llama"](key=jr.key(0)).decoder(TOKENS, length=4)
+    cell, state = model.decoder(TOKENS, length=7)
+    assert np.isfinite(greedy(cell, state=state, first=0, length=1).log_p)
+    assert np.isnan(greedy(cell, state=state, first=0, length=2).log_p)
+    state, _ = cell(state, jnp.array(0))
+    with pytest.raises(ValueError, match="there was room for 7 tokens, and all are read"):
+        cell(state, jnp.array(0))
+
+
+def test_tokens_that_are_none():
+    with pytest.raises(ValueError, match="must lie between 0 and 4"):
+        MODELS["GPT"](key=jr.key(0))(jnp.array([0, 5]))

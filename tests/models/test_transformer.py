@@ -1,0 +1,189 @@
+"""Blocks and trunks: put together by hand from their parts, and what is kept of the past against computing anew."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from contracts import close, normal, same_bits
+
+from thetax.layers import ALL, CAUSAL, ALiBi, Gated, Mask, RMSNorm, Rotary
+from thetax.models import TransformerBlock, Trunk
+
+x64 = pytest.mark.usefixtures("x64", "strict")
+small = partial(TransformerBlock.init, 4, 2, 6)
+
+
+def block_of(trunk, at):
+    return jax.tree.map(lambda a: a[at], trunk.blocks.layers)
+
+
+@pytest.mark.parametrize("norms", ["before", "after"])
+@x64
+def test_a_block_is_its_parts(norms):
+    block = small(memory=3, norms=norms, key=jr.key(0))
+    x, memory, seen = normal(0, 5, 4), normal(1, 3, 3), Mask(length=jnp.array(2, jnp.int32))
+    norm = lambda layer, x: jax.vmap(layer)(x)
+    add = {
+        "before": lambda n, f, x: x + f(norm(n, x)),
+        "after": lambda n, f, x: norm(n, x + f(x)),
+    }[norms]
+    y = add(block.norm, lambda x: block.attention(x, mask=CAUSAL), x)
+    y = add(block.cross_norm, lambda x: block.cross(x, memory, mask=seen), y)
+    y = add(block.feed_norm, block.feed, y)
+    np.testing.assert_allclose(block(x, mask=CAUSAL, memory=memory, seen=seen), y, atol=1e-12)
+
+
+@x64
+def test_the_norm_is_that_of_each_token():
+    x = normal(0, 5, 4)
+    block = small(norms="after", key=jr.key(0))
+    y = block(x)
+    np.testing.assert_allclose(y.mean(axis=1), 0, atol=1e-10)
+    np.testing.assert_allclose(y.var(axis=1), 1, atol=1e-4)
+
+
+def zeroed(block):
+    parts = lambda b: [b.attention.O.W, b.attention.O.b, b.feed.down.W, b.feed.down.b]
+    return eqx.tree_at(parts, block, [jnp.zeros_like(part) for part in parts(block)])
+
+
+def test_with_zero_outputs_it_is_the_identity():
+    x = normal(0, 5, 4)
+    assert same_bits(zeroed(small(key=jr.key(0)))(x), x)
+    assert not close(zeroed(small(norms="after", key=jr.key(0)))(x), x, atol=1e-2)
+
+
+@x64
+def test_a_trunk_is_its_blocks():
+    for norms in ("before", "after"):
+        trunk, x = Trunk.init(3, 4, 2, 6, norms=norms, key=jr.key(0)), normal(0, 5, 4)
+        y = x
+        for at in range(3):
+            y = block_of(trunk, at)(y, mask=CAUSAL)
+        assert (trunk.last is None) == (norms == "after")
+        y = y if trunk.last is None else jax.vmap(trunk.last)(y)
+        np.testing.assert_allclose(trunk(x, mask=CAUSAL), y, atol=1e-12)
+
+
+def test_what_is_not_remembered_is_computed_again():
+    one, two = (Trunk.init(2, 4, 2, 6, remember=remember, key=jr.key(0)) for remember in (True, False))
+    x = normal(0, 5, 4)
+    slope = jax.jit(jax.grad(lambda trunk, x: jnp.square(trunk(x, mask=CAUSAL)).sum(), argnums=(0, 1)))
+    for a, b in zip(jax.tree.leaves(slope(one, x)), jax.tree.leaves(slope(two, x))):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    inside = [
+        str(jax.make_jaxpr(lambda x, trunk=trunk: jax.grad(lambda x: trunk(x).sum())(x))(x)) for trunk in (one, two)
+    ]
+    assert ["remat" in text or "checkpoint" in text for text in inside] == [False, True]
+
+
+def test_memory_on_the_way_back():
+    """With `remember` off a layer more costs its input and not all that happens inside."""
+
+    def spent(depth, remember):
+        trunk = jax.eval_shape(lambda: Trunk.init(depth, 4, 2, 64, remember=remember, key=jr.key(0)))
+        f = jax.grad(lambda trunk, x: jnp.square(trunk(x)).sum())
+        shape = jax.ShapeDtypeStruct((64, 4), jnp.float32)
+        return jax.jit(f).lower(trunk, shape).compile().memory_analysis().temp_size_in_bytes
+
+    grows = [spent(9, remember) - spent(5, remember) for remember in (True, False)]
+    assert grows[1] < grows[0] / 4
+
+
+KINDS = {
+    "plain": {},
+    "rotary, grouped": {"relative": Rotary(), "groups": 1, "bias": False, "norm": RMSNorm.init, "feed": Gated.init},
+    "ALiBi": {"relative": ALiBi()},
+    "norms after": {"norms": "after"},
+}
+
+
+@pytest.mark.parametrize("options", KINDS.values(), ids=list(KINDS))
+@x64
+def test_going_on_is_computing_anew(options):
+    """Some tokens at once, then one by one, then several: as if all had been read together."""
+    trunk, x = Trunk.init(2, 4, 2, 6, **options, key=jr.key(0)), normal(0, 7, 4)
+    whole = trunk(x, mask=CAUSAL)
+    past, found = trunk.start(9), []
+    extend = jax.jit(lambda x, past: trunk.extend(x, past))
+    for part in (x[:3], x[3:4], x[4:5], x[5:]):
+        y, past = extend(part, past)
+        found.append(y)
+    np.testing.assert_allclose(jnp.concatenate(found), whole, atol=1e-10)
+    assert int(past.count) == 7
+    assert not past.shown.keys[:, 7:].any()
+
+
+@x64
+def test_going_on_with_a_memory():
+    trunk, x, memory = Trunk.init(2, 4, 2, 6, memory=3, key=jr.key(0)), normal(0, 4, 4), normal(1, 5, 3)
+    seen = Mask(length=jnp.array(3, jnp.int32))
+    whole = trunk(x, mask=CAUSAL, memory=memory, seen=seen)
+    past, found = trunk.start(4, memory=memory, seen=seen), []
+    for at in range(4):
+        y, past = trunk.extend(x[at : at + 1], past)
+        found.append(y)
+    np.testing.assert_allclose(jnp.concatenate(found), whole, atol=1e-10)
+    np.testing.assert_allclose(trunk(x, mask=CAUSAL, memory=memory[:3]), whole, atol=1e-12)
+
+
+@x64
+def test_weights_are_those_of_each_block():
+    trunk, x = Trunk.init(2, 4, 2, 6, key=jr.key(0)), normal(0, 5, 4)
+    A = trunk.weights(x, mask=CAUSAL)
+    first, second = block_of(trunk, 0), block_of(trunk, 1)
+    y = first(x, mask=CAUSAL)
+    for found, block, z in ((A[0], first, x), (A[1], second, y)):
+        np.testing.assert_allclose(found, block.attention.weights(jax.vmap(block.norm)(z), mask=CAUSAL), atol=1e-12)
+    deep, memory = Trunk.init(1, 4, 2, 6, memory=3, key=jr.key(0)), normal(1, 6, 3)
+    to_memory = deep.weights(x, memory=memory, seen=Mask(length=jnp.array(4)))
+    assert to_memory.shape == (1, 2, 5, 6)
+    np.testing.assert_allclose(to_memory.sum(axis=3), 1, atol=1e-12)
+    assert not to_memory[..., 4:].any()
+
+
+def test_dropout_draws_by_the_key():
+    """In each part of each block anew; a mean over draws is near the call without a key."""
+    trunk, x = Trunk.init(2, 4, 2, 6, dropout=0.3, key=jr.key(0)), normal(0, 5, 4)
+    f = jax.jit(lambda key: trunk(x, key=key))
+    assert same_bits(f(jr.key(0)), f(jr.key(0)))
+    assert not close(f(jr.key(0)), f(jr.key(1)), atol=1e-2)
+    assert same_bits(
+        trunk(x), eqx.tree_at(lambda t: t.blocks.layers.drop, trunk, type(trunk.blocks.layers.drop)(0.0))(x)
+    )
+    block = TransformerBlock.init(64, 1, 2, dropout=0.5, key=jr.key(0))
+    heard = []
+
+    class Ones(eqx.Module):
+        def __call__(self, x):
+            heard.append(x)
+            return jnp.ones_like(x)
+
+    block = eqx.tree_at(lambda b: b.feed, block, Ones())
+    y = block.around(jnp.zeros((1, 64)), jnp.ones_like, jnp.ones_like, key=jr.key(1))
+    assert set(np.unique(y)) == {0.0, 2.0, 4.0}  # two draws, each 0 or 2
+    assert set(np.unique(heard[0].round(3))) != {0.0}
+
+
+def test_memory_is_asked_for():
+    block = small(memory=3, key=jr.key(0))
+    with pytest.raises(ValueError, match="it looks at a memory between its parts; give memory="):
+        block(jnp.ones((5, 4)))
+    with pytest.raises(ValueError, match="give memory="):
+        Trunk.init(1, 4, 2, 6, memory=3, key=jr.key(0))(jnp.ones((5, 4)))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_bad_settings():
+    with pytest.raises(ValueError, match="norms stand before or after each part; got 'within'"):
+        small(norms="within", key=jr.key(0))
+    with pytest.raises(ValueError, match="3 heads do not divide a width of 4"):
+        TransformerBlock.init(4, 3, 6, key=jr.key(0))
+    with pytest.raises(ValueError, match=r"one entry for each of the 5 keys"):
+        small(key=jr.key(0))(jnp.ones((5, 4)), mask=Mask(there=jnp.ones(4, bool)))
+    with pytest.raises(ValueError, match=r"expected one example of shape \(4,\), got \(3,\)"):
+        small(key=jr.key(0))(jnp.ones((5, 3)), mask=ALL)
