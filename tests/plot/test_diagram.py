@@ -33,6 +33,13 @@ def test_a_sheet_has_rows_of_two_and_hides_what_is_left(tmp_path):
     assert "code" in (tmp_path / "sheet.svg").read_text()
 
 
+def test_boxes_far_from_the_origin_fill_the_figure():
+    figure = draw(Diagram({"x": Box(40, 90, 1, 1, "far"), "z": Box(43, 99, 1, 1, "off")}, [Arrow("x", "z")]))
+    figure.draw_without_rendering()  # a layout that fails warns, and a warning is an error
+    place = figure.axes[0].get_position()
+    assert min(place.width, place.height) > 0.9
+
+
 def test_they_travel_between_processes():
     assert pickle.loads(pickle.dumps(Sheet(CODER, LINE))) == Sheet(CODER, LINE)
 

@@ -118,6 +118,7 @@ RESULTS = {
     "through time": explain.ThroughTime(*np.geomspace(1, 1e-3, 30).reshape(3, 2, 5), np.ones(5), 9, "Elman 1"),
     "eigenvalues": explain.Eigenvalues(np.exp(1j * side) * 0.9, "the matrix U"),
     "speech": explain.Speech(("so it was", "and so"), 0.7, np.array([1.0, 2.0, 4.0]), np.array([4.0, 2.5, 2.0])),
+    "translations": explain.Translations(("so",), ("also",), ("so",), np.array([0.5, 0.2, 0.1, 0.0])),
     "alignment": explain.Alignment(np.eye(3, 4), ("a", "word", "of", "source"), ("and", "its", "target")),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},

@@ -32,6 +32,8 @@ from .bert import SentenceClassifier as SentenceClassifier
 from .bert import SpanFinder as SpanFinder
 from .bert import Tagger as Tagger
 from .bert import best_span as best_span
+from .blank import Blank as Blank
+from .blank import blank_model as blank_model
 from .cnn import CNN as CNN
 from .cnn import LeNet as LeNet
 from .decode import Said as Said
@@ -48,12 +50,21 @@ from .deep_linear import imbalance as imbalance
 from .deep_linear import mode_growth as mode_growth
 from .deep_linear import reduced_rank_regression as reduced_rank_regression
 from .densenet import DenseNet as DenseNet
+from .describe import describe as describe
+from .gguf import gguf_llama as gguf_llama
 from .gpt import GPT as GPT
 from .gpt import Decoder as Decoder
 from .hopfield import Hebbian as Hebbian
 from .hopfield import Hopfield as Hopfield
 from .hopfield import hebb as hebb
 from .hopfield import pseudo_inverse as pseudo_inverse
+from .huggingface import huggingface_bert as huggingface_bert
+from .huggingface import huggingface_bert_spans as huggingface_bert_spans
+from .huggingface import huggingface_bert_tasks as huggingface_bert_tasks
+from .huggingface import huggingface_gpt2 as huggingface_gpt2
+from .huggingface import huggingface_llama as huggingface_llama
+from .huggingface import huggingface_pooler as huggingface_pooler
+from .huggingface import huggingface_vit as huggingface_vit
 from .imagenet import Pretrained as Pretrained
 from .imagenet import resnet_imagenet as resnet_imagenet
 from .language import EncoderDecoder as EncoderDecoder
@@ -91,6 +102,7 @@ from .regression import multinomial_regression as multinomial_regression
 from .regression import ridge as ridge
 from .resnet import Layout as Layout
 from .resnet import ResNet as ResNet
+from .sentence import SentenceEncoder as SentenceEncoder
 from .separate import MaxMargin as MaxMargin
 from .separate import NotSeparable as NotSeparable
 from .separate import Separation as Separation
@@ -102,6 +114,7 @@ from .sequence import SequenceClassifier as SequenceClassifier
 from .square import max_affine_network as max_affine_network
 from .square import product_network as product_network
 from .square import square_network as square_network
+from .stream import stream as stream
 from .symmetry import permute as permute
 from .symmetry import rescale as rescale
 from .symmetry import widen as widen

@@ -18,6 +18,7 @@ $\beta$ arrive, and `fold(model, xs)` takes the moments of your data.
 
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -98,16 +99,19 @@ class Names(NamedTuple):
 
     rules: tuple[Rule, ...] = ()
     ignored: tuple[str, ...] = ()  # how the names of tensors end that hold no parameters
+    repeated: Mapping[str, str] = MappingProxyType({})  # tensors that may be there and must then equal another
+    root: str = ""  # how their names begin where the network is part of a larger one; read with it or without
 
     def read(self, tensors: Mapping[str, Any], like: M, *, source: str = "the tensors") -> M:
         """The model shaped as `like`, which may be abstract (`jax.eval_shape`), with the weights of a state dict.
 
         All that is missing, superfluous or misshapen is told at once, in one `ValueError`.
         """
-        tensors = _arrays(tensors)
+        tensors = self._rooted(_arrays(tensors))
         leaves, structure = jax.tree.flatten(like)
         links = self._links(like)
-        _compare(tensors, links, self.ignored, exact=not self.rules, source=source)
+        copies = [copy for copy, name in self.repeated.items() if _equal(tensors, copy, name)]
+        _compare(tensors, links, (*self.ignored, *copies), exact=not self.rules, source=source)
         batch = _batch_norms(like)
         found: dict[str, np.ndarray] = {}
         for link in links:
@@ -132,6 +136,13 @@ class Names(NamedTuple):
             for names, tensors in zip(link.theirs, link.written(leaves))
             for name, tensor in zip(names, tensors)
         }
+
+    def _rooted(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The tensors by the names the rules have: with the root, or only those within it and without."""
+        inside = {name.removeprefix(self.root): tensors[name] for name in tensors if name.startswith(self.root)}
+        if any(theirs.startswith(self.root) for rule in self.rules for theirs in rule.theirs):
+            return tensors if inside else {self.root + name: tensor for name, tensor in tensors.items()}
+        return inside or tensors
 
     def _links(self, like: Any) -> list["_Link"]:
         """For all leaves, the rule and the names it gives."""
@@ -184,6 +195,10 @@ def _arrays(tensors: Any) -> dict[str, np.ndarray]:
                 "if they are still part of a training or on a GPU."
             ) from None
     return found
+
+
+def _equal(tensors: Tensors, one: str, other: str) -> bool:
+    return one in tensors and other in tensors and np.array_equal(tensors[one], tensors[other])
 
 
 def _same(*arrays: np.ndarray) -> Arrays:

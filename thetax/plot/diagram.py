@@ -116,6 +116,7 @@ def _diagram(axes: Any, diagram: Diagram, theme: Theme) -> None:
                       bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 1})  # fmt: skip
     axes.set(title=diagram.title)
     axes.margins(0.03)
+    axes.autoscale_view()  # now: words beyond the view would be given room outside it
     axes.set_axis_off()
 
 

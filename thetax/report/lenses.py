@@ -14,13 +14,15 @@ import numpy as np
 
 from .. import explain
 from ..core import Batch, predict
+from ..layers import Attention
 from ..plot import as_pictures
 from ..recipes.outcome import Outcome
 
 SEEN = 2000  # examples for activations and gradients
 BENT = 1000  # examples for curvature
-WORK = 30_000_000  # operations of their predictions on a CPU, for convolutions and cells, which are slow at curvature
+WORK = 30_000_000  # operations of their predictions on a CPU, for what is slow at curvature
 SHORT, FEW = 10, 16  # targets along a sequence that count as one example, and examples that are always afforded
+LOGITS = 40_000_000  # held at once
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def _weights(outcome: Outcome) -> explain.Weights:
     ),
 )
 def _activations(outcome: Outcome) -> explain.Activations:
-    return explain.activations(outcome.model, some(outcome.test, SEEN)[0])
+    return explain.activations(outcome.model, seen(outcome)[0])
 
 
 def _where(result: explain.Activations, values: np.ndarray) -> str:
@@ -236,17 +238,30 @@ def _reach(result: explain.Gradients) -> dict[str, str]:
     tells=_reach,
 )
 def _gradients(outcome: Outcome) -> explain.Gradients:
-    return explain.gradients(outcome.objective, outcome.model, some(outcome.test, SEEN))
+    return explain.gradients(outcome.objective, outcome.model, seen(outcome))
+
+
+def seen(outcome: Outcome) -> Batch:
+    """The test examples for activations and gradients: so many that their logits can be held."""
+    each = _targets(outcome.test) * max(1, len(outcome.classes))
+    found = some(outcome.test, SEEN)
+    return jax.tree.map(lambda a: a[: max(1, LOGITS // each)], found)
 
 
 def bent(outcome: Outcome, most: int = BENT) -> Batch:
     """The training examples for curvature: so many at most, or as many as `WORK` allows for what is slow on a CPU."""
-    slow = explain.has_convolution(outcome.model) or explain.cells(outcome.model)
+    return afforded(outcome.model, outcome.train, most, work=WORK)
+
+
+def afforded(model: Any, data: Batch, most: int, *, work: int) -> Batch:
+    """Some examples: on a CPU, of a model with convolutions, cells or attention, as many as so much work allows."""
+    attends = lambda node: isinstance(node, Attention)
+    slow = explain.has_convolution(model) or explain.cells(model) or any(map(attends, jax.tree.leaves(model, attends)))
     if not slow or jax.default_backend() != "cpu":
-        return some(outcome.train, most)
-    one = jax.tree.map(lambda a: a[:1], outcome.train[0])
-    work = sum(explain.operations(predict, outcome.model, one).values())
-    return some(outcome.train, min(most, max(FEW, WORK // work)))
+        return some(data, most)
+    one = jax.tree.map(lambda a: a[:1], data[0])
+    each = sum(explain.operations(predict, model, one).values())
+    return some(data, min(most, max(FEW, work // each)))
 
 
 def _bends(result: explain.Curvature) -> dict[str, str]:
@@ -266,9 +281,9 @@ def _bends(result: explain.Curvature) -> dict[str, str]:
 @lens(
     "Curvature and sharpness",
     says="The eigenvalues of the Hessian of the training loss at the final parameters, on at most "
-    f"{BENT:,} training examples; fewer, but {FEW} at least, if these are convolved or read in time on a CPU, so that "
-    "it takes seconds and not minutes. Large ones are directions in which a small step costs much; a wide, flat "
-    "minimum has few of them. The rise is the worst within that distance of θ, to second order.",
+    f"{BENT:,} training examples; fewer, but {FEW} at least, if these are convolved, attended to or read in time on a "
+    "CPU, so that it takes seconds and not minutes. Large ones are directions in which a small step costs much; a "
+    "wide, flat minimum has few of them. The rise is the worst within that distance of θ, to second order.",
     tells=_bends,
 )
 def _curvature(outcome: Outcome) -> explain.Curvature:

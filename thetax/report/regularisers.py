@@ -11,11 +11,12 @@ from ..core import Objective
 from ..layers import DropConnect, Dropout
 from ..plot import as_pictures
 from ..recipes.outcome import Outcome
-from .lenses import BENT, SEEN, classifies, lens, percent, some
+from .lenses import BENT, SEEN, WORK, afforded, bent, classifies, lens, percent, some
 
 DIRECTIONS = 12
 MASKS = 30  # draws for the penalty, each a pass forwards and two derivatives
 DRAWS = 50  # draws for the doubt about an example
+DOUBTED = 200 * WORK  # operations of one draw for all examples
 
 
 def undecayed(outcome: Outcome) -> Objective:
@@ -95,7 +96,7 @@ def _price(result: explain.DropoutPenalty) -> dict[str, str]:
     tells=_price,
 )
 def _penalty(outcome: Outcome) -> explain.DropoutPenalty:
-    batch = some(outcome.train, BENT)
+    batch = bent(outcome)
     return explain.dropout_penalty(outcome.objective, outcome.model, batch, draws=MASKS, key=jr.key(0))
 
 
@@ -136,5 +137,5 @@ def _doubtful(result: explain.Doubt) -> list[dict[str, str]]:
     rows=_doubtful,
 )
 def _doubt(outcome: Outcome) -> explain.Doubt:
-    test = some(outcome.test, SEEN)
+    test = afforded(outcome.model, outcome.test, SEEN, work=DOUBTED)
     return explain.doubt(outcome.model, test, draws=DRAWS, classes=outcome.classes, key=jr.key(0))

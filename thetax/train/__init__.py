@@ -46,6 +46,14 @@ from .optimise import iterate as iterate
 from .optimise import nesterov as nesterov
 from .optimise import rmsprop as rmsprop
 from .optimise import uncorrected_adam as uncorrected_adam
+from .pretrain import follow_error_rate as follow_error_rate
+from .pretrain import masked_cross_entropy as masked_cross_entropy
+from .pretrain import masked_error_rate as masked_error_rate
+from .pretrain import pretraining as pretraining
+from .pretrain import span_cross_entropy as span_cross_entropy
+from .pretrain import span_error_rate as span_error_rate
+from .pretrain import span_loss as span_loss
+from .pretrain import span_mistake as span_mistake
 from .pretrained import Network as Network
 from .pretrained import load_pretrained as load_pretrained
 from .pretrained import save_pretrained as save_pretrained

@@ -1,0 +1,36 @@
+"""A table of numbers as a picture: blue above zero and orange below, a row of the table below the one before."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from .draw import blank, draws
+from .images import signed
+from .theme import Theme
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """A table, and what its columns and its rows are.
+
+    >>> from thetax.plot import draw
+    >>> len(draw(Heatmap(np.eye(3), "key", "query")).axes)
+    1
+    """
+
+    values: Float[np.ndarray, "h w"]
+    x: str
+    y: str
+    title: str = ""
+
+
+@draws(Heatmap)
+def _heatmap(result: Heatmap, theme: Theme) -> Figure:
+    figure = blank(3.4)
+    axes = figure.subplots()
+    axes.imshow(signed(result.values, theme), interpolation="nearest", aspect="auto")
+    axes.grid(visible=False)
+    axes.set(xlabel=result.x, ylabel=result.y, title=result.title)
+    return figure
