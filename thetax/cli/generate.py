@@ -26,7 +26,7 @@ def generate(
     *,
     model: str = "smollm2",
     tokens: int = 256,
-    temperature: float = 0.7,
+    temperature: float = 0.0,
     top: int | None = None,
     mass: float | None = 0.95,
     seed: int = 0,

@@ -127,7 +127,7 @@ def _speak(
         if key is None:
             token = jnp.argmax(logits).astype(jnp.int32)
         else:
-            token = jr.categorical(jr.fold_in(key, at), _likeliest(chance, top, mass)).astype(jnp.int32)
+            token = jr.categorical(jr.fold_in(key, at), likeliest(chance, top, mass)).astype(jnp.int32)
         over = jnp.array(False) if end is None else token == end
         return at + 1, state, said.at[at].set(token), log_p + jax.nn.log_softmax(wide(logits))[token], over
 
@@ -138,7 +138,7 @@ def _speak(
     return Said(said, log_p)
 
 
-def _likeliest(logits: Float[Array, " v"], top: int | None, mass: Any) -> Float[Array, " v"]:
+def likeliest(logits: Float[Array, " v"], top: int | None, mass: Any) -> Float[Array, " v"]:
     """The logits of those that may be drawn, minus infinity for the others."""
     if top is not None:
         logits = jnp.where(logits >= jax.lax.top_k(logits, min(top, len(logits)))[0][-1], logits, -jnp.inf)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from ..core import wide
-from .decode import _likeliest
+from .decode import likeliest
 from .gpt import GPT, Decoder
 from .transformer import Past
 
@@ -117,7 +117,7 @@ def _chunk(
         if key is None:
             token = jnp.argmax(logits).astype(jnp.int32)
         else:
-            chance = _likeliest(wide(logits) / temperature, top, mass)
+            chance = likeliest(wide(logits) / temperature, top, mass)
             token = jr.categorical(jr.fold_in(key, at + n), chance).astype(jnp.int32)
         return n + 1, past, said.at[n].set(token), token, (token == stops).any()
 
