@@ -107,7 +107,8 @@ class Claim:
 
 
 FOLDERS = (
-    "connectionism", "feedforward", "gradients", "convolution", "recurrence", "tricks", "introduction", "fundamentals",
+    "connectionism", "feedforward", "gradients", "convolution", "recurrence", "transformers", "tricks", "introduction",
+    "fundamentals",
 )  # fmt: skip  # of the chapters
 _claims: dict[str, Claim] = {}
 

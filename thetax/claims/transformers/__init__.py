@@ -1,0 +1,12 @@
+"""Chapter 6, transformers: attention and its heads, places, encoder and decoder, images as patches, long sequences."""
+
+from . import attention as attention
+from . import blocks as blocks
+from . import cost as cost
+from . import experiments as experiments
+from . import figures as figures
+from . import heads as heads
+from . import long as long
+from . import positions as positions
+from . import translation as translation
+from . import vision as vision
