@@ -74,3 +74,12 @@ def test_chapter_5(tmp_path):
     assert found["network"] < found["3-gram"] < 0.5
     assert found["wrong"] < 0.05
     assert {path.name for path in tmp_path.iterdir()} == {"eigenvalues.png", "alignment.png"}
+
+
+def test_chapter_6(tmp_path):
+    found = runpy.run_path(str(EXAMPLES / "chapter_6.py"))["main"](folder=str(tmp_path))
+    assert found["order"] < 1e-5
+    assert found["translated"] > 0.9
+    assert found["by heart"] > 0.9
+    assert found["without places"] < 1e-6 < 1e-4 < found["with places"]
+    assert {path.name for path in tmp_path.iterdir()} == {"alignment.png", "attention.png"}
