@@ -39,7 +39,7 @@ def by_hand(model, batch, key):
     """Log-probabilities of all tokens at all places, and what stood in the gaps."""
     (tokens, segments), _ = batch
     inputs, targets = cloze(tokens, size=12, **GAPS, key=key)
-    guesses = predict(model, (inputs, segments))
+    guesses = jax.jit(lambda model, xs: predict(model, xs))(model, (inputs, segments))
     return jax.nn.log_softmax(guesses.tokens), jax.nn.log_softmax(guesses.follows), np.asarray(targets)
 
 
@@ -54,10 +54,10 @@ def test_all_of_it_is_what_the_whole_logits_give(model, batch, seed):
     wrong = np.mean([np.argmax(log_p[i, t]) != targets[i, t] for i, t in asked])
     follow = -np.mean([follows[i, y] for i, y in enumerate(batch[1])])
     lost = np.mean(np.argmax(follows, axis=1) != batch[1])
-    found = [make(**GAPS)(model, batch, key=key) for make in (masked_cross_entropy, masked_error_rate)]
+    found = [jax.jit(make(**GAPS))(model, batch, key=key) for make in (masked_cross_entropy, masked_error_rate)]
     np.testing.assert_allclose(found, [fill, wrong], rtol=1e-5)
-    np.testing.assert_allclose(pretraining(**GAPS)(model, batch, key=key), fill + follow, rtol=1e-5)
-    np.testing.assert_allclose(follow_error_rate(**GAPS)(model, batch, key=key), lost, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(pretraining(**GAPS))(model, batch, key=key), fill + follow, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(follow_error_rate(**GAPS))(model, batch, key=key), lost, rtol=1e-6)
 
 
 def test_gaps_are_new_with_every_key_and_fixed_without(model, batch):
@@ -73,7 +73,7 @@ def test_a_place_that_is_not_asked_for_has_no_slope(model, batch):
     _, targets = cloze(tokens, size=12, **GAPS, key=jr.key(5))
     vectors = jr.normal(jr.key(6), (*tokens.shape, 4))
     loss = lambda vectors: pretrain._mean(pretrain._judged(pretrain.log_loss, model, vectors, targets, 0.3))
-    slopes = np.asarray(jax.grad(loss)(vectors))
+    slopes = np.asarray(jax.jit(jax.grad(loss))(vectors))
     assert not slopes[np.asarray(targets) < 0].any()
     assert (np.abs(slopes[np.asarray(targets) >= 0]).sum(axis=1) > 0).all()
 
@@ -81,7 +81,7 @@ def test_a_place_that_is_not_asked_for_has_no_slope(model, batch):
 def test_no_gap_at_all_costs_nothing(model, batch):
     (tokens, segments), follows = batch
     empty = (jnp.where(tokens > 4, 3, tokens), segments), follows
-    value, slopes = jax.value_and_grad(masked_cross_entropy(**GAPS))(model, empty)
+    value, slopes = jax.jit(jax.value_and_grad(masked_cross_entropy(**GAPS)))(model, empty)
     assert value == 0
     assert all(not np.asarray(leaf).any() for leaf in jax.tree.leaves(slopes))
 
@@ -103,14 +103,14 @@ def test_spans(x64):
     model = SpanFinder.init(BERT.init(12, 4, depth=1, heads=1, hidden=5, length=6, key=jr.key(0)), key=jr.key(1))
     xs = jnp.array([[2, 5, 3, 6, 7, 3], [2, 5, 3, 8, 3, -1]]), jnp.array([[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, -1]])
     ys = jnp.array([[3, 4], [3, 3]])
-    scores = np.asarray(predict(model, xs))
+    scores = np.asarray(jax.jit(lambda model: predict(model, xs))(model))
     inside = [[3, 4, 5], [3, 4]]
     log_p = lambda i, end: scores[i, end, ys[i, end]] - np.log(np.exp(scores[i, end, inside[i]]).sum())
     expected = -np.mean([log_p(i, end) for i in range(2) for end in range(2)])
-    value, slopes = jax.value_and_grad(span_cross_entropy)(model, (xs, ys))
+    value, slopes = jax.jit(jax.value_and_grad(span_cross_entropy))(model, (xs, ys))
     np.testing.assert_allclose(value, expected, rtol=1e-9)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
-    step = lambda e: span_cross_entropy(jax.tree.map(lambda a, s: a + e * s, model, slopes), (xs, ys))
+    step = jax.jit(lambda e: span_cross_entropy(jax.tree.map(lambda a, s: a + e * s, model, slopes), (xs, ys)))
     length = sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(slopes))
     np.testing.assert_allclose((step(1e-6) - step(-1e-6)) / 2e-6, length, rtol=1e-6)
 

@@ -65,7 +65,8 @@ def owners(model: Any) -> list[str]:
 
 def is_cell(node: Any) -> bool:
     """Whether a module is a cell: it says what it remembers at the start, and is run along a sequence."""
-    return isinstance(node, eqx.Module) and hasattr(type(node), "start")
+    start = getattr(type(node), "start", None) if isinstance(node, eqx.Module) else None
+    return start is not None and not callable(start)  # a transformer's must be told how long the sequence may be
 
 
 def is_part(node: Any) -> bool:

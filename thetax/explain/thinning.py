@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .. import tree
 from ..core import Batch, Model, Objective, apply
 from ..core import draws as takes_key
-from ..layers import DropConnect, Dropout, Ensemble, has_batch_norm, identity, tap
+from ..layers import DropConnect, Dropout, Ensemble, Stacked, has_batch_norm, identity, tap
 from ..layers.dropout import thin
 from .anatomy import modules
 from .belief import BLOCK
@@ -215,6 +215,17 @@ class _Partly(eqx.Module):
         return apply(inner, x, key=key)
 
 
+def _partly(model: Any, share: Array) -> Any:
+    """The model with every layer that drops a share of the way; of stacked layers each has the share of its own."""
+
+    def replaced(node):
+        if isinstance(node, Stacked):
+            return Stacked(_partly(node.layers, jnp.broadcast_to(share, (len(node), *share.shape))), node.remember)
+        return _Partly(node, share) if _thins(node) else node
+
+    return jax.tree.map(replaced, model, is_leaf=lambda node: _thins(node) or isinstance(node, Stacked))
+
+
 def dropout_penalty(
     objective: Objective, model: Model, batch: Batch, *, draws: int = 100, key: PRNGKeyArray
 ) -> DropoutPenalty:
@@ -242,12 +253,9 @@ def dropout_penalty(
 
 @partial(jax.jit, static_argnames=("objective", "draws"))
 def _penalties(objective: Objective, model: Any, batch: Batch, key: PRNGKeyArray, draws: int) -> tuple[Any, ...]:
-    nodes, structure = jax.tree.flatten(model, is_leaf=_thins)
-
     def one(key):
         def value(share):
-            partly = [_Partly(node, share) if _thins(node) else node for node in nodes]
-            return objective(jax.tree.unflatten(structure, partly), batch, key=key)
+            return objective(_partly(model, share), batch, key=key)
 
         slope = lambda share: jax.jvp(value, (share,), (jnp.ones_like(share),))
         none = jnp.zeros(())

@@ -6,6 +6,7 @@ any) and its input, and answers for its output, inside whatever `jit`, `vmap` or
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -23,8 +24,9 @@ class _Tap(eqx.Module):
     name: str = eqx.field(static=True)
     visit: Visitor = eqx.field(static=True)
 
-    def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
-        return self.visit(self.name, self.layer, lambda x: apply(self.layer, x, key=key), x)
+    def __call__(self, x: Any, *, key: PRNGKeyArray | None = None, **more: Any) -> Any:
+        layer = partial(self.layer, **more) if more else self.layer
+        return self.visit(self.name, self.layer, lambda x: apply(layer, x, key=key), x)
 
     def __getattr__(self, name: str) -> Any:  # a model may read a layer's weights, e.g. to tie them
         if name.startswith("__"):

@@ -1,9 +1,10 @@
 """Whole jobs on real data, one function each: what `thetax train NAME` runs.
 
 >>> sorted(RECIPES)
-['adding', 'chars', 'cnn', 'default', 'digits', 'distil', 'imdb', 'isl-table', 'listops', 'mnist', 'nyse', ...]
+['adding', 'bert', 'chars', 'cnn', 'default', 'digits', 'distil', ...]
 """
 
+from .bert import bert as bert
 from .characters import chars as chars
 from .classify import digits as digits
 from .classify import mnist as mnist
@@ -22,12 +23,18 @@ from .job import recipe as recipe
 from .listops import listops as listops
 from .memory import adding as adding
 from .memory import recall as recall
+from .novels import gpt as gpt
 from .outcome import Outcome as Outcome
+from .patches import vit as vit
+from .sentiment import sentiment as sentiment
 from .series import nyse as nyse
 from .spam import spam as spam
+from .spans import spans as spans
+from .tagging import tagging as tagging
 from .tricks import tricks as tricks
 from .tunable import TUNABLE as TUNABLE
 from .tunable import Tunable as Tunable
 from .tunable import find_tunable as find_tunable
 from .tunable import network as network
 from .tunable import tunable as tunable
+from .verses import translate as translate

@@ -85,7 +85,7 @@ def chars(
     known, texts = _parts(books)
     train, valid, test = windows(texts[0], window), *(windows(part, STRETCH) for part in texts[1:])
     job.say("counting")
-    table = _counted(texts[0], valid, test, size=len(known) + 1, order=order)
+    table = counted(texts[0], valid, test, size=len(known) + 1, order=order)
     job.say(cell)
     schedule = optax.cosine_decay_schedule(rate, max(1, epochs * (len(train[1]) // batch)))
     draw = {
@@ -115,8 +115,8 @@ def chars(
     )  # fmt: skip
 
 
-def _parts(books: tuple[str, ...]) -> tuple[data.Characters, tuple[list[np.ndarray], ...]]:
-    """The characters of the training parts, and the books as numbers: to train on, for validation, to test on."""
+def cut_books(books: tuple[str, ...]) -> tuple[list[str], ...]:
+    """The books, each cut in three: to train on, for validation, to test on."""
     full = data.load("gutenberg")
     strange = [book for book in books if book not in full.classes]
     if strange or not books:
@@ -124,12 +124,17 @@ def _parts(books: tuple[str, ...]) -> tuple[data.Characters, tuple[list[np.ndarr
         raise ValueError(f"books: expected names of {', '.join(full.classes)}; got {came}.")
     texts = [str(full.train[0][full.classes.index(book)]) for book in books]
     ends = [[round(len(text) * share) for share in (0, 1 - 2 * HELD_OUT, 1 - HELD_OUT, 1)] for text in texts]
-    known = data.Characters.fit([text[: end[1]] for text, end in zip(texts, ends)])
-    part = lambda i: [known.tokens(text[end[i] : end[i + 1]]) for text, end in zip(texts, ends)]
-    return known, (part(0), part(1), part(2))
+    return tuple([text[end[i] : end[i + 1]] for text, end in zip(texts, ends)] for i in range(3))
 
 
-def _counted(texts: list[np.ndarray], valid: Batch, test: Batch, *, size: int, order: int) -> dict[str, Any]:
+def _parts(books: tuple[str, ...]) -> tuple[data.Characters, tuple[list[np.ndarray], ...]]:
+    """The characters of the training parts, and the books as numbers: to train on, for validation, to test on."""
+    texts = cut_books(books)
+    known = data.Characters.fit(texts[0])
+    return known, tuple([known.tokens(text) for text in part] for part in texts)
+
+
+def counted(texts: list[np.ndarray], valid: Batch, test: Batch, *, size: int, order: int) -> dict[str, Any]:
     """A row for the n-gram of each order, and one for that which does best on the validation part."""
     rows = {}
     for longest in range(order + 1):

@@ -47,7 +47,7 @@ def find_recipe(name: str) -> Recipe:
 
     >>> find_recipe("digts")
     Traceback (most recent call last):
-    ValueError: There is no recipe 'digts'; did you mean digits ...? Known: adding, chars, ...
+    ValueError: There is no recipe 'digts'; did you mean digits ...? Known: adding, ...
     """
     if name in RECIPES:
         return RECIPES[name]

@@ -22,6 +22,7 @@ SEEN = 2000  # examples for activations and gradients
 BENT = 1000  # examples for curvature
 WORK = 30_000_000  # operations of their predictions on a CPU, for what is slow at curvature
 SHORT, FEW = 10, 16  # targets along a sequence that count as one example, and examples that are always afforded
+LONG = 32  # targets along a sequence, of which many are not always afforded
 LOGITS = 40_000_000  # held at once
 
 
@@ -261,7 +262,8 @@ def afforded(model: Any, data: Batch, most: int, *, work: int) -> Batch:
         return some(data, most)
     one = jax.tree.map(lambda a: a[:1], data[0])
     each = sum(explain.operations(predict, model, one).values())
-    return some(data, min(most, max(FEW, work // each)))
+    least = max(2, FEW // max(1, _targets(data) // LONG))
+    return some(data, min(most, max(least, work // each)))
 
 
 def _bends(result: explain.Curvature) -> dict[str, str]:
@@ -281,9 +283,9 @@ def _bends(result: explain.Curvature) -> dict[str, str]:
 @lens(
     "Curvature and sharpness",
     says="The eigenvalues of the Hessian of the training loss at the final parameters, on at most "
-    f"{BENT:,} training examples; fewer, but {FEW} at least, if these are convolved, attended to or read in time on a "
-    "CPU, so that it takes seconds and not minutes. Large ones are directions in which a small step costs much; a "
-    "wide, flat minimum has few of them. The rise is the worst within that distance of θ, to second order.",
+    f"{BENT:,} training examples; a few if these are convolved, attended to or read in time on a CPU, so that it takes "
+    "seconds and not minutes. Large ones are directions in which a small step costs much; a wide, flat minimum has few "
+    "of them. The rise is the worst within that distance of θ, to second order.",
     tells=_bends,
 )
 def _curvature(outcome: Outcome) -> explain.Curvature:
