@@ -19,11 +19,6 @@ SPECIAL = tuple(range(5))  # the marks; words come after them
 GAPS: Any = {"mask": MASK, "special": SPECIAL}
 
 
-def single(model: Any) -> Any:
-    """The model in single precision."""
-    return jax.tree.map(lambda a: a.astype(jnp.float32), model)
-
-
 def encoder(words: int, d: int = 32, *, length: int, depth: int = 1, key: Any) -> BERT:
     """For so many words and the marks, two heads, in double precision; weights of a size that learns fast."""
     draw = partial(BERT.init, law=glorot, epsilon=1e-5, heads=2, hidden=2 * d)
@@ -59,6 +54,6 @@ def by_step(losses: Any, parts: int = 50) -> tuple[np.ndarray, np.ndarray]:
     return ends - len(each[0]) / 2, np.array([part.mean() for part in each])
 
 
-def by_luck(hits: float, count: int, probability: float) -> float:
+def by_luck(hits: Any, count: int, probability: float) -> float:
     """The chance of as many hits or more, were none likelier than this."""
     return float(stats.binom.sf(round(hits) - 1, count, probability))

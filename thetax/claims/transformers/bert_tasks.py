@@ -17,8 +17,8 @@ from ...plot import Chart, Panel
 from ..chance import chance
 from ..check import at_least, at_most, close, equal, likely, refuted, within
 from ..claim import Verdict, claim
-from .bert_learning import SPECIAL, by_luck, by_step, encoder, joined, learned, single, some
-from .by_loop import EXACT, FD, linear, slopes, softmax, spread
+from .bert_learning import SPECIAL, by_luck, by_step, encoder, joined, learned, some
+from .by_loop import EXACT, FD, linear, single, slopes, softmax, spread
 
 DEVLIN = "Devlin et al. 2019"
 TAGS = ("determiner", "noun", "verb", "pronoun")
@@ -125,7 +125,7 @@ def sentiment(key):
     r"""$W\tanh(P\xi_1) + b$, read at [CLS]. In reviews of five words a negation turns the verdict if it stands right
     before it, which is so in 3 of 10, and does nothing elsewhere, in 3 of 10. Whoever knows only which words there are
     is right in at most $1 - 0.3$; so is logistic regression on their counts. Measured over 6 seeds: BERT 0.98 to 1, the
-    regression 0.68 to 0.71."""
+    regression about 0.7."""
     rng, (key_net, key_fit) = chance(key), jr.split(key)
     (xs, ys), (test, truth) = reviews(rng, 4000), reviews(rng, 2000)
     size = 1 + 2 * GOOD + DULL

@@ -79,6 +79,11 @@ def spread(model: Any, key: Any, size: float = 0.2) -> Any:
     return tree.axpy(size, tree.normal_like(key, model), model)
 
 
+def single(model: Any) -> Any:
+    """The model in single precision."""
+    return jax.tree.map(lambda a: a.astype(jnp.float32), model)
+
+
 def slopes(f: Any, model: Any, c: Any) -> tuple[np.ndarray, np.ndarray]:
     r"""The gradient of $\langle c, f(\theta) \rangle$ in all of $\theta$: by the library, and by differences."""
     theta, back = tree.ravel(model)

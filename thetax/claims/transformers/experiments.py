@@ -17,11 +17,7 @@ from ...plot import Chart, Heatmap, Panel
 from ..chance import chance
 from ..check import at_least, at_most, between, close, falls, refuted, within
 from ..claim import Verdict, claim
-
-
-def single(model: Any) -> Any:
-    """The model in single precision."""
-    return jax.tree.map(lambda a: a.astype(jnp.float32), model)
+from .by_loop import single
 
 
 def trained(objective: Any, net: Any, batch: Any, *, rate: float, steps: int, key: Any) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from ...plot import Chart, Panel
 from ..chance import chance
 from ..check import at_least, at_most, close, equal, refuted
 from ..claim import Verdict, claim
-from .by_loop import EXACT, FD, slopes, softmax, spread
+from .by_loop import EXACT, FD, single, slopes, softmax, spread
 
 VASWANI = "Vaswani et al. 2017"
 
@@ -110,11 +110,6 @@ def one_by_one(key):
         refuted(close("a translator: log p of fewer words", said.log_p, np.log(p / chances.max()), tolerance=1e-6)),
         equal("a translator: it stops at the first end", stopped, kept + [-1] * (6 - len(kept))),
     )
-
-
-def single(model):
-    """The model in single precision."""
-    return jax.tree.map(lambda a: a.astype(jnp.float32), model)
 
 
 def learn(net, batches, *, rate, key):

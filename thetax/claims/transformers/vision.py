@@ -17,7 +17,7 @@ from ...plot import Chart, Panel
 from ..chance import chance
 from ..check import at_least, at_most, close, equal, refuted
 from ..claim import Verdict, claim
-from .by_loop import EXACT, FD, blocks, norm, slopes, spread
+from .by_loop import EXACT, FD, blocks, norm, single, slopes, spread
 
 DOSOVITSKIY = "Dosovitskiy et al. 2021"
 
@@ -112,11 +112,6 @@ def scenes(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     for x, y, i, j in zip(xs, ys, *rng.integers(12, size=(2, n))):
         x[0, i : i + 5, j : j + 5] += PICTURES[y]
     return xs, ys.astype(np.int32)
-
-
-def single(model: Any) -> Any:
-    """The model in single precision."""
-    return jax.tree.map(lambda a: a.astype(jnp.float32), model)
 
 
 def readers(key: Any) -> dict[str, Any]:
