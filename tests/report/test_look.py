@@ -35,6 +35,10 @@ OTHERS = {  # do not apply
     "Eigenvalues of the recurrence",
     "Alignment",
     "What it writes",
+    "Translations",
+    "Attention",
+    "What the judgement hangs on",
+    "Vectors of the tokens",
 }
 HISTORY = {"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.5, 0.25])}
 
