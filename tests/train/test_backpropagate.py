@@ -66,6 +66,15 @@ SCANNED = (
     "SequenceClassifier",
     "Mixer",
     "Attention sparse",
+    "Stacked",
+    "GPT",
+    "BERT",
+    "Pretraining",
+    "Sentence",
+    "Tagger",
+    "SpanFinder",
+    "ViT",
+    "Translator",
 )
 
 
