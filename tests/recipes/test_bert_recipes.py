@@ -305,3 +305,8 @@ def test_spans(little, tmp_path):
 def test_a_start_that_is_not_there_is_refused(name, start, trouble):
     with pytest.raises(ValueError, match=trouble):
         getattr(recipes, name)(job(), start=start)
+
+
+def test_a_file_of_questions_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match="squad: there is no file"):
+        questions.read_squad(tmp_path / "none.json")

@@ -74,8 +74,7 @@ def bert(
 
     The pairs are stretches of sentences that follow one another in a book, or do not; pairs and gaps are drawn anew in
     every epoch. The folder `pretrained` in that of the run has the model and its vocabulary as transformers reads
-    them: `thetax train sentiment --start RUN`. In minutes on two cores; on an accelerator take --width 384 --depth 6
-    --heads 6 --pieces 8000 --pairs-an-epoch 50000 --epochs 60 --batch 256 --rate 0.001 --precision bfloat16.
+    them: `thetax train sentiment --start RUN`.
 
     Parameters
     ----------

@@ -88,6 +88,8 @@ def read_squad(file: str | Path) -> dict[str, list[Question]]:
 
     A file that is too large, damaged or of another form is a `ValueError` that says so.
     """
+    if not Path(file).is_file():
+        raise ValueError(f"squad: there is no file {file}; give one of SQuAD 1.1 in JSON, such as train-v1.1.json.")
     name, raw = contents(file, limit=LIMIT)
     with reading(name, "SQuAD 1.1"):
         if raw.count(b"{") + raw.count(b"[") > BRACKETS:

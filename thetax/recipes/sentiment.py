@@ -82,8 +82,7 @@ def sentiment(
     """Praise or blame in film reviews, read by an encoder that was drawn anew, pre-trained on books, or is MiniLM.
 
     The test is from the official half. Of a long review the first tokens and the last are read. At first 2,000 reviews
-    are learnt from and 1,000 judged, in some ten minutes on two cores, most of them MiniLM's; on an accelerator take
-    --reviews 25000 --tests 25000 --length 384 --precision bfloat16. A tenth of the training reviews are for validation.
+    are learnt from and 1,000 judged; there are 25,000 of each. A tenth of the training reviews are for validation.
 
     Parameters
     ----------

@@ -109,8 +109,8 @@ def spans(
 
     A sentence of a Gutenberg book in which a name is hidden is the question, and the some 80 words before it, in which
     the name occurs and another does, are the passage. Whole books are held out, of a file every tenth article. An
-    answer is right if it reads like the right one. At first 2,000 questions are learnt from, in some ten minutes on two
-    cores, most of them MiniLM's; on an accelerator take --questions 20000 --tests 2000, and for SQuAD --length 320.
+    answer is right if it reads like the right one. At first 2,000 questions are learnt from. Passages of SQuAD want a
+    greater length.
 
     Parameters
     ----------

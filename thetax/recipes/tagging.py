@@ -112,8 +112,7 @@ def tagging(
     """The part of speech of each word of the Brown corpus, by an encoder drawn anew, pre-trained on books, or MiniLM.
 
     Whole texts are held out: of each genre every tenth to test on, and every tenth for validation. At first 6,000
-    sentences are learnt from, in some ten minutes on two cores, most of them MiniLM's; there are 46,372, and on an
-    accelerator take --sentences 50000 --tests 6000. Batches have sentences of similar length.
+    sentences of 46,372 are learnt from. Batches have sentences of similar length.
 
     Parameters
     ----------

@@ -1,0 +1,53 @@
+"""What is written otherwise for an accelerator is the same: each such path, run here, beside that of a CPU."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from thetax.layers import Embedding, Learned, Linear, Stacked
+
+
+@pytest.fixture
+def accelerated(monkeypatch):
+    """A call as it is on a GPU."""
+
+    def call(f, *args):
+        with monkeypatch.context() as patch:
+            patch.setattr(jax, "default_backend", lambda: "gpu")
+            return f(*args)
+
+    return call
+
+
+def test_a_small_table_is_a_product(accelerated):
+    table = Embedding(jr.normal(jr.key(0), (5, 3)))
+    tokens = jnp.array([[0, 4, -1], [2, 2, 1]])
+    look = lambda table: table(tokens)
+    np.testing.assert_array_equal(accelerated(look, table), look(table))
+    slope = jax.grad(lambda table: jnp.square(look(table)).sum())
+    np.testing.assert_allclose(accelerated(slope, table).E, slope(table).E, rtol=1e-6)
+
+
+def test_logits_of_a_padded_table(accelerated):
+    table, x = Embedding(jr.normal(jr.key(0), (130, 3))), jr.normal(jr.key(1), (4, 3))
+    found = accelerated(table.read, x)
+    assert found.shape == (4, 130)
+    np.testing.assert_allclose(found, x @ table.E.T, rtol=1e-5, atol=1e-6)
+
+
+def test_places_are_looked_up(accelerated):
+    places, x = Learned(jr.normal(jr.key(0), (7, 3))), jr.normal(jr.key(1), (2, 4, 3))
+    add = lambda places: jax.vmap(lambda x: places(x, first=2))(x)
+    np.testing.assert_allclose(accelerated(add, places), add(places), rtol=1e-6)
+    slope = jax.grad(lambda places: jnp.square(add(places)).sum())
+    np.testing.assert_allclose(accelerated(slope, places).P, slope(places).P, rtol=1e-5)
+
+
+def test_layers_are_written_out(accelerated):
+    net = Stacked.init(lambda key: Linear.init(3, 3, key=key), 4, key=jr.key(0))
+    step = lambda layer, x, item: (layer(x) + item, x.sum())
+    through = lambda net: net.through(step, jnp.ones(3), jnp.arange(4.0))
+    for ours, theirs in zip(jax.tree.leaves(accelerated(through, net)), jax.tree.leaves(through(net)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
