@@ -46,8 +46,8 @@ def test_places_are_looked_up(accelerated):
 
 
 def test_layers_are_written_out(accelerated):
-    net = Stacked.init(lambda key: Linear.init(3, 3, key=key), 4, key=jr.key(0))
+    net = Stacked.init(lambda key: Linear.init(3, 3, key=key), 6, key=jr.key(0))
     step = lambda layer, x, item: (layer(x) + item, x.sum())
-    through = lambda net: net.through(step, jnp.ones(3), jnp.arange(4.0))
+    through = lambda net: net.through(step, jnp.ones(3), jnp.arange(6.0))
     for ours, theirs in zip(jax.tree.leaves(accelerated(through, net)), jax.tree.leaves(through(net)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)

@@ -23,6 +23,8 @@ from .activation import Activation
 from .initialise import Law, lecun
 from .linear import Linear
 
+FEW = 4  # stacked layers that are written out on a CPU
+
 
 class Pointwise(eqx.Module):
     r"""A function without parameters as a layer, $x \mapsto \varphi(x)$.
@@ -107,7 +109,7 @@ class Stacked(eqx.Module):
     along it, so that one layer is compiled however many there are.
 
     With `remember` off, what happens inside a layer is computed again on the way back, and only its input is kept
-    (Chen et al. 2016). On an accelerator the scan is written out: its loop would copy what is kept.
+    (Chen et al. 2016). A few layers, and any number on an accelerator, are written out: a loop would copy what is kept.
 
     >>> from functools import partial
     >>> from thetax.layers import Linear
@@ -134,7 +136,7 @@ class Stacked(eqx.Module):
     def through(self, step: Callable[[Any, Any, Any], tuple[Any, Any]], x: Any, items: Any = None) -> tuple[Any, Any]:
         """`x, out = step(layer, x, item)` from layer to layer: the last `x`, and all that was put out."""
         step = step if self.remember else jax.checkpoint(step)
-        if jax.default_backend() == "cpu":
+        if jax.default_backend() == "cpu" and len(self) > FEW:
             return jax.lax.scan(lambda x, both: step(both[0], x, both[1]), x, (self.layers, items))
         outs = []
         for at in range(len(self)):

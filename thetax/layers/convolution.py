@@ -55,10 +55,10 @@ def correlate(
     [[21.0, 32.0], [10.0, 21.0, 32.0, 3.0], [13.0, 21.0, 32.0]]
     """
     space = x.ndim - 1
-    stride, dilation = _each("stride", stride, space), _each("dilation", dilation, space)
+    stride, dilation = each("stride", stride, space), each("dilation", dilation, space)
     check_kernel(W, x, boundary, dilation=dilation, groups=groups)
     reach = [d * (k - 1) for d, k in zip(dilation, W.shape[2:])]
-    padding = [_padding(boundary, r) for r in reach]
+    padding = [padded(boundary, r) for r in reach]
     if boundary == "circular":
         x = jnp.pad(x, [(0, 0), *padding], mode="wrap")
         padding = [(0, 0)] * space
@@ -86,7 +86,7 @@ def check_window(name: str, window: Any) -> None:
         raise ValueError(f"{name}: window is a tuple such as (3, 3), a size for each axis of space; got {window}.")
 
 
-def _each(name: str, sizes: Sizes, space: int) -> tuple[int, ...]:
+def each(name: str, sizes: Sizes, space: int) -> tuple[int, ...]:
     """A number for every axis of space."""
     found = (sizes,) * space if isinstance(sizes, int) else tuple(sizes)
     if len(found) != space or any(not isinstance(size, int) or size < 1 for size in found):
@@ -94,7 +94,7 @@ def _each(name: str, sizes: Sizes, space: int) -> tuple[int, ...]:
     return found
 
 
-def _padding(boundary: Boundary, reach: int) -> tuple[int, int]:
+def padded(boundary: Boundary, reach: int) -> tuple[int, int]:
     """How many places are put before and after an axis, for a kernel that reaches so far."""
     if boundary == "valid":
         return 0, 0
@@ -127,10 +127,11 @@ def check_kernel(W: Any, x: Any, boundary: str, *, dilation: tuple[int, ...], gr
 
 
 class Convolution(eqx.Module):
-    r"""The layer $x \mapsto W \star x + b$, a pattern $W_l$ for each of $m$ output channels (§4.2; LeCun et al. 1989).
+    r"""The layer $x \mapsto s_W W \star x + s_b b$, a pattern $W_l$ for each of $m$ output channels (§4.2).
 
     It has $m\,c\,|k| + m$ parameters whatever the size of the image. `flip` makes it a convolution. With the boundary
-    `same` or `circular` a window has a middle, so its sizes are odd.
+    `same` or `circular` a window has a middle, so its sizes are odd. The scales are 1 but in the tangent
+    parametrisation. LeCun et al. 1989.
 
     Departs: the notes print $W \in \mathbb{R}^{C_{in} \times C_{out} \times K \times K}$; the outputs come first.
 
@@ -146,6 +147,8 @@ class Convolution(eqx.Module):
     dilation: tuple[int, ...] | int = eqx.field(static=True, default=1)
     groups: int = eqx.field(static=True, default=1)
     flip: bool = eqx.field(static=True, default=False)
+    scale_W: float = eqx.field(static=True, default=1.0)
+    scale_b: float = eqx.field(static=True, default=1.0)
 
     @classmethod
     def init(
@@ -170,8 +173,9 @@ class Convolution(eqx.Module):
         if groups < 1 or c % groups or m % groups:
             raise ValueError(f"Convolution: {c} inputs and {m} outputs cannot be parted into groups={groups} alike.")
         key_W, key_b = jr.split(key)
-        W = law(key_W, (m, c // groups, *window))
-        return cls(W, law.bias(key_b, m) if bias else None, boundary, stride, dilation, groups, flip)
+        shape = (m, c // groups, *window)
+        b, scales = law.bias(key_b, m) if bias else None, (law.scale_W(shape), law.scale_b)
+        return cls(law(key_W, shape), b, boundary, stride, dilation, groups, flip, *scales)
 
     def __check_init__(self):
         space = self.W.ndim - 2
@@ -182,8 +186,8 @@ class Convolution(eqx.Module):
             )
         if self.boundary not in BOUNDARIES:
             raise ValueError(f"Convolution: boundary is one of {', '.join(BOUNDARIES)}; got {self.boundary!r}.")
-        _each("stride", self.stride, space)
-        dilation = _each("dilation", self.dilation, space)
+        each("stride", self.stride, space)
+        dilation = each("dilation", self.dilation, space)
         even = any(d * (k - 1) % 2 for d, k in zip(dilation, self.W.shape[2:]))
         if self.boundary in ("same", "circular") and even:
             raise ValueError(
@@ -196,4 +200,8 @@ class Convolution(eqx.Module):
         expect_floats("Convolution", x)
         how = {"boundary": self.boundary, "stride": self.stride, "dilation": self.dilation, "groups": self.groups}
         y = (convolve if self.flip else correlate)(self.W, x, **how)
-        return y if self.b is None else y + along(self.b, y)
+        if self.scale_W != 1:
+            y = self.scale_W * y
+        if self.b is None:
+            return y
+        return y + along(self.b if self.scale_b == 1 else self.scale_b * self.b, y)

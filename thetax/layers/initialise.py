@@ -31,13 +31,15 @@ Shape = tuple[int, ...]
 class Law:
     r"""How a layer begins: the draw of $W_0$, and the parametrisation $s_W W x + s_b b$ it is used with.
 
-    In the standard parametrisation $s_W = s_b = 1$ and $b_0 = 0$.
+    In the standard parametrisation $s_W = s_b = 1$ and $b_0 = 0$. The spreads are the standard deviations of the draws,
+    that of $W_0$ where it is known.
     """
 
     draw: Callable[[PRNGKeyArray, Shape], Float[Array, "..."]]
     scale_W: Callable[[Shape], float] = lambda shape: 1.0
     scale_b: float = 1.0
     spread_b: float = 0.0
+    spread_W: Callable[[Shape], float] | None = None
 
     def __call__(self, key: PRNGKeyArray, shape: Shape) -> Float[Array, "..."]:
         """Weights of the given shape."""
@@ -72,7 +74,7 @@ def gaussian(sigma: float) -> Law:
     >>> gaussian(0.1)(jr.key(0), (2, 3)).shape
     (2, 3)
     """
-    return Law(lambda key, shape: sigma * jr.normal(key, shape))
+    return Law(lambda key, shape: sigma * jr.normal(key, shape), spread_W=lambda shape: sigma)
 
 
 def uniform(sigma: float) -> Law:
@@ -82,12 +84,19 @@ def uniform(sigma: float) -> Law:
     True
     """
     edge = math.sqrt(3) * sigma
-    return Law(lambda key, shape: jr.uniform(key, shape, minval=-edge, maxval=edge))
+    return Law(lambda key, shape: jr.uniform(key, shape, minval=-edge, maxval=edge), spread_W=lambda shape: sigma)
 
 
-lecun = Law(lambda key, shape: jr.normal(key, shape) / math.sqrt(fan_in(shape)))
-glorot = Law(lambda key, shape: jr.normal(key, shape) * math.sqrt(2 / (fan_in(shape) + fan_out(shape))))
-he = Law(lambda key, shape: jr.normal(key, shape) * math.sqrt(2 / fan_in(shape)))
+def _normal(spread: Callable[[Shape], float]) -> Law:
+    return Law(lambda key, shape: jr.normal(key, shape) * spread(shape), spread_W=spread)
+
+
+lecun = Law(
+    lambda key, shape: jr.normal(key, shape) / math.sqrt(fan_in(shape)),
+    spread_W=lambda shape: 1 / math.sqrt(fan_in(shape)),
+)
+glorot = _normal(lambda shape: math.sqrt(2 / (fan_in(shape) + fan_out(shape))))
+he = _normal(lambda shape: math.sqrt(2 / fan_in(shape)))
 
 
 def _haar(key: PRNGKeyArray, shape: Shape) -> Float[Array, "..."]:
@@ -98,7 +107,7 @@ def _haar(key: PRNGKeyArray, shape: Shape) -> Float[Array, "..."]:
     return (Q if flat == tall else Q.T).reshape(shape)
 
 
-orthogonal = Law(_haar)
+orthogonal = Law(_haar, spread_W=lambda shape: 1 / math.sqrt(max(shape[0], fan_in(shape))))
 
 
 def tangent(*, weight: float = math.sqrt(2), bias: float = 0.0) -> Law:
@@ -115,4 +124,5 @@ def tangent(*, weight: float = math.sqrt(2), bias: float = 0.0) -> Law:
         scale_W=lambda shape: weight / math.sqrt(fan_in(shape)),
         scale_b=bias,
         spread_b=1.0,
+        spread_W=lambda shape: 1.0,
     )

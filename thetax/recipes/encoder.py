@@ -21,6 +21,7 @@ from ..data import WordPiece
 from ..layers import Linear
 from ..models import BERT, Pretraining
 from ..train import Fit, descend, evaluate, fit, load_pretrained, mixed_precision
+from .attentive import narrow
 from .job import Job
 from .outcome import Outcome
 
@@ -57,7 +58,7 @@ def encoder(start: str, texts: Sequence[str], *, sizes: Sizes, length: int, key:
     if start == SCRATCH:
         known = WordPiece.fit(texts, size=sizes.pieces, score=data.frequency)
         draw = partial(BERT.init, depth=sizes.depth, heads=sizes.heads, length=length, dropout=DROPOUT)
-        return Encoder(draw(len(known), sizes.width, key=key), known)
+        return Encoder(draw(len(known), sizes.width, law=narrow(sizes.width), key=key), known)
     network = load_pretrained(data.fetch_model(MINILM) if start == MINILM else _folder(start))
     model, known = network.model, network.tokeniser
     pool = model.pool if isinstance(model, Pretraining) else network.pool

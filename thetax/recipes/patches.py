@@ -1,5 +1,6 @@
 """Clothes by attention (§6.6): a vision transformer beside a convolutional network and a perceptron."""
 
+from functools import partial
 from typing import Any, Literal
 
 import jax.random as jr
@@ -9,7 +10,7 @@ from ..core import Batch, Objective
 from ..layers import BatchNorm
 from ..models import CNN, MLP, ViT
 from ..train import Fit, augmented, cross_entropy, descend, fit, mixed_precision
-from .attentive import decayed_adam, warm_cosine
+from .attentive import decayed_adam, narrow, warm_cosine
 from .classify import METRICS, classify, percent_wrong
 from .images import HELD_OUT, folded, otherwise, pictures
 from .job import Job, positive, recipe
@@ -26,15 +27,15 @@ def vit(
     job: Job,
     *,
     data: Literal["fashion-mnist", "mnist"] = "fashion-mnist",
-    patch: int = 4,
+    patch: int = 7,
     width: int = 64,
     depth: int = 4,
     heads: int = 4,
-    dropout: float = 0.1,
+    dropout: float = 0.0,
     decay: float = 0.05,
     pixels: int = 1,
-    rate: float = 2e-3,
-    epochs: int = 10,
+    rate: float = 1e-3,
+    epochs: int = 18,
     lessons: int = 4,
     batch: int = 128,
     precision: Literal["float32", "bfloat16"] = "float32",
@@ -78,9 +79,8 @@ def vit(
     key_valid, key_init, key_fit, key_others = jr.split(job.key, 4)
     full = pictures(job, data)
     size = full.train[0].shape[2:]
-    net = ViT.init(
-        10, size=size, channels=1, patch=patch, d=width, depth=depth, heads=heads, dropout=dropout, key=key_init
-    )
+    draw = partial(ViT.init, d=width, depth=depth, heads=heads, dropout=dropout, law=narrow(width))
+    net = draw(10, size=size, channels=1, patch=patch, key=key_init)
     train, valid = stored.split(full.train, 1 - HELD_OUT, key=key_valid, by=full.train[1])
     objective = augmented(cross_entropy, otherwise(data, pixels=pixels))
     table = {}

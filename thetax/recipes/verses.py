@@ -88,7 +88,7 @@ def translate(
     penalty: float = 1.0,
     rate: float = 2e-3,
     warm: int = 400,
-    epochs: int = 8,
+    epochs: int = 14,
     batch: int = 64,
     state: int = 128,
     lessons: int = 4,
