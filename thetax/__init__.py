@@ -1,8 +1,8 @@
 """Deep learning as one library: one model $f[\\theta](x)$ from training to certificate.
 
 The parts are loaded when first touched, so that `import thetax` costs little more than importing JAX:
-`thetax.data`, `thetax.layers`, `thetax.models`, `thetax.train`, `thetax.explain`, `thetax.certify`,
-`thetax.plot`, `thetax.recipes`, `thetax.claims`, `thetax.report`.
+`thetax.data`, `thetax.layers`, `thetax.models`, `thetax.train`, `thetax.explain`, `thetax.bayes`,
+`thetax.certify`, `thetax.plot`, `thetax.recipes`, `thetax.claims`, `thetax.report`.
 
 >>> import thetax
 >>> thetax.layers.Linear.__name__
@@ -23,6 +23,7 @@ _PARTS = (
     "models",
     "train",
     "explain",
+    "bayes",
     "certify",
     "plot",
     "recipes",

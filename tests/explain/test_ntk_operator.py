@@ -1,0 +1,74 @@
+"""The kernel through its products, beside the kernel itself."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from contracts import normal
+
+from thetax.explain import eigenpairs, ntk, ntk_operator, solve
+from thetax.models import MLP
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+@pytest.fixture
+def model():
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float64), MLP.init(3, 6, 2, key=jr.key(0)))
+
+
+@pytest.fixture
+def xs():
+    return normal(0, 7, 3)
+
+
+def matrix(model, xs):
+    K = np.asarray(ntk(model)(xs)).transpose(0, 2, 1, 3)
+    return K.reshape(14, 14)
+
+
+@pytest.mark.parametrize("batch", [3, 7, 100])
+def test_products(model, xs, batch):
+    v = normal(1, 7, 2)
+    found = ntk_operator(model, xs, batch=batch)(v)
+    np.testing.assert_allclose(found.ravel(), matrix(model, xs) @ v.ravel(), rtol=1e-9)
+
+
+def test_trace(model, xs):
+    v = normal(1, 7)
+    found = ntk_operator(model, xs, form="trace", batch=3)(v)
+    np.testing.assert_allclose(found, ntk(model, form="trace")(xs) @ v, rtol=1e-9)
+
+
+def test_eigenpairs(model, xs):
+    operator = ntk_operator(model, xs)
+    found = eigenpairs(operator, count=4, key=jr.key(3))
+    np.testing.assert_allclose(found.values, np.linalg.eigvalsh(matrix(model, xs))[::-1][:4], rtol=1e-9)
+    for value, vector in zip(found.values, found.vectors):
+        np.testing.assert_allclose(operator(jnp.asarray(vector)), value * vector, atol=1e-8)
+        assert np.linalg.norm(vector) == pytest.approx(1)
+
+
+def test_solutions(model, xs):
+    b, K = normal(2, 7, 2), matrix(model, xs) + 0.1 * np.eye(14)
+    found = solve(ntk_operator(model, xs), b, ridge=0.1, tolerance=1e-10)
+    np.testing.assert_allclose(found.x.ravel(), np.linalg.solve(K, b.ravel()), rtol=1e-6)
+    assert found.residual < 1e-9
+    inverse = jnp.asarray(np.linalg.inv(K))
+    near = lambda v: (inverse @ v.ravel()).reshape(v.shape)
+    fast = partial(solve, ntk_operator(model, xs), b, ridge=0.1, steps=2)
+    assert fast(preconditioner=near).residual < 1e-9 < fast().residual
+
+
+def test_bad_input(model, xs, unchecked):
+    with pytest.raises(ValueError, match="form is full or trace; got 'outputs'"):
+        ntk_operator(model, xs, form="outputs")
+    with pytest.raises(ValueError, match="batch counts examples and must be at least 1; got 0"):
+        ntk_operator(model, xs, batch=0)
+    with pytest.raises(ValueError, match=r"expected a vector of shape \(7, 2\); got \(7,\)"):
+        ntk_operator(model, xs)(jnp.ones(7))
+    with pytest.raises(ValueError, match="count must lie between 1 and 6"):
+        eigenpairs(ntk_operator(model, xs, form="trace"), count=7, key=jr.key(0))

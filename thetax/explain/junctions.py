@@ -1,0 +1,372 @@
+r"""Where the parameters of any model meet its data, read from its program.
+
+A weight enters almost every network through a product $z = W h$, a convolution, or a row looked up in a table. Its
+gradient is then $\nabla_W f = \sum_\tau \delta_\tau h_\tau^\top$ with $\delta_\tau = \partial f / \partial z_\tau$,
+over all places $\tau$ at which it is used: pixels, tokens, rounds of a loop. Who knows the factors $h$ and $\delta$
+need not write the gradient down. They are found in the program that JAX traces, whatever module wrote it: it is run
+with a zero added to each $z$, a tap, and the derivative by that zero is $\delta$.
+
+A bias that is added to a product has the same $\delta$, and $h = 1$. A parameter that enters otherwise (a gain), or at
+two places that share numbers, keeps its gradient whole.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jaxtyping import Array
+
+Box = tuple[tuple[int, int], ...]  # a part of an array: from where to where along each axis
+Do = Callable[[list[Any]], list[Any]]  # one operation, given its inputs
+
+
+class Piece(NamedTuple):
+    """A parameter, or a part of one, that no data have met yet."""
+
+    leaf: int
+    value: Any
+    box: Box  # which part of the leaf it is
+    scale: float = 1.0  # times the leaf
+    moved: bool = False  # whether its axes are no longer those of the leaf
+    handed: tuple[bool, ...] = ()  # for each loop around it, whether every round gets a part of its own
+
+
+class Junction(NamedTuple):
+    r"""Where a leaf meets data. Its factors are $\delta$, $(g, \tau, a)$, and $h$, $(g, \tau, c)$, and the gradient is
+    $\sum_\tau \delta_{g \tau a} h_{g \tau c}$, for each $g$ of another part of the leaf.
+
+    A row that is looked up is a product with the indicator of its number; then $h$ is that number, and $c$ is 1.
+    """
+
+    leaf: int
+    box: Box
+    looked_up: bool
+    tap: jax.ShapeDtypeStruct  # z, with the rounds of the loops around it
+    met: jax.ShapeDtypeStruct  # what the leaf met, with these too
+    factors: Callable[[Array, Array], tuple[Array, Array]]  # of the derivative by the tap, and what was met
+    scale: float = 1.0  # times the leaf
+    bias: Piece | None = None  # what is added to the product
+
+
+class Found(NamedTuple):
+    """The junctions of a program in the order in which it comes to them, and of each loop how many are in it."""
+
+    junctions: list[Junction]
+    loops: list[Any]
+
+    def leaves(self) -> set[int]:
+        """Those that are told by their factors."""
+        parts = [part for junction in self.junctions for part in (junction, junction.bias)]
+        return {part.leaf for part in parts if part is not None}
+
+
+def junctions(
+    program: Any, leaves: Sequence[Any], rest: Sequence[Any], *, whole: frozenset[int] = frozenset()
+) -> Found:
+    """The junctions of a closed program whose first arguments are the parameters, but for leaves that shall be `whole`.
+
+    A leaf has junctions, and then all that it does is told by them, or none. Arguments may be shapes alone.
+    """
+    while True:
+        walk = Walk()
+
+        def once(leaves, rest, walk=walk, whole=whole):
+            outs = walk.run(program.jaxpr, program.consts, [*_pieces(leaves, whole), *rest])
+            return [walk.settle(out) for out in outs]
+
+        jax.eval_shape(once, list(leaves), list(rest))
+        more = walk.whole | _shared(walk.found.junctions)
+        if not more:
+            return walk.found
+        whole = whole | more
+
+
+def tapped(
+    program: Any, found: Found, leaves: Sequence[Any], rest: Sequence[Any], taps: Sequence[Array]
+) -> tuple[list[Array], list[Array]]:
+    """What the program gives with taps at its junctions, and what was met at each of them."""
+    walk = Walk(taps, found.loops)
+    whole = frozenset(range(len(leaves))) - found.leaves()
+    return walk.run(program.jaxpr, program.consts, [*_pieces(leaves, whole), *rest]), walk.met
+
+
+def _pieces(leaves: Sequence[Any], whole: frozenset[int]) -> list[Any]:
+    box = lambda leaf: tuple((0, size) for size in leaf.shape)
+    return [leaf if at in whole else Piece(at, leaf, box(leaf)) for at, leaf in enumerate(leaves)]
+
+
+def _shared(found: list[Junction]) -> set[int]:
+    """The leaves with numbers that enter at two places."""
+    used = [part for junction in found for part in (junction, junction.bias) if part is not None]
+    meet = lambda a, b: a.leaf == b.leaf and all(i < y and x < j for (i, j), (x, y) in zip(a.box, b.box))
+    return {a.leaf for a, b in combinations(used, 2) if meet(a, b)}
+
+
+class Last(NamedTuple):
+    """What came out of the last junction, times a number; which of its axes are rows of the leaf, and its loops."""
+
+    z: Any
+    rows: tuple[int, ...]
+    handed: tuple[bool, ...]
+    factor: float = 1.0
+
+
+class Walk:
+    """One run through a program, in which parameters stay apart until they meet data."""
+
+    def __init__(self, taps: Sequence[Array] | None = None, loops: Sequence[Any] = ()):
+        self.taps, self.ahead = taps, iter(loops)
+        self.found, self.met, self.whole = Found([], []), [], set()
+        self.last = Last(None, (), ())
+
+    def run(self, program: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+        known: dict[Any, Any] = dict(zip((*program.constvars, *program.invars), (*consts, *args), strict=True))
+        read = lambda v: v.val if isinstance(v, Literal) else known[v]
+        for equation in program.eqns:
+            outs = self.step(program, equation, [read(v) for v in equation.invars])
+            known.update(zip(equation.outvars, outs, strict=True))
+        return [read(v) for v in program.outvars]
+
+    def step(self, program: Any, equation: Any, ins: list[Any]) -> list[Any]:
+        """What an operation gives; one without a parameter is done as it stands."""
+        do, how = partial(_done, program, equation), equation.params
+        name, pieces = equation.primitive.name, [at for at, value in enumerate(ins) if isinstance(value, Piece)]
+        if pieces and name == "scan":
+            return self.loop(how, ins)
+        if pieces and (inner := _called(equation)) is not None:
+            return self.run(inner.jaxpr, inner.consts, ins)
+        if name == "mul" and not pieces and any(value is self.last.z for value in ins):
+            return self.times(do, ins)
+        if len(pieces) == 1 and name in RULES and (out := RULES[name](self, do, how, ins, *pieces)) is not None:
+            return [out]
+        return do([self.settle(value) for value in ins])
+
+    def times(self, do: Do, ins: list[Any]) -> list[Any]:
+        """What the last junction gave, times a number."""
+        out = do(ins)
+        numbers = [_number(value) for value in ins if value is not self.last.z]
+        if len(numbers) == 1 and numbers[0]:
+            self.last = self.last._replace(z=out[0], factor=self.last.factor * numbers[0])
+        return out
+
+    def settle(self, value: Any) -> Any:
+        """The numbers; a parameter of which they are asked keeps its gradient whole."""
+        if not isinstance(value, Piece):
+            return value
+        self.whole.add(value.leaf)
+        return value.value
+
+    def meet(
+        self, piece: Piece, z: Array, h: Array, factors: Callable[..., Any], *, looked_up: bool = False, rows: Any = ()
+    ) -> Array:
+        """Takes down a junction, and adds its tap; `rows` are the axes of z along which a bias may be added."""
+        along = _along(factors, piece.handed)
+        junction = Junction(piece.leaf, piece.box, looked_up, _shape(z), _shape(h), along, piece.scale)
+        self.found.junctions.append(junction)
+        self.met.append(h)
+        z = z if self.taps is None else z + self.taps[len(self.met) - 1]
+        self.last = Last(z, tuple(rows), piece.handed)
+        return z
+
+    def loop(self, how: Any, ins: list[Any]) -> list[Any]:
+        """A scan: what it holds fixed is one piece in every round, what it runs along a part for each round."""
+        kept, carried = how["num_consts"], how["num_carry"]
+        fixed, along = ins[:kept], ins[kept + carried :]
+        start = [self.settle(value) for value in ins[kept : kept + carried]]
+        count, ahead = next(self.ahead) if self.taps is not None else (0, ())
+        taps = None if self.taps is None else list(self.taps[len(self.met) : len(self.met) + count])
+        walks: list[Walk] = []
+
+        def one(state, item):
+            parts, taps = item
+            walk = Walk(taps, ahead)
+            walks.append(walk)
+            held = [_inside(value, value, False) for value in fixed]
+            parts = [_inside(value, part, True) for value, part in zip(along, parts)]
+            outs = walk.run(how["jaxpr"].jaxpr, how["jaxpr"].consts, [*held, *state, *parts])
+            outs = [walk.settle(out) for out in outs]
+            return outs[:carried], (outs[carried:], walk.met)
+
+        values = [value.value if isinstance(value, Piece) else value for value in along]
+        state, (outs, met) = jax.lax.scan(one, start, (values, taps), how["length"], how["reverse"], how["unroll"])
+        walk = walks[-1]
+        self.whole |= walk.whole
+        self.found.loops.append((len(met), walk.found.loops))
+        again = lambda shape: jax.ShapeDtypeStruct((how["length"], *shape.shape), shape.dtype)
+        self.found.junctions.extend(j._replace(tap=again(j.tap), met=again(j.met)) for j in walk.found.junctions)
+        self.met.extend(met)
+        return [*state, *outs]
+
+
+def _inside(value: Any, now: Any, handed: bool) -> Any:
+    """A value as the body of a loop has it."""
+    if not isinstance(value, Piece):
+        return now
+    now = now if handed else value.value
+    return value._replace(value=now, moved=value.moved or handed, handed=(*value.handed, handed))
+
+
+def _shape(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _called(equation: Any) -> Any:
+    """The program of a function that is called, with as many arguments; nothing for a loop or a choice."""
+    if equation.primitive.name in ("while", "cond"):
+        return None
+    for held in equation.params.values():
+        if hasattr(held, "jaxpr") and hasattr(held, "consts") and len(held.jaxpr.invars) == len(equation.invars):
+            return held
+        if hasattr(held, "eqns") and len(held.invars) == len(equation.invars):
+            return _Closed(held, ())
+    return None
+
+
+class _Closed(NamedTuple):
+    jaxpr: Any
+    consts: Sequence[Any]
+
+
+def _done(program: Any, equation: Any, ins: list[Any]) -> list[Any]:
+    """One operation of a program, as a program of its own."""
+    given = {v: value for v, value in zip(equation.invars, ins) if not isinstance(v, Literal)}
+    alone = program.replace(constvars=[], invars=list(given), outvars=list(equation.outvars), eqns=[equation])
+    return jaxpr_as_fun(ClosedJaxpr(alone, []))(*given.values())
+
+
+def _along(factors: Callable[..., Any], handed: tuple[bool, ...]) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """The factors of a junction inside loops: a round that has a part of its own is a group, any other a place."""
+    if not handed:
+        return factors
+    inner = _along(factors, handed[1:])
+
+    def outer(delta: Array, h: Array) -> tuple[Array, Array]:
+        join = lambda x: _join(x, handed[0])
+        d, h = jax.vmap(inner)(delta, h)
+        return join(d), join(h)
+
+    return outer
+
+
+def _join(x: Array, group: bool) -> Array:
+    """`r g t a`: the rounds joined to the groups, or to the places."""
+    r, g, t, a = x.shape
+    return x.reshape(r * g, t, a) if group else jnp.moveaxis(x, 0, 1).reshape(g, r * t, a)
+
+
+def _move(walk: Walk, do: Do, how: Any, ins: list[Any], at: int) -> Any:
+    """What only moves numbers leaves a piece a piece."""
+    piece = ins[at]
+    return piece._replace(value=do([piece.value])[0], moved=True) if len(ins) == 1 else None
+
+
+def _slice(walk: Walk, do: Do, how: Any, ins: list[Any], at: int) -> Any:
+    """A part of a leaf, whose places are known while its axes are those of the leaf."""
+    piece = ins[at]
+    if piece.moved or any(step != 1 for step in how["strides"] or ()):
+        return None
+    box = tuple((low + i, low + j) for (low, _), i, j in zip(piece.box, how["start_indices"], how["limit_indices"]))
+    return piece._replace(value=do([piece.value])[0], box=box)
+
+
+def _times(walk: Walk, do: Do, how: Any, ins: list[Any], at: int) -> Any:
+    """A leaf times a number of the program."""
+    piece, factor = ins[at], _number(ins[1 - at])
+    if factor is None:
+        return None
+    (value,) = do([piece.value if i == at else value for i, value in enumerate(ins)])
+    return piece._replace(value=value, scale=piece.scale * factor)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (float, int, np.ndarray, np.generic)) and np.size(value) == 1 else None
+
+
+def _bias(walk: Walk, do: Do, how: Any, ins: list[Any], at: int) -> Any:
+    """What is added to the product of the last junction, the same at all places."""
+    piece, last, junction = ins[at], walk.last, (walk.found.junctions or [None])[-1]
+    if ins[1 - at] is not last.z or junction is None or junction.bias is not None or piece.handed != last.handed:
+        return None
+    if piece.value.shape != tuple(size if axis in last.rows else 1 for axis, size in enumerate(last.z.shape)):
+        return None
+    walk.found.junctions[-1] = junction._replace(bias=piece._replace(value=None, scale=piece.scale / last.factor))
+    return do([piece.value if i == at else value for i, value in enumerate(ins)])[0]
+
+
+def _broadcast(walk: Walk, do: Do, how: Any, ins: list[Any], at: int) -> Any:
+    """New axes of one number move nothing."""
+    return _move(walk, do, how, ins, at) if math.prod(how["shape"]) == ins[at].value.size else None
+
+
+def _product(walk: Walk, do: Do, how: Any, ins: list[Any], at: int) -> Any:
+    contracted, shared = how["dimension_numbers"]
+    piece, h = ins[at], ins[1 - at]
+    own = [axis for axis in range(piece.value.ndim) if axis not in (*contracted[at], *shared[at])]
+    free = [axis for axis in range(h.ndim) if axis not in (*contracted[1 - at], *shared[1 - at])]
+    groups, first, second = len(shared[0]), *((len(own), len(free)) if at == 0 else (len(free), len(own)))
+    a, b = range(groups, groups + first), range(groups + first, groups + first + second)
+    mine, theirs = (a, b) if at == 0 else (b, a)
+
+    def factors(delta: Array, h: Array) -> tuple[Array, Array]:
+        return _three(delta, range(groups), theirs, mine), _three(h, shared[1 - at], free, contracted[1 - at])
+
+    (z,) = do([piece.value if i == at else value for i, value in enumerate(ins)])
+    return walk.meet(piece, z, h, factors, rows=mine if not groups else ())
+
+
+def _three(x: Array, *axes: Sequence[int]) -> Array:
+    """An array of three axes, each made of some of these."""
+    moved = jnp.transpose(x, [axis for part in axes for axis in part])
+    return moved.reshape([math.prod(x.shape[axis] for axis in part) for part in axes])
+
+
+def _convolution(walk: Walk, do: Do, how: Any, ins: list[Any], at: int) -> Any:
+    axes = how["dimension_numbers"]
+    if at != 1 or how["feature_group_count"] != 1 or how["batch_group_count"] != 1:
+        return None
+    h, piece = ins
+    size = [piece.value.shape[axis] for axis in axes.rhs_spec[2:]]
+    steps = {"window_strides": how["window_strides"], "padding": how["padding"]}
+    spread = {"lhs_dilation": how["lhs_dilation"], "rhs_dilation": how["rhs_dilation"]}
+
+    def factors(delta: Array, h: Array) -> tuple[Array, Array]:
+        with jax.default_matmul_precision("highest"):  # it is a product with ones, which must not round
+            seen = jax.lax.conv_general_dilated_patches(h, size, **steps, **spread, dimension_numbers=axes)
+        n, c, *s = axes.out_spec
+        return _three(delta, (), (n, *s), (c,)), _three(seen, (), (n, *s), (c,))
+
+    return walk.meet(piece, do([h, piece.value])[0], h, factors)
+
+
+def _lookup(walk: Walk, do: Do, how: Any, ins: list[Any], at: int) -> Any:
+    """Whole rows of a table, each by its number."""
+    piece, axes = ins[at], how["dimension_numbers"]
+    if at != 0 or piece.value.ndim != 2 or how["slice_sizes"] != (1, piece.value.shape[1]):
+        return None
+    if axes.collapsed_slice_dims != (0,) or axes.start_index_map != (0,) or axes.operand_batching_dims:
+        return None
+    (z,) = do([piece.value, ins[1]])
+    (d,) = axes.offset_dims
+
+    def factors(delta: Array, rows: Array) -> tuple[Array, Array]:
+        others = [axis for axis in range(delta.ndim) if axis != d]
+        return _three(delta, (), others, (d,)), rows.reshape(1, -1, 1)
+
+    return walk.meet(piece, z, ins[1], factors, looked_up=True)
+
+
+RULES = {
+    "dot_general": _product,
+    "conv_general_dilated": _convolution,
+    "gather": _lookup,
+    "slice": _slice,
+    "mul": _times,
+    "add": _bias,
+    "broadcast_in_dim": _broadcast,
+} | dict.fromkeys(("reshape", "transpose", "squeeze", "copy", "copy_p", "rev", "convert_element_type"), _move)
