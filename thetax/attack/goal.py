@@ -1,0 +1,76 @@
+r"""What an attack makes large, and when that is enough (§13.1): away from the right class, or towards a chosen one.
+
+A loss judges logits $z$ and a label. Cross-entropy saturates where a network is sure, and then has no gradient to
+follow; the margin $\max_{j \ne y} z_j - z_y$ does not, and the ratio of differences of logits does not change either
+when all logits are scaled, which hides gradients but changes no decision.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ..core import Scalar
+from ..train.loss import Loss, log_loss
+
+Logits = Float[Array, " k"]
+Label = Int[Array, ""]
+
+
+class Goal(NamedTuple):
+    """`gain(logits, y)` is made large; `reached(logits, y)` says whether the attack has succeeded."""
+
+    gain: Loss
+    reached: Loss
+
+
+def away(loss: Loss = log_loss) -> Goal:
+    """Any class but `y`, by making a loss large.
+
+    >>> away().reached(jnp.array([1.0, 2.0]), jnp.array(0)).item()
+    True
+    """
+    return Goal(loss, lambda logits, y: jnp.argmax(logits) != y)
+
+
+def towards(loss: Loss = log_loss) -> Goal:
+    """The class `y`, whatever the right one is, by making a loss small.
+
+    >>> towards().reached(jnp.array([1.0, 2.0]), jnp.array(1)).item()
+    True
+    """
+    return Goal(lambda logits, y: -loss(logits, y), lambda logits, y: jnp.argmax(logits) == y)
+
+
+def only(loss: Loss) -> Goal:
+    """The largest loss and nothing else, as robust training wants it; never reached."""
+    return Goal(loss, lambda logits, y: jnp.zeros((), bool))
+
+
+def margin(logits: Logits, y: Label) -> Scalar:
+    r"""$\max_{j \ne y} z_j - z_y$: positive if and only if the class is wrong (Carlini & Wagner 2017).
+
+    >>> margin(jnp.array([3.0, 1.0, 2.5]), jnp.array(0)).item()
+    -0.5
+    """
+    mine = _mine(logits, y)
+    return jnp.where(mine, -jnp.inf, logits).max() - jnp.where(mine, logits, 0).sum()
+
+
+def logit_ratio(logits: Logits, y: Label) -> Scalar:
+    r"""$(\max_{j \ne y} z_j - z_y) / (z_{(1)} - z_{(3)})$ with the largest and the third largest logit: the same if all
+    logits are scaled or shifted (Croce & Hein 2020, DLR). It takes three classes.
+
+    >>> a = logit_ratio(jnp.array([3.0, 1.0, 2.5]), jnp.array(0))
+    >>> a.item(), logit_ratio(jnp.array([300.0, 100.0, 250.0]), jnp.array(0)).item()
+    (-0.25, -0.25)
+    """
+    if logits.shape[-1] < 3:
+        raise ValueError(f"logit_ratio: needs three classes or more, got {logits.shape[-1]}; take the margin.")
+    order = jnp.sort(logits)
+    spread = order[-1] - order[-3]
+    return margin(logits, y) / jnp.where(spread > 0, spread, 1.0)
+
+
+def _mine(logits: Logits, y: Label) -> Bool[Array, " k"]:
+    return jnp.arange(logits.shape[-1]) == y
