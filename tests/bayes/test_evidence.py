@@ -123,6 +123,8 @@ def test_a_classifier_is_fitted_by_the_same_function():
 
 def test_bad_settings_are_refused():
     process = GaussianProcess.init(RBF.init(), noise=0.1)
+    with pytest.raises(ValueError, match="fixed must give parts of the model"):
+        fit_evidence(process, XS, YS, fixed=lambda p: "log_noise")
     with pytest.raises(ValueError, match="2 restarts are drawn at random; give a key"):
         fit_evidence(process, XS, YS, restarts=2)
     with pytest.raises(ValueError, match="must be positive"):

@@ -257,16 +257,37 @@ def test_what_is_not_finite_is_refused():
 def test_nothing_at_all_is_refused():
     with pytest.raises(ValueError, match="at least one example"):
         PROCESS.condition(np.zeros((0, 2)), np.zeros(0))
-    with pytest.raises(ValueError, match="holds no arrays"):
+    with pytest.raises(ValueError, match="expected an array of examples"):
         PROCESS.condition((), YS)
-    with pytest.raises(ValueError, match="got lists"):
+    with pytest.raises(ValueError, match="got a float in a list"):
         PROCESS.condition([[1.0], [2.0]], YS)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_trees_of_different_lengths_are_refused():
-    with pytest.raises(ValueError, match=r"arrays of \[5, 8\] examples"):
+    with pytest.raises(ValueError, match=r"arrays of 5 and 8 examples"):
         PROCESS.condition((XS, NEW), YS)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_is_too_large_is_refused(monkeypatch):
+    monkeypatch.setattr("thetax.data.room.free_memory", lambda: 1000)
+    with pytest.raises(ValueError, match=r"condition: it takes 1\.0 kB, and 1\.0 kB are free; take InducingProcess"):
+        PROCESS.condition(XS, YS)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_lists_and_draws_of_nothing_are_refused():
+    with pytest.raises(ValueError, match="condition: expected an array, got a list"):
+        PROCESS.condition(XS, YS.tolist())
+    with pytest.raises(ValueError, match="sample: count must be a whole number, at least 1; got -1"):
+        PROCESS.sample(XS, -1, key=jr.key(0))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_kernel_that_gives_no_matrix_is_refused():
+    with pytest.raises(ValueError, match=r"expected a matrix of shape \(8, 8\).*; got \(8, 8, 2\)"):
+        GaussianProcess.init(lambda xs, ys=None: np.ones((8, 8, 2))).condition(XS, YS)
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -18,9 +18,10 @@ from jax.scipy.linalg import cho_solve
 from jaxtyping import Bool, Float, Int
 
 from ..core import Batch
+from ..data.check import check_examples
 from .gaussian_process import GaussianProcess, prior
-from .kernels import diagonal, size
-from .observations import check_inputs, check_observations
+from .kernels import covariances, diagonal, size
+from .observations import check_observations
 from .precision import Numbers, Scalar, double, dtype_of, uniform
 
 ROWS = 1024  # of the kernel's matrix at a time
@@ -46,7 +47,7 @@ def pivoted_cholesky(kernel: Callable[..., Any], xs: Batch, *, rank: int) -> Piv
     >>> found.places.tolist(), found.L.ravel().round(6).tolist()
     ([1], [1.0, 3.0, 2.0])
     """
-    n = check_inputs("pivoted_cholesky", xs)
+    n = check_examples(xs, name="pivoted_cholesky: xs")
     if not 1 <= rank <= n:
         raise ValueError(f"pivoted_cholesky: rank must lie between 1 and the number of examples, {n}; got {rank}.")
     return _pivoted(kernel, jax.tree.map(jnp.asarray, xs), rank)
@@ -122,7 +123,7 @@ def rows_product(kernel: Callable[..., Any], xs: Any, ys: Any, v: Float[Numbers,
     n, width = size(xs), min(ROWS, size(xs))
     padded = -(-n // width) * width
     cut = lambda leaf: leaf[jnp.arange(padded) % n].reshape(padded // width, width, *leaf.shape[1:])
-    blocks = jax.lax.map(lambda block: kernel(block, ys).astype(v.dtype) @ v, jax.tree.map(cut, xs))
+    blocks = jax.lax.map(lambda block: covariances(kernel, block, ys, v.dtype) @ v, jax.tree.map(cut, xs))
     return blocks.reshape(padded, *v.shape[1:])[:n]
 
 
@@ -142,13 +143,13 @@ class IterativePosterior(eqx.Module):
     @double
     def mean(self, xs: Batch) -> Float[Numbers, "m *o"]:
         r"""$\mu(x) + k(x)^\top \alpha$."""
-        check_inputs("mean", xs)
+        check_examples(xs, name="mean: xs")
         return _mean(self, xs)
 
     @double
     def variance(self, xs: Batch) -> Float[Numbers, " m"]:
         r"""$k(x, x) - k(x)^\top (K + \gamma^2 I)^{-1} k(x)$: one more solve, with a column for each $x$."""
-        check_inputs("variance", xs)
+        check_examples(xs, name="variance: xs")
         return _variance(self, xs)
 
 
@@ -203,6 +204,6 @@ def _mean(self, xs):
 @eqx.filter_jit
 def _variance(self, xs):
     process, xs = uniform(self.process, xs)
-    k = process.kernel(self.xs, xs).astype(self.alpha.dtype)
+    k = covariances(process.kernel, self.xs, xs, self.alpha.dtype)
     found = _solver(process, self.xs, self.pivots, self.tolerance, self.most)(k)
     return jnp.maximum(diagonal(process.kernel, xs).astype(k.dtype) - (k * found.x).sum(axis=0), 0.0)

@@ -18,6 +18,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from .. import tree
 from ..core import Batch
+from ..data.progress import counted
 from .precision import Scalar, cast, double, dtype_of
 
 T = TypeVar("T")
@@ -92,7 +93,10 @@ def fit_evidence(
     begun = float(model.log_evidence(xs, ys))  # type: ignore[attr-defined]  refuses bad data
     free, rest = eqx.partition(model, _free(model, fixed))
     starts = [free, *(_elsewhere(free, spread, jr.fold_in(key, i)) for i in range(restarts) if key is not None)]
-    climbs = [_climb(start, rest, xs, ys, steps, tolerance) for start in starts]
+    climbs = []
+    for number, start in enumerate(starts):
+        with counted(f"steps of climb {number + 1} of {len(starts)}", steps) as tell:
+            climbs.append(_climb(start, rest, xs, ys, steps, tolerance, tell))
     best = max(climbs, key=lambda climb: climb[1][-1])
     top, path, slope = best
     found = eqx.combine(top, rest)
@@ -104,7 +108,9 @@ def fit_evidence(
 
 def _free(model: Any, fixed: Callable[[Any], Any]) -> Any:
     """Which leaves are to be fitted: the finite floats that are not fixed."""
-    kept = {id(leaf) for leaf in jax.tree.leaves(fixed(model))}
+    kept, there = ({id(leaf) for leaf in jax.tree.leaves(part)} for part in (fixed(model), model))
+    if not kept <= there:
+        raise ValueError("fit_evidence: fixed must give parts of the model, as in lambda process: process.log_noise.")
     movable = lambda leaf: eqx.is_inexact_array(leaf) and id(leaf) not in kept and bool(jnp.isfinite(leaf).all())
     mask = jax.tree.map(movable, model)
     if not any(jax.tree.leaves(mask)):
@@ -117,11 +123,14 @@ def _elsewhere(free: Any, spread: Any, key: PRNGKeyArray) -> Any:
     return tree.axpy(spread, tree.normal_like(key, free), free)
 
 
-def _climb(free: Any, rest: Any, xs: Any, ys: Any, steps: int, tolerance: float) -> tuple[Any, list[float], float]:
+def _climb(
+    free: Any, rest: Any, xs: Any, ys: Any, steps: int, tolerance: float, tell: Callable[[int], None]
+) -> tuple[Any, list[float], float]:
     """The top, the evidence on the way, and the largest derivative at the top."""
-    state = optax.lbfgs().init(free)
+    state = jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), optax.lbfgs().init(free))  # as a step leaves it
     path, slope = [], np.inf
-    for _ in range(steps + 1):
+    for done in range(steps + 1):
+        tell(done)
         after, state, value, slope = _step(free, state, rest, xs, ys)
         path.append(-float(value))
         still = len(path) > 1 and abs(path[-1] - path[-2]) <= 1e-13 * max(1.0, abs(path[-1]))

@@ -18,10 +18,11 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Float, PRNGKeyArray
 
 from ..core import Batch, predict
+from ..data.check import check_examples
 from .density import from_factor, log_density, slope
 from .jitter import factorise, tell
-from .kernels import diagonal, positive, size
-from .observations import check_inputs, check_observations
+from .kernels import covariances, diagonal, positive, size
+from .observations import check_draws, check_matrix, check_observations
 from .precision import Numbers, Scalar, double, dtype_of, traced, uniform
 
 
@@ -29,7 +30,8 @@ class GaussianProcess(eqx.Module):
     r"""$f \sim GP(\mu, k)$, seen through noise of variance $\gamma^2$ (§10.2).
 
     `kernel` is any `k(xs, ys=None)`; `mean` is a model of one example, such as a `Linear`, or None for 0. All leaves
-    are hyper-parameters: `fit_evidence` fits them. Calculations are in their dtype, float64 unless `single` was used.
+    are hyper-parameters: `fit_evidence` fits them, the weights of a network too if the kernel is its tangent kernel.
+    Calculations are in their dtype, float64 unless `single` was used.
 
     >>> from thetax.bayes import RBF
     >>> process = GaussianProcess.init(RBF.init(), noise=0.01)
@@ -68,6 +70,7 @@ class GaussianProcess(eqx.Module):
         >>> round(float(process.log_evidence(jnp.zeros((1, 1)), jnp.zeros(1))), 4)
         -1.2655
         """
+        check_matrix("log_evidence", xs)
         check_observations("log_evidence", xs, ys)
         value, jitter = _log_evidence(self, xs, ys)
         if not traced(value):
@@ -77,6 +80,7 @@ class GaussianProcess(eqx.Module):
     @double
     def condition(self, xs: Batch, ys: Any) -> "Posterior":
         """What is believed of $f$ once `ys` were seen at `xs`; several outputs, `(n, o)`, share kernel and solve."""
+        check_matrix("condition", xs)
         check_observations("condition", xs, ys)
         posterior = _condition(self, xs, ys)
         if not traced(posterior):
@@ -91,7 +95,8 @@ class GaussianProcess(eqx.Module):
         >>> GaussianProcess.init(RBF.init()).sample(jnp.zeros((3, 1)), 2, key=jr.key(0)).shape
         (2, 3)
         """
-        check_inputs("sample", xs)
+        check_matrix("sample", xs)
+        check_draws("sample", count)
         return _sample_prior(self, xs, count, key)
 
 
@@ -112,19 +117,19 @@ class Posterior(eqx.Module):
     @double
     def mean(self, xs: Batch) -> Float[Numbers, "m *o"]:
         r"""$\mu(x) + k(x)^\top \alpha$, $\alpha = (K + \gamma^2 I)^{-1} (y - \mu(X))$."""
-        check_inputs("mean", xs)
+        check_examples(xs, name="mean: xs")
         return _mean(self, xs)
 
     @double
     def covariance(self, xs: Batch) -> Float[Numbers, "m m"]:
         r"""$k(x, x') - v^\top v'$, $v = L^{-1} k(x)$: the same for every output."""
-        check_inputs("covariance", xs)
+        check_examples(xs, name="covariance: xs")
         return _covariance(self, xs)
 
     @double
     def variance(self, xs: Batch) -> Float[Numbers, " m"]:
         """The diagonal of the covariance, without the rest of it."""
-        check_inputs("variance", xs)
+        check_examples(xs, name="variance: xs")
         return _variance(self, xs)
 
     @double
@@ -135,7 +140,8 @@ class Posterior(eqx.Module):
     @double
     def sample(self, xs: Batch, count: int, *, key: PRNGKeyArray) -> Float[Numbers, "{count} m *o"]:
         """Draws of $(f(x_1), ..., f(x_m))$, without noise."""
-        check_inputs("sample", xs)
+        check_matrix("sample", xs)
+        check_draws("sample", count)
         return _sample_posterior(self, xs, count, key)
 
 
@@ -162,7 +168,7 @@ def prior(process: GaussianProcess, xs: Any, shape: tuple[int, ...] = ()) -> Flo
 
 def gram(process: GaussianProcess, xs: Any) -> Float[Numbers, "n n"]:
     r"""$K + \gamma^2 I$."""
-    K = process.kernel(xs).astype(dtype_of(process))
+    K = covariances(process.kernel, xs, None, dtype_of(process))
     return K + jnp.diag(jnp.full(len(K), jnp.exp(process.log_noise)))
 
 
@@ -194,19 +200,21 @@ def _evidence_gradient(self):
 @eqx.filter_jit
 def _mean(self, xs):
     process, xs = uniform(self.process, xs)
-    return prior(process, xs, self.alpha.shape[1:]) + process.kernel(xs, self.xs).astype(self.L.dtype) @ self.alpha
+    return (
+        prior(process, xs, self.alpha.shape[1:]) + covariances(process.kernel, xs, self.xs, self.L.dtype) @ self.alpha
+    )
 
 
 def _explained(self, xs):
     r"""$L^{-1} k(X, x)$: what the observations say, in units of their own spread."""
-    return solve_triangular(self.L, self.process.kernel(self.xs, xs).astype(self.L.dtype), lower=True)
+    return solve_triangular(self.L, covariances(self.process.kernel, self.xs, xs, self.L.dtype), lower=True)
 
 
 @eqx.filter_jit
 def _covariance(self, xs):
     process, xs = uniform(self.process, xs)
     v = _explained(self, xs)
-    return process.kernel(xs).astype(v.dtype) - v.T @ v
+    return covariances(process.kernel, xs, None, v.dtype) - v.T @ v
 
 
 @eqx.filter_jit
@@ -219,7 +227,7 @@ def _variance(self, xs):
 @eqx.filter_jit
 def _sample_prior(process, xs, count, key):
     process, xs = uniform(process, xs)
-    return draw(prior(process, xs), process.kernel(xs).astype(dtype_of(process)), count, key)
+    return draw(prior(process, xs), covariances(process.kernel, xs, None, dtype_of(process)), count, key)
 
 
 @eqx.filter_jit

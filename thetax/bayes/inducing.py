@@ -17,11 +17,12 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
 
 from ..core import Batch
+from ..data.check import check_examples
 from .conjugate import pivoted_cholesky
 from .gaussian_process import GaussianProcess, prior
 from .jitter import factorise, tell
-from .kernels import diagonal
-from .observations import check_inputs, check_observations
+from .kernels import covariances, diagonal
+from .observations import check_observations
 from .precision import Numbers, Scalar, double, dtype_of, traced, uniform
 
 
@@ -80,19 +81,19 @@ class InducingPosterior(eqx.Module):
     @double
     def mean(self, xs: Batch) -> Float[Numbers, "q *o"]:
         r"""$\mu(x) + w^\top c$, $w = B^{-1} L^{-1} k(Z, x)$."""
-        check_inputs("mean", xs)
+        check_examples(xs, name="mean: xs")
         return _mean(self, xs)
 
     @double
     def covariance(self, xs: Batch) -> Float[Numbers, "q q"]:
         r"""$k(x, x') - v^\top v' + w^\top w'$, $v = L^{-1} k(Z, x)$: the same for every output."""
-        check_inputs("covariance", xs)
+        check_examples(xs, name="covariance: xs")
         return _covariance(self, xs)
 
     @double
     def variance(self, xs: Batch) -> Float[Numbers, " q"]:
         """The diagonal of the covariance, without the rest of it."""
-        check_inputs("variance", xs)
+        check_examples(xs, name="variance: xs")
         return _variance(self, xs)
 
 
@@ -113,8 +114,8 @@ class _Parts(NamedTuple):
 
 def _parts(process: GaussianProcess, places: Any, xs: Any, r: Any) -> _Parts:
     dtype, gamma = r.dtype, jnp.exp(process.log_noise / 2)
-    L, jitter = factorise(process.kernel(places).astype(dtype))
-    A = solve_triangular(L, process.kernel(places, xs).astype(dtype), lower=True) / gamma
+    L, jitter = factorise(covariances(process.kernel, places, None, dtype))
+    A = solve_triangular(L, covariances(process.kernel, places, xs, dtype), lower=True) / gamma
     B = jnp.linalg.cholesky(jnp.eye(len(L), dtype=dtype) + A @ A.T)
     return _Parts(L, A, B, solve_triangular(B, A @ r, lower=True) / gamma, jitter)
 
@@ -150,7 +151,7 @@ def _condition(self, xs, ys):
 
 def _seen(self: InducingPosterior, xs: Any) -> tuple[Any, Any, Any]:
     process, xs = uniform(self.process, xs)
-    v = solve_triangular(self.L, process.kernel(self.places, xs).astype(self.L.dtype), lower=True)
+    v = solve_triangular(self.L, covariances(process.kernel, self.places, xs, self.L.dtype), lower=True)
     return xs, v, solve_triangular(self.B, v, lower=True)
 
 
@@ -163,7 +164,7 @@ def _mean(self, xs):
 @eqx.filter_jit
 def _covariance(self, xs):
     xs, v, w = _seen(self, xs)
-    return self.process.kernel(xs).astype(v.dtype) - v.T @ v + w.T @ w
+    return covariances(self.process.kernel, xs, None, v.dtype) - v.T @ v + w.T @ w
 
 
 @eqx.filter_jit

@@ -80,6 +80,17 @@ def diagonal(kernel: Callable[..., Any], xs: Batch) -> Float[Numbers, " n"]:
     return jax.vmap(alone)(jax.tree.map(jnp.asarray, xs))
 
 
+def covariances(kernel: Callable[..., Any], xs: Any, ys: Any, dtype: Any) -> Float[Numbers, "n m"]:
+    """$k(x_i, y_j)$ of any kernel, once it is known to be a matrix of that many rows and columns."""
+    K, expected = kernel(xs, ys), (size(xs), size(xs if ys is None else ys))
+    if np.shape(K) != expected:
+        raise ValueError(
+            f"kernel: expected a matrix of shape {expected}, one number for a pair of examples; got {np.shape(K)}. "
+            'The tangent kernel of a model of several outputs is one as ntk(model, form="trace").'
+        )
+    return K.astype(dtype)
+
+
 def _kernel(other: Any) -> Any:
     """A number as a constant kernel, and a kernel as itself."""
     if callable(other):

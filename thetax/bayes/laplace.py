@@ -18,8 +18,9 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Bool, Float, Int
 
 from ..core import Batch
-from .kernels import diagonal
-from .observations import check_classes, check_inputs
+from ..data.check import check_examples
+from .kernels import covariances, diagonal
+from .observations import check_classes
 from .precision import Numbers, Scalar, cast, double, dtype_of, uniform
 
 HALVINGS = 2.0 ** -np.arange(8)  # of a Newton step that goes too far
@@ -77,13 +78,13 @@ class BinaryPosterior(eqx.Module):
     @double
     def latent(self, xs: Batch) -> tuple[Float[Numbers, " m"], Float[Numbers, " m"]]:
         r"""Mean $k(x)^\top \nabla \log p(y \mid \hat f)$, variance $k(x, x) - v^\top v$, $v = L^{-1} W^{1/2} k(x)$."""
-        check_inputs("latent", xs)
+        check_examples(xs, name="latent: xs")
         return _latent(self, xs)
 
     @double
     def probabilities(self, xs: Batch) -> Float[Numbers, " m"]:
         r"""$p(y = 1 \mid x) = \int \sigma(f)\, N(f; \mu, s^2)\, df$, by the trapezoidal rule."""
-        check_inputs("probabilities", xs)
+        check_examples(xs, name="probabilities: xs")
         return _probabilities(self, xs)
 
 
@@ -130,7 +131,7 @@ def _newton(K: Any, y: Any, mode: Mode) -> tuple[Any, Any]:
 @eqx.filter_jit
 def _condition(classifier: BinaryClassifier, xs: Any, labels: Any) -> BinaryPosterior:
     dtype, (classifier, xs) = dtype_of(classifier), uniform(classifier, xs)
-    K, y = classifier.kernel(xs).astype(dtype), jnp.asarray(labels, dtype)
+    K, y = covariances(classifier.kernel, xs, None, dtype), jnp.asarray(labels, dtype)
     height = lambda a, f: y @ f - jax.nn.softplus(f).sum() - a @ f / 2
     fixed = jax.lax.stop_gradient(K)
     mode = climb(lambda m: advance(m, *_newton(fixed, y, m), height), begin(y, height))
@@ -146,7 +147,7 @@ def _condition(classifier: BinaryClassifier, xs: Any, labels: Any) -> BinaryPost
 def _latent(self: BinaryPosterior, xs: Any) -> tuple[Any, Any]:
     dtype, kernel = self.f.dtype, self.classifier.kernel
     xs = cast(xs, dtype)
-    k = kernel(self.xs, xs).astype(dtype)
+    k = covariances(kernel, self.xs, xs, dtype)
     v = solve_triangular(self.L, self.root[:, None] * k, lower=True)
     variance = diagonal(kernel, xs).astype(dtype) - jnp.square(v).sum(axis=0)
     return self.slope @ k, jnp.maximum(variance, 0.0)

@@ -17,9 +17,10 @@ from jax.scipy.linalg import cho_solve
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from ..core import Batch
-from .kernels import diagonal
+from ..data.check import check_examples
+from .kernels import covariances, diagonal
 from .laplace import Mode, advance, begin, climb
-from .observations import check_classes, check_inputs
+from .observations import check_classes, check_draws
 from .precision import Numbers, Scalar, cast, double, dtype_of, uniform
 
 
@@ -72,13 +73,14 @@ class ClassPosterior(eqx.Module):
     @double
     def latent(self, xs: Batch) -> tuple[Float[Numbers, "m k"], Float[Numbers, "m k k"]]:
         r"""The mean $k(x)^\top (y_c - \pi_c)$ and the covariance of $f_1(x), \dots, f_k(x)$ (algorithm 3.4)."""
-        check_inputs("latent", xs)
+        check_examples(xs, name="latent: xs")
         return _latent(self, xs)
 
     @double
     def probabilities(self, xs: Batch, *, count: int = 1000, key: PRNGKeyArray) -> Float[Numbers, "m k"]:
         r"""$\int \mathrm{softmax}(f)\, N(f; \mu, \Sigma)\, df$ as the mean of `count` draws."""
-        check_inputs("probabilities", xs)
+        check_examples(xs, name="probabilities: xs")
+        check_draws("probabilities", count)
         return _probabilities(self, xs, count, key)
 
 
@@ -111,7 +113,7 @@ def _newton(K: Any, y: Any, mode: Mode) -> tuple[Any, Any]:
 @eqx.filter_jit
 def _condition(classifier: Classifier, xs: Any, labels: Any) -> ClassPosterior:
     dtype, (classifier, xs) = dtype_of(classifier), uniform(classifier, xs)
-    K, y = classifier.kernel(xs).astype(dtype), jax.nn.one_hot(labels, classifier.classes, dtype=dtype)
+    K, y = covariances(classifier.kernel, xs, None, dtype), jax.nn.one_hot(labels, classifier.classes, dtype=dtype)
     height = lambda a, f: jnp.vdot(y, f) - jax.nn.logsumexp(f, axis=1).sum() - jnp.vdot(a, f) / 2
     fixed = jax.lax.stop_gradient(K)
     mode = climb(lambda m: advance(m, *_newton(fixed, y, m), height), begin(y, height))
@@ -125,7 +127,7 @@ def _condition(classifier: Classifier, xs: Any, labels: Any) -> ClassPosterior:
 def _latent(self: ClassPosterior, xs: Any) -> tuple[Any, Any]:
     dtype, kernel = self.f.dtype, self.classifier.kernel
     xs = cast(xs, dtype)
-    k = kernel(self.xs, xs).astype(dtype)
+    k = covariances(kernel, self.xs, xs, dtype)
     known = jnp.einsum("knm,mj->knj", self.E, k)  # E_c k(x)
     white = jax.vmap(lambda part: jax.scipy.linalg.solve_triangular(self.M, part, lower=True))(known)
     alone = diagonal(kernel, xs).astype(dtype)[None] - jnp.einsum("nj,knj->kj", k, known)

@@ -1,4 +1,4 @@
-"""Rows of features: credit-card defaults, trading volumes, spam."""
+"""Rows of features: credit-card defaults, trading volumes, cars, spam."""
 
 import numpy as np
 
@@ -19,6 +19,7 @@ _SPAM = (
 )
 _NYSE = ("DJ_return", "log_volume", "log_volatility")
 _WEEK = ("mon", "tues", "wed", "thur", "fri")
+_CAR = ("cylinders", "displacement", "horsepower", "weight", "acceleration", "year", "origin")
 
 
 def _choice(columns: dict[str, list[str]], column: str, options: tuple[str, ...], *, name: str) -> np.ndarray:
@@ -50,6 +51,14 @@ def _from_nyse(files: Files) -> Arrays:
     return {"train_x": xs[train], "train_y": ys[train], "test_x": xs[~train], "test_y": ys[~train]}
 
 
+def _from_auto(files: Files) -> Arrays:
+    """Cars and how far they go; the origin as three numbers of which one is 1."""
+    name, columns = files["Auto.csv"].name, read_csv(files["Auto.csv"])
+    origin = _choice(columns, "origin", ("1", "2", "3"), name=name)
+    xs = np.concatenate([numbers(columns, _CAR[:-1], name=name), np.eye(3, dtype=np.float32)[origin]], axis=1)
+    return {"train_x": xs, "train_y": numbers(columns, ("mpg",), name=name)[:, 0]}
+
+
 def _from_uci(files: Files) -> Arrays:
     rows = read_grid(files["spambase.data"], columns=58)
     return {"train_x": rows[:, :57], "train_y": rows[:, 57].astype(np.int32)}
@@ -65,6 +74,7 @@ def _from_kernlab(files: Files) -> Arrays:
 
 _DEFAULT_FORM = Form(("Default.csv",), _from_default, 1 << 20)
 _NYSE_FORM = Form(("NYSE.csv",), _from_nyse, 1 << 20)
+_AUTO_FORM = Form(("Auto.csv",), _from_auto, 1 << 20)
 _UCI_FORM = Form(("spambase.data",), _from_uci, 2 << 20)
 _KERNLAB_FORM = Form(("spam.rda",), _from_kernlab, 4 << 20)
 
@@ -109,6 +119,17 @@ nyse = Dataset(
     fingerprint="b0fe8b62989f97cc0c3153ae4f1afd56d940b60b446500d9965fd98f549692da",
     forms=(_NYSE_FORM,),
     sources=_islp(_NYSE_FORM),
+)
+
+auto = Dataset(
+    name="auto",
+    about="392 cars of 1970 to 1982: miles to the gallon, from engine, weight, year and origin; no official split",
+    licence=_ISL,
+    size=16_000,
+    features=(*_CAR[:-1], "american", "european", "japanese"),
+    fingerprint="5a90f1a29634be1948d1b02afa73f6de6163ec9efd1590a21b2c4ae7b4e36c98",
+    forms=(_AUTO_FORM,),
+    sources=_islp(_AUTO_FORM),
 )
 
 spambase = Dataset(

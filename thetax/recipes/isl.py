@@ -88,8 +88,9 @@ def isl_table(job: Job, *, epochs: int = 30, batch: int = 128, rate: float = 2e-
         table[name] = percent_wrong(found.model, test)
     rows = {name: {"test error %": error, "ISL %": ISL[name]} for name, error in table.items()}
     return Outcome(
-        found.model, train, test, cross_entropy, found.history, full.classes, rows, found.reason, found.seconds
-    )
+        found.model, train, test, cross_entropy, found.history, full.classes, rows, found.reason, found.seconds,
+        start=found.start,
+    )  # fmt: skip
 
 
 @recipe
@@ -141,8 +142,9 @@ def default(
             "test AUC": auc(found.model, test),
         }
     return Outcome(
-        found.model, train, test, binary_cross_entropy, found.history, full.classes, table, found.reason, found.seconds
-    )
+        found.model, train, test, binary_cross_entropy, found.history, full.classes, table, found.reason, found.seconds,
+        start=found.start,
+    )  # fmt: skip
 
 
 def auc(model: Model, test: Batch) -> float:
