@@ -17,4 +17,5 @@ SUBJECTS = (
     "language",
     "gp",
     "infinite",
+    "ntk",
 )

@@ -25,7 +25,7 @@ def main(*names: str, json: Path | None = None, pairs: int | None = None) -> int
     Parameters
     ----------
     names
-        Subjects: mlp, start, resume, claims, restarts, tune, recurrent, conv, encoder, language, gp, infinite.
+        Subjects: mlp, start, resume, claims, restarts, tune, recurrent, conv, encoder, language, gp, infinite, ntk.
     json
         Where to write the machine and the rows.
     pairs

@@ -141,7 +141,7 @@ def copied(torch: Any, net: Any, model: Any) -> Any:
 def small(torch: Any, model: CNN) -> Any:
     """Convolution, ReLU and pooling for each width; means over 3 by 3 parts; a linear map."""
     nn, layers, c = torch.nn, [], 1
-    for m in WIDTHS:
+    for m in (len(part.W) for part in convolutions(model)):
         layers += [nn.Conv2d(c, m, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
         c = m
     net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(9 * c, 10))

@@ -30,3 +30,21 @@ def test_a_bar_on_a_terminal(capsys, monkeypatch):
     assert out == ""
     assert "fetching a toy" in err
     assert "2.0/2.0 MB" in err
+
+
+def test_counts_begin_once_it_takes_long(capsys, monkeypatch):
+    with progress.counted("rows of a kernel", 2000) as update:
+        update(1000)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    with progress.counted("rows of a kernel", 2000) as update:
+        update(1000)
+        update(2000)
+    assert capsys.readouterr().err.splitlines() == [
+        "thetax: rows of a kernel: 1,000 of 2,000",
+        "thetax: rows of a kernel: 2,000 of 2,000",
+    ]
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress.counted("rows of a kernel", 2000) as update:
+        update(2000)
+    assert "2000/2000" in capsys.readouterr().err

@@ -86,6 +86,18 @@ def test_nyse():
     assert abs(explained(test_x[:, 1]) - 0.180) < 0.001
 
 
+def test_auto():
+    """ISL §3: a line through horsepower alone explains 60.6 % of the variance."""
+    data = load("auto")
+    xs, ys = data.train
+    assert xs.shape == (392, 9)
+    assert xs[:, 6:].sum(axis=0).tolist() == [245, 68, 79]
+    assert (data.features[2], data.features[8]) == ("horsepower", "japanese")
+    slope, offset = np.polyfit(xs[:, 2], ys, 1)
+    np.testing.assert_allclose([offset, slope], [39.9359, -0.1578], rtol=1e-3)
+    assert abs(np.corrcoef(xs[:, 2], ys)[0, 1] ** 2 - 0.606) < 5e-4
+
+
 def test_gutenberg():
     data = load("gutenberg")
     texts = dict(zip(data.classes, data.train[0].tolist()))

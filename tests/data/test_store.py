@@ -216,7 +216,9 @@ def test_two_at_once_fetch_once(known, web):
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(ValueError, match="name='minst' is no dataset; did you mean 'mnist'"):
         load("minst")
-    with pytest.raises(ValueError, match="there are digits, mnist, fashion-mnist, cifar-10, default, nyse, spambase"):
+    with pytest.raises(
+        ValueError, match="there are digits, mnist, fashion-mnist, cifar-10, default, nyse, auto, spambase"
+    ):
         fetch("§")
 
 

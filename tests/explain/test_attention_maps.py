@@ -73,6 +73,17 @@ def test_saliency_is_the_slope_by_differences(model, x64):
     np.testing.assert_allclose(found.owed, (slope * np.asarray(vectors)).sum(axis=1), rtol=1e-4, atol=1e-8)
 
 
+def test_saliency_at_a_place_knows_nothing_of_what_comes_after(model):
+    found = explain.token_saliency(model, TEXT, place=1)
+    assert (found.size[:2] > 0).all()
+    np.testing.assert_array_equal(found.size[2:], 0)
+    alone = explain.token_saliency(model, TEXT[:2])
+    np.testing.assert_allclose(found.size[:2], alone.size, rtol=1e-5)
+    for place in (-1, 4):
+        with pytest.raises(ValueError, match=f"place is that of one of 4 tokens, from 0 on; got {place}"):
+            explain.token_saliency(model, TEXT, place=place)
+
+
 def test_saliency_of_a_judgement_with_segments():
     """A head on an encoder, which has three tables: it is the tokens' that is moved."""
     bert = BERT.init(9, 8, depth=1, heads=2, length=8, key=jr.key(0))

@@ -349,11 +349,13 @@ def test_bad_input(unchecked):
     with pytest.raises(NoLimit, match=r"does not tell its spread; say it: Law\(draw, spread_W"):
         infinite(dense(3), law=Law(lambda key, shape: jnp.zeros(shape))).nngp(jnp.ones((2, 3)))
     kernel = infinite(dense(3)).ntk
-    for xs, message in ((jnp.ones(3), r"xs must be some examples.*\(3,\)"), (jnp.ones((0, 3)), "xs must be some")):
+    for xs, message in ((jnp.ones(3), r"xs must be some examples.*\(3,\)"), (jnp.ones((0, 3)), "at least one example")):
         with pytest.raises(ValueError, match=message):
             kernel(xs)
     with pytest.raises(ValueError, match=r"Linear: expected one example of shape \(3,\), got \(4,\)"):
         kernel(jnp.ones((2, 3)), jnp.ones((2, 4)))
+    with pytest.raises(ValueError, match="xs: expected finite numbers, but row 1, column 0 is nan"):
+        kernel(jnp.array([[0.0, 1.0, 2.0], [jnp.nan, 1.0, 2.0]]))
     with pytest.raises(ValueError, match="expected numbers"):
         kernel(np.array([["a", "b", "c"]]))
     with pytest.raises(ValueError, match=r"one shape and dtype; got float32 \(2, 3\) and bfloat16"):

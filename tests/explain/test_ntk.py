@@ -1,8 +1,13 @@
 """The tangent kernel three ways: by factors, by gradients written down, by products with vectors."""
 
+import os
+import subprocess
+import sys
 from functools import partial
 from importlib import import_module
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,7 +16,7 @@ import pytest
 from contracts import MODELS, generic, normal
 
 from thetax.explain import ntk
-from thetax.explain.features import PAIRS, Sketch, contract, features
+from thetax.explain.ntk_features import PAIRS, Sketch, contract, features
 from thetax.layers import (
     Attention,
     Chain,
@@ -137,6 +142,8 @@ def test_tiles_and_the_diagonal():
     whole = ntk(model)(xs)
     np.testing.assert_allclose(ntk(model, tile=2)(xs), whole, atol=1e-12)
     np.testing.assert_allclose(ntk(model, tile=3)(xs, xs[:4]), whole[:, :4], atol=1e-12)
+    outputs = ntk(model, form="outputs")(xs, xs)
+    np.testing.assert_allclose(ntk(model, form="outputs", tile=2)(xs), outputs, atol=1e-12)
     for form, axes in (("full", "nnoq->noq"), ("outputs", "nnoo->no"), ("trace", "nnoo->n")):
         np.testing.assert_allclose(ntk(model, form=form, tile=2).diagonal(xs), jnp.einsum(axes, whole), atol=1e-12)
 
@@ -185,15 +192,91 @@ def test_it_works_inside_a_transformation():
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
 
 
+class Medley(eqx.Module):
+    """All ways in which a parameter meets data, in few numbers."""
+
+    tied: Any
+    cut: Any
+    scaled: Any
+    bias: Any
+    own: Any  # one for each round of a loop
+    every: Any  # the same in each
+    shift: Any  # likewise
+    mixed: Any
+    offset: Any
+    table: Any
+
+    @classmethod
+    def init(cls, *, key):
+        tied, cut, scaled, own, every = (3, 3), (4, 3), (3, 3), (2, 3, 3), (3, 3)
+        shapes = tied, cut, scaled, (3,), own, every, (3,), (2, 3), (2,), (4, 3)
+        return cls(*[jr.normal(jr.fold_in(key, at), shape) for at, shape in enumerate(shapes)])
+
+    def __call__(self, x):
+        h = jnp.tanh(self.tied @ jnp.tanh(self.tied @ x))
+        h = h + (self.cut[3:] @ h) * (self.cut.T[:, 3:].T @ h) + self.cut[:3] @ h
+        h = 0.5 * ((0.7 * self.scaled) @ h) + 0.3 * self.bias
+        h = h + jax.nn.sigmoid(self.table[(10 * jnp.abs(x[:2])).astype(int) % 4]).sum(0)
+        h, _ = jax.lax.scan(lambda h, W: (jnp.tanh((W @ h + self.shift) + self.every @ h), None), h, self.own)
+        pair = jnp.stack([h, 2 * h]) @ self.mixed.T
+        return (pair + self.offset[:, None]).ravel()
+
+
+def test_a_medley():
+    """Leaves that are tied, cut, scaled, handed out to a loop or held by it, and a bias that is not one of the rows."""
+    model, xs, ys = wide(Medley.init(key=jr.key(0))), normal(1, 3, 3), normal(2, 2, 3)
+    np.testing.assert_allclose(factored(model, xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9)
+
+
+def test_a_bias_of_the_tangent_law():
+    layer = wide(Linear.init(3, 2, law=tangent(weight=1.5, bias=0.3), key=jr.key(0)))
+    xs, ys = normal(1, 3, 3), normal(2, 2, 3)
+    np.testing.assert_allclose(factored(layer, xs, ys), written_down(layer, xs, ys), rtol=1e-9)
+
+
+def test_one_half_tells_the_other():
+    model, xs = wide(MLP.init(3, 4, 4, 2, key=jr.key(0))), normal(0, 5, 3)
+    for form in ("full", "outputs", "trace"):
+        whole = ntk(model, form=form)(xs, xs)
+        np.testing.assert_allclose(ntk(model, form=form, tile=2)(xs), whole, atol=1e-12)
+        np.testing.assert_allclose(ntk(model, form=form, tile=2)(xs, xs), whole, atol=1e-12)
+    assert ntk(model, tile=2).plan(xs).products < ntk(model, tile=2).plan(xs, xs).products
+
+
 def test_too_large(monkeypatch):
     monkeypatch.setattr(import_module("thetax.explain.ntk"), "free_memory", lambda: 200_000)
     model, xs = wide(MLP.init(3, 4, 2, key=jr.key(0))), normal(0, 40, 3)
     assert ntk(model).plan(xs).tile < 40
-    np.testing.assert_allclose(ntk(model)(xs)[:3, :2], written_down(model, xs[:3], xs[:2]), rtol=1e-9)
+    np.testing.assert_allclose(ntk(model)(xs)[:3, -2:], written_down(model, xs[:3], xs[-2:]), rtol=1e-9)
     with pytest.raises(ValueError, match=r"40 rows at once take .* kB, and 100\.0 kB may be used; a tile of \d+"):
         ntk(model, tile=40)(xs)
+    assert ntk(model).diagonal(jnp.ones((2000, 3))).shape == (2000, 2, 2)
+    assert ntk(model).plan(jnp.ones((4000, 3))).bytes > 4000**2 * 4 * 8  # a plan tells, and refuses nothing
     with pytest.raises(ValueError, match=r"the kernel of 4,000 examples takes .* use its products with vectors"):
         ntk(model)(jnp.ones((4000, 3)))
+
+
+def test_rows_are_shared_out_among_devices(tmp_path):
+    """Four of them, in a process of its own: the same numbers, a quarter of the rows on each."""
+    script = tmp_path / "shared.py"
+    script.write_text(
+        """
+import jax, numpy as np, jax.random as jr
+from thetax.explain import ntk
+from thetax.models import MLP
+model, xs, ys = MLP.init(3, 8, 2, key=jr.key(0)), jr.normal(jr.key(1), (16, 3)), jr.normal(jr.key(2), (5, 3))
+for form, tile in (("full", None), ("trace", 3)):
+    for n in (16, 14):
+        K = ntk(model, form=form, tile=tile, devices=jax.devices())(xs[:n], ys)
+        np.testing.assert_allclose(K, ntk(model, form=form)(xs[:n], ys), rtol=1e-5, atol=1e-5)
+        if n == 16:
+            assert {part.data.shape[0] for part in K.addressable_shards} == {4}
+            assert len({part.device for part in K.addressable_shards}) == 4
+"""
+    )
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, script], env=os.environ | flags, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_bad_input(unchecked):
@@ -202,15 +285,23 @@ def test_bad_input(unchecked):
         ntk(net, form="half")
     with pytest.raises(ValueError, match="tile counts rows and must be at least 1; got 0"):
         ntk(net, tile=0)
-    with pytest.raises(ValueError, match="a number that is not finite"):
+    with pytest.raises(ValueError, match="xs: expected finite numbers, but row 0, column 1 is nan"):
         ntk(net)(jnp.array([[1.0, jnp.nan, 0.0]]))
-    with pytest.raises(ValueError, match="expected stacked examples along the first axis"):
+    with pytest.raises(ValueError, match=r"xs: expected at least one example, but the shape is \(\)"):
         ntk(net)(jnp.array(1.0))
     with pytest.raises(ValueError, match="expected one example of shape"):
         ntk(net)(jnp.ones((2, 5)))
     with pytest.raises(ValueError, match="floats by which it can be differentiated; got none"):
         ntk(Pointwise(tanh))
-    with pytest.raises(ValueError, match="floats by which it can be differentiated; got one of int32"):
+    with pytest.raises(ValueError, match="floats by which it can be differentiated; got a leaf of int32"):
         ntk(Linear(jnp.ones((2, 3), jnp.int32)))
+    with pytest.raises(ValueError, match="floats by which it can be differentiated; got a leaf of str"):
+        ntk("relu")
+    with pytest.raises(ValueError, match="ys: expected an array, or a tree of them, got a float in a list"):
+        ntk(net)(jnp.ones((2, 3)), [[1.0, 2.0, 3.0]])
+    with pytest.raises(ValueError, match="xs: arrays of 2 and 4 examples; all must have as many"):
+        ntk(Chain(lambda pair: pair[0] + pair[1], net))((jnp.ones((2, 3)), jnp.ones((4, 3))))
+    with pytest.raises(ValueError, match="xs and ys must be examples of one kind"):
+        ntk(net)(jnp.ones((2, 3)), (jnp.ones((2, 3)), jnp.ones((2, 3))))
     with pytest.raises(ValueError, match="must give one array of floats for an example"):
         ntk(Chain(Linear.init(3, 2, key=jr.key(0)), lambda x: x > 0))(jnp.ones((2, 3)))

@@ -63,6 +63,25 @@ def test_solutions(model, xs):
     assert fast(preconditioner=near).residual < 1e-9 < fast().residual
 
 
+def test_the_largest_eigenpairs_as_a_preconditioner(model, xs):
+    """It makes the eigenvalues that it knows equal, and conjugate gradients come further in as many steps."""
+    operator, b = ntk_operator(model, xs), normal(2, 7, 2)
+    found = eigenpairs(operator, count=5, key=jr.key(3))
+    near = found.preconditioner(0.1)
+    np.testing.assert_allclose(
+        near(found.vectors[0]), (found.values[4] + 0.1) / (found.values[0] + 0.1) * found.vectors[0]
+    )
+    few = partial(solve, operator, b, ridge=0.1, steps=6)
+    assert few(preconditioner=near).residual < 0.2 * few().residual
+
+
+def test_any_numbers_will_do_and_half_precision_too(model, xs):
+    np.testing.assert_allclose(ntk_operator(model, xs)(np.ones((7, 2), int)), ntk_operator(model, xs)(jnp.ones((7, 2))))
+    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model)
+    found = ntk_operator(half, xs.astype(jnp.bfloat16))(jnp.ones((7, 2)))
+    np.testing.assert_allclose(found.astype(float), ntk_operator(model, xs)(jnp.ones((7, 2))), rtol=0.1, atol=0.5)
+
+
 def test_bad_input(model, xs, unchecked):
     with pytest.raises(ValueError, match="form is full or trace; got 'outputs'"):
         ntk_operator(model, xs, form="outputs")
@@ -70,5 +89,12 @@ def test_bad_input(model, xs, unchecked):
         ntk_operator(model, xs, batch=0)
     with pytest.raises(ValueError, match=r"expected a vector of shape \(7, 2\); got \(7,\)"):
         ntk_operator(model, xs)(jnp.ones(7))
-    with pytest.raises(ValueError, match="count must lie between 1 and 6"):
+    with pytest.raises(ValueError, match="xs: expected finite numbers, but row 2, column 0 is nan"):
+        ntk_operator(model, xs.at[2, 0].set(jnp.nan))
+    with pytest.raises(ValueError, match="ridge must be finite and not negative; got -1"):
+        solve(lambda v: v, jnp.ones(3), ridge=-1.0)
+    assert solve(lambda v: v, jnp.zeros(3)).residual == 0
+    with pytest.raises(ValueError, match="tolerance and steps must be positive; got tolerance=1e-05, steps=0"):
+        solve(lambda v: v, jnp.ones(3), steps=0)
+    with pytest.raises(ValueError, match="count must be a whole number from 1 to 6"):
         eigenpairs(ntk_operator(model, xs, form="trace"), count=7, key=jr.key(0))

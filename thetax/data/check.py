@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 
 def check(xs: Any, ys: Any = None, *, classes: int | None = None) -> None:
@@ -31,6 +32,37 @@ def check(xs: Any, ys: Any = None, *, classes: int | None = None) -> None:
         )
     if classes is not None:
         check_labels(ys, classes, name="ys")
+
+
+def check_examples(xs: Any, *, name: str) -> int:
+    """How many examples are stacked along the first axis of an array, or of every array of a tree.
+
+    Refuses none at all, lists, numbers that are not finite, and arrays that disagree about how many they are. Of what
+    is only traced the shapes are looked at.
+
+    >>> check_examples({"tokens": np.zeros((3, 5), np.int32), "mask": np.ones((3, 5))}, name="ntk: xs")
+    3
+    >>> check_examples([[1.0, 2.0], [3.0, 4.0]], name="ntk: xs")
+    Traceback (most recent call last):
+    ValueError: ntk: xs: expected an array, or a tree of them, got a float in a list. Make it one: np.asarray(...).
+    """
+    leaves = jax.tree.leaves(xs)
+    if not leaves:
+        raise ValueError(f"{name}: expected an array of examples, stacked along the first axis, got {xs!r}.")
+    strange = [leaf for leaf in leaves if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape")]
+    if strange:
+        came = type(strange[0]).__name__ + ("" if strange[0] is xs else f" in a {type(xs).__name__}")
+        raise ValueError(f"{name}: expected an array, or a tree of them, got a {came}. Make it one: np.asarray(...).")
+    for leaf in leaves:
+        if not leaf.shape or not leaf.size:
+            raise ValueError(f"{name}: expected at least one example, but the shape is {leaf.shape}.")
+        if not isinstance(leaf, Tracer):
+            with jax.ensure_compile_time_eval():  # constants of a traced function are values all the same
+                check_numbers(leaf, name=name)
+    sizes = sorted({leaf.shape[0] for leaf in leaves})
+    if len(sizes) > 1:
+        raise ValueError(f"{name}: arrays of {' and '.join(map(str, sizes))} examples; all must have as many.")
+    return sizes[0]
 
 
 def check_numbers(array: Any, *, name: str) -> Any:

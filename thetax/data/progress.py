@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 _PAUSE = 5.0  # seconds between two lines where there is no terminal
 
@@ -54,5 +54,45 @@ def _lines(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
             last = now
             part = f" ({100 * done // total} %)" if total else ""
             say(f"{label}: {megabytes(done)}{part} after {now - start:.0f} s")
+
+    yield update
+
+
+@contextmanager
+def counted(label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Gives `update(done)`, for how many are done, of a total if known; silent about what is soon over."""
+    start = time.monotonic()
+    with ExitStack() as stack:
+        shown: list[Callable[[int], None]] = []
+
+        def update(done: int) -> None:
+            if not shown and time.monotonic() - start >= _PAUSE:
+                shown.append(stack.enter_context((_counting_bar if sys.stderr.isatty() else _counts)(label, total)))
+            for show in shown:
+                show(done)
+
+        yield update
+
+
+@contextmanager
+def _counting_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(label, total=total)
+        yield lambda done: bars.update(task, completed=done)
+
+
+@contextmanager
+def _counts(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    last = 0.0
+
+    def update(done: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _PAUSE:
+            last = time.monotonic()
+            say(f"{label}: {done:,}" + (f" of {total:,}" if total else ""))
 
     yield update

@@ -24,6 +24,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..core import Model, floats
+from ..data.check import check_examples
+from ..data.room import expect_room
 from ..layers import Pointwise
 from . import infinite_norms, infinite_pixels  # noqa: F401  which make their rules known
 from .anatomy import modules
@@ -61,6 +63,8 @@ class Infinite:
 
     def _grams(self, which: tuple[int, ...], xs: Any, ys: Any) -> tuple[Gram, ...]:
         xs, pairs = self._expected("xs", xs)
+        size = len(which) * len(xs) * len(xs if ys is None else ys) * xs.dtype.itemsize
+        expect_room("infinite", size, "give fewer examples at a time")
         if ys is None:
             return _square(self, which, pairs, xs)
         ys, _ = self._expected("ys", ys)
@@ -73,8 +77,9 @@ class Infinite:
 
     def _expected(self, name: str, xs: Any) -> tuple[Rows, bool]:
         """The examples, if they are such as the model reads, and whether pairs of places are needed."""
+        check_examples(xs, name=f"infinite: {name}")
         xs = floats(name, xs)
-        if xs.ndim < 2 or 0 in xs.shape:
+        if xs.ndim < 2:
             raise ValueError(
                 f"infinite: {name} must be some examples along the first axis; got {xs.shape}; one alone is x[None]."
             )

@@ -57,9 +57,12 @@ class Worst:
     mistakes: int  # in all the data
     examples: int
     classes: tuple[str, ...]
+    tokens: tuple[str, ...] = ()  # names of what x is made of, where it is a sequence of tokens
 
 
-def worst(model: Model, data: Batch, *, count: int = 12, classes: Sequence[str] = ()) -> Worst:
+def worst(
+    model: Model, data: Batch, *, count: int = 12, classes: Sequence[str] = (), tokens: Sequence[str] = ()
+) -> Worst:
     r"""The `count` mistakes with the greatest $\max_j P(j \mid x)$; fewer if there are fewer mistakes.
 
     >>> import jax.numpy as jnp
@@ -87,6 +90,7 @@ def worst(model: Model, data: Batch, *, count: int = 12, classes: Sequence[str] 
         mistakes=len(wrong),
         examples=n,
         classes=class_names(classes, k),
+        tokens=tuple(tokens),
     )
 
 

@@ -5,6 +5,7 @@ and $J u$ one pass forward: no $n \times n$ matrix and no $n \times p$ one. Eige
 solutions by conjugate gradients.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +17,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..core import Model
+from ..core import Model, floats
+from ..data.check import check_examples
+from ..data.progress import counted
+from .ntk import expect_parameters
 
 
 class TangentOperator(eqx.Module):
@@ -33,7 +37,8 @@ class TangentOperator(eqx.Module):
         n = len(jax.tree.leaves(self.xs)[0])
         return (n,) if self.form == "trace" else (n, *_output(self).shape)
 
-    def __call__(self, v: Float[Array, "n *o"]) -> Float[Array, "n *o"]:
+    def __call__(self, v: Any) -> Float[Array, "n *o"]:
+        v = floats("ntk_operator: v", v).astype(_output(self).dtype)
         if v.shape != self.shape:
             raise ValueError(f"ntk_operator: expected a vector of shape {self.shape}; got {v.shape}.")
         return _trace(self, v) if self.form == "trace" else _product(self, v)
@@ -56,8 +61,10 @@ def ntk_operator(
     """
     if form not in ("full", "trace"):
         raise ValueError(f"ntk_operator: form is full or trace; got {form!r}.")
-    if batch < 1:
+    if not isinstance(batch, int) or batch < 1:
         raise ValueError(f"ntk_operator: batch counts examples and must be at least 1; got {batch}.")
+    expect_parameters("ntk_operator", model)
+    check_examples(xs, name="ntk_operator: xs")
     return TangentOperator(model, xs, form, batch)
 
 
@@ -105,6 +112,13 @@ class Eigenpairs:
     values: Float[np.ndarray, " k"]
     vectors: Float[np.ndarray, "k ..."]
 
+    def preconditioner(self, ridge: float = 0.0) -> Callable[[Array], Array]:
+        r"""Makes the $k$ largest eigenvalues of $K + rI$ equal to the last of them, so that `solve` takes fewer steps:
+        $v + \sum_i (\frac{\lambda_k + r}{\lambda_i + r} - 1)\, u_i \langle u_i, v \rangle$."""
+        U = jnp.asarray(self.vectors.reshape(len(self.values), -1))
+        factors = jnp.asarray((self.values[-1] + ridge) / (self.values + ridge) - 1, U.dtype)
+        return lambda v: v + (U.T @ (factors * (U @ v.ravel()))).reshape(v.shape).astype(v.dtype)
+
 
 def eigenpairs(operator: TangentOperator, *, count: int = 20, key: PRNGKeyArray) -> Eigenpairs:
     """The largest eigenvalues of a symmetric operator with a `shape`, by implicitly restarted Lanczos (ARPACK).
@@ -118,14 +132,21 @@ def eigenpairs(operator: TangentOperator, *, count: int = 20, key: PRNGKeyArray)
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     shape, size = operator.shape, int(np.prod(operator.shape))
-    if not 0 < count < size:
+    if not isinstance(count, int) or not 0 < count < size:
         raise ValueError(
-            f"eigenpairs: count must lie between 1 and {size - 1}, fewer than the matrix has; got {count}."
+            f"eigenpairs: count must be a whole number from 1 to {size - 1}, fewer than the matrix has; got {count}."
         )
     first = np.asarray(jr.normal(key, (size,)))
-    apply = lambda v: np.asarray(operator(jnp.asarray(v, first.dtype).reshape(shape))).ravel()
-    matrix = LinearOperator((size, size), matvec=apply, dtype=first.dtype)  # pyright: ignore[reportCallIssue]
-    values, vectors = eigsh(matrix, k=count, v0=first)
+    with counted("products with the tangent kernel") as tell:
+        done = itertools.count(1)
+
+        def apply(v):
+            product = np.asarray(operator(jnp.asarray(v, first.dtype).reshape(shape))).ravel()
+            tell(next(done))
+            return product
+
+        matrix = LinearOperator((size, size), matvec=apply, dtype=first.dtype)  # pyright: ignore[reportCallIssue]
+        values, vectors = eigsh(matrix, k=count, v0=first)
     order = np.argsort(values)[::-1]
     return Eigenpairs(values[order], vectors.T[order].reshape(count, *shape))
 
@@ -149,12 +170,19 @@ def solve(
 ) -> Solution:
     r"""$(K + \lambda I)^{-1} b$ by conjugate gradients (Hestenes & Stiefel 1952).
 
-    A preconditioner is a map near the inverse. The residual says how far it came in so many steps.
+    A preconditioner is a map near a multiple of the inverse, such as `eigenpairs(...).preconditioner(ridge)`. The
+    residual says how far it came in so many steps.
 
     >>> A = jnp.diag(jnp.array([1.0, 2.0, 4.0]))
     >>> solve(lambda v: A @ v, jnp.ones(3), ridge=1.0).x.round(3).tolist()
     [0.5, 0.333..., 0.2...]
     """
+    if not 0 <= ridge < np.inf:
+        raise ValueError(f"solve: ridge must be finite and not negative; got {ridge}.")
+    if not tolerance > 0 or steps < 1:
+        raise ValueError(f"solve: tolerance and steps must be positive; got tolerance={tolerance}, steps={steps}.")
+    check_examples(b, name="solve: b")
+    b = floats("solve: b", b)
     whole = lambda v: operator(v) + ridge * v
     x, _ = jax.scipy.sparse.linalg.cg(whole, b, tol=tolerance, maxiter=steps, M=preconditioner)
-    return Solution(x, float(jnp.linalg.norm(whole(x) - b) / jnp.linalg.norm(b)))
+    return Solution(x, float(jnp.linalg.norm(whole(x) - b) / (jnp.linalg.norm(b) or 1.0)))

@@ -24,9 +24,11 @@ class TokenSaliency:
     about: str
 
 
-def token_saliency(model: Any, x: Any, *, names: Sequence[str] = (), classes: Sequence[str] = ()) -> TokenSaliency:
+def token_saliency(
+    model: Any, x: Any, *, names: Sequence[str] = (), classes: Sequence[str] = (), place: int | None = None
+) -> TokenSaliency:
     r"""The slope of the likeliest logit with respect to the vector of each token (§4.2; Simonyan et al. 2014, Li et al.
-    2016); where a model speaks at every place, of the last.
+    2016); where a model speaks at every place, of what it says at `place`, or at the last.
 
     >>> import jax.random as jr
     >>> from thetax.models import GPT
@@ -36,7 +38,10 @@ def token_saliency(model: Any, x: Any, *, names: Sequence[str] = (), classes: Se
     """
     x = jax.tree.map(jnp.asarray, x)
     tokens = x[0] if isinstance(x, tuple) else x
-    last = int((np.asarray(tokens) >= 0).sum()) - 1
+    count = int((np.asarray(tokens) >= 0).sum())
+    if place is not None and not 0 <= place < count:
+        raise ValueError(f"token_saliency: place is that of one of {count} tokens, from 0 on; got {place}.")
+    place = count - 1 if place is None else place
     table = _table(model)
     met: dict[str, Any] = {}
 
@@ -49,7 +54,7 @@ def token_saliency(model: Any, x: Any, *, names: Sequence[str] = (), classes: Se
             return y + moved
 
         z = tap(model, select=lambda node: isinstance(node, Embedding), visit=visit)(x)
-        z = z[last] if z.ndim == 2 else z
+        z = z[place] if z.ndim == 2 else z
         return z.max(), (z.argmax(), met["vectors"])
 
     nothing = jnp.zeros((len(tokens), table.E.shape[1]), table.E.dtype)

@@ -22,6 +22,12 @@ def _available() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
+def expect_room(name: str, size: int | float, cure: str) -> None:
+    """Refuses what takes more memory than is free."""
+    if size > (room := free_memory()):
+        raise ValueError(f"{name}: it takes {in_bytes(size)}, and {in_bytes(room)} are free; {cure}.")
+
+
 def in_bytes(count: int | float) -> str:
     """A count of bytes, to be read.
 
