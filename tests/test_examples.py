@@ -83,3 +83,21 @@ def test_chapter_6(tmp_path):
     assert found["by heart"] > 0.9
     assert found["without places"] < 1e-6 < 1e-4 < found["with places"]
     assert {path.name for path in tmp_path.iterdir()} == {"alignment.png", "attention.png"}
+
+
+def test_chapter_9(tmp_path):
+    found = runpy.run_path(str(EXAMPLES / "chapter_9.py"))["main"](folder=str(tmp_path))
+    assert found["kernel 16"] > 1.5 * found["kernel 128"] > 2 * found["kernel 1024"]
+    assert found["gap 16"] > 1.5 * found["gap 128"] > 2 * found["gap 1024"]
+    assert max(found["linearised"], found["trained"], found["infinite"]) < 20
+    assert {path.name for path in tmp_path.iterdir()} == {"paths.png", "widths.png"}
+
+
+def test_chapter_10(tmp_path):
+    found = runpy.run_path(str(EXAMPLES / "chapter_10.py"))["main"](folder=str(tmp_path))
+    assert 0.5 < found["length"] < 1.0
+    assert 0.02 < found["noise"] < 0.08
+    assert 0 <= found["lost"] < 1
+    assert found["error"] < 0.9 * found["spread"]
+    assert found["off"] < 0.05
+    assert {path.name for path in tmp_path.iterdir()} == {"belief.png", "intervals.png"}

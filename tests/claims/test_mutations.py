@@ -1,4 +1,4 @@
-"""Sixteen formulas of the library, each broken by one sign or index: the claim that covers it must notice.
+"""Seventeen formulas of the library, each broken by one sign or index: the claim that covers it must notice.
 
 A formula is broken in the source of its function, which is compiled anew and put in its place everywhere.
 """
@@ -39,6 +39,7 @@ BREAKS = [
     Break("explain.shrinkage.decay_factor", "lam + strength, out", "lam + 2 * strength, out", "8.2-wd-shrinkage"),
     Break("layers.dropout.thin", "jnp.asarray(1 - p, x.dtype)", "jnp.asarray(1 + p, x.dtype)", "8.4-dropout-scaling"),
     Break("train.distil.tempered_loss", "return -jnp.vdot", "return jnp.vdot", "8.9-distill-loss"),
+    Break("explain.modes.modes", "V.T @ (ys - f)", "V.T @ (ys + f)", "9.1-prediction"),
     Break("models.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T", "L1-deep-linear-dynamics"),
     Break("models.autoencoder.principal_components", "C = Ut[:width]", "C = Ut[-width:]", "L1-optimal-ae"),
 ]  # fmt: skip

@@ -108,7 +108,7 @@ class Claim:
 
 FOLDERS = (
     "connectionism", "feedforward", "gradients", "convolution", "recurrence", "transformers", "tricks", "introduction",
-    "fundamentals",
+    "fundamentals", "bayesian", "tangent",
 )  # fmt: skip  # of the chapters
 _claims: dict[str, Claim] = {}
 

@@ -1,0 +1,6 @@
+"""Chapter 10, Bayesian learning: Gaussian processes, and the networks that become one as they widen."""
+
+from . import linear_units as linear_units
+from . import nngp as nngp
+from . import processes as processes
+from . import wide_regression as wide_regression
