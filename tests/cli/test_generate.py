@@ -106,7 +106,11 @@ def test_an_interrupt_ends_the_line(capsys, small, monkeypatch):
         yield from tokeniser.tokens("never").tolist()
 
     spoken(monkeypatch, small, said)
-    code, out, error = run(capsys, "generate", "hi", "--tokens", "9")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    try:
+        code, out, error = run(capsys, "generate", "hi", "--tokens", "9")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (code, out, error) == (130, "so far\n", "")
 
 

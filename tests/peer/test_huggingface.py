@@ -143,6 +143,7 @@ def test_bert_for_a_task(transformers, tmp_path, task):
     found = network.model(pair)
     if task == "QuestionAnswering":
         expected = torch.stack([out.start_logits[0], out.end_logits[0]]).detach().numpy()
+        expected[:, -1] = -np.inf  # no answer ends at the mark that closes the passage
     else:
         expected = out.logits[0].detach().numpy()
     np.testing.assert_allclose(found, expected, atol=1e-4)

@@ -86,6 +86,18 @@ def test_pairs_follow_where_they_say_so():
     assert 1 in follows
 
 
+def test_batches_of_pairs_are_as_many_as_is_said():
+    """And of the length of their epoch, drawn anew in each, the same for the same key."""
+    documents = [[KNOWN.tokens(text, special=False) for text in TALE * 3] for _ in range(2)]
+    make = partial(bert.Drawn, documents, KNOWN, lengths=[24, 24, 40], count=9, batch=2)
+    drawn, again = make(key=jr.key(0)), make(key=jr.key(0))
+    batches = [list(drawn(epoch)) for epoch in range(3)]
+    assert sum(map(len, batches)) == drawn.steps
+    assert [{tokens.shape for (tokens, _), _ in own} for own in batches] == [{(2, 24)}, {(2, 24)}, {(2, 40)}]
+    np.testing.assert_array_equal(drawn.pairs(1)[0][0], again.pairs(1)[0][0])
+    assert (drawn.pairs(0)[0][0] != drawn.pairs(1)[0][0]).any()
+
+
 def test_frequencies_by_hand():
     train, test = [[np.array([0, 0, 1])]], [[np.array([0, 2])]]
     found = list(bert._counted(train, test, 3).values())
@@ -145,6 +157,7 @@ def test_sentiment(little, tmp_path):
     wrong = float(error_rate(outcome.model, jax.tree.map(jnp.asarray, outcome.test)))
     assert abs(errors["encoder, scratch"] - 100 * wrong) < 1e-3
     assert "<br" not in "".join(outcome.tokens)
+    assert outcome.sizes == (180, 20)
     assert call().table == outcome.table
 
 
@@ -202,6 +215,29 @@ def test_a_question_hides_a_name_that_was_told_before():
     assert question.passage[question.begin : question.end] == "Alice"
     assert not list(questions.cut_questions(["He met Alice.", "So he asked Alice."]))  # there is nobody else
     assert questions.commonest_name(question) == "Alice"
+
+
+def test_a_question_about_others_is_the_same_question():
+    """Word for word the same but for the names, and each name another one wherever it stands."""
+    told = "Then Lady Ann met Tom Brown and Tom fled. Yet Ann stayed."
+    at = told.index("Tom Brown")
+    question = questions.Question("So Ann went after [MASK].", told, at, at + 9, ("Tom Brown",))
+    pool = ["Abel", "Babs", "Cleo", "Dora"]
+    seen = set()
+    for seed in range(20):
+        other = questions.renamed(question, pool, draw=np.random.default_rng(seed))
+        (answer,) = other.answers
+        assert other.passage[other.begin : other.end] == answer
+        assert len(set(answer.split())) == 2
+        ann, tom, brown = other.asks.split()[1], *answer.split()
+        back = {ann: "Ann", tom: "Tom", brown: "Brown"}
+        assert set(back) < set(pool)
+        for text, plain in ((other.passage, told), (other.asks, question.asks)):
+            for new, old in back.items():
+                text = text.replace(new, old)
+            assert text == plain
+        seen.add(answer)
+    assert len(seen) > 5
 
 
 def test_marks_are_those_of_squad():
@@ -285,7 +321,8 @@ def test_an_answer_is_where_its_tokens_are():
         assert set(segment[first : last + 1]) == {1}
         assert KNOWN.number("[MASK]") in row[segment == 0]
     model = SpanFinder.init(BERT.init(len(KNOWN), 4, depth=1, heads=1, length=30, key=jr.key(0)), key=jr.key(1))
-    assert spans.answers(Sure(model.bert, model.head), read, made) == ["king"] * 3
+    assert spans.answers(Sure(model.bert, model.head), read, made, longest=3) == ["king"] * 3
+    assert spans.usual_length(targets[:2]) == max(last - first + 1 for first, last in targets[:2])
     assert len(spans._answered(read)[1]) == 2
 
 
@@ -298,6 +335,27 @@ def test_spans(little, tmp_path):
     assert list(outcome.table) == ["the commonest name of the passage", "encoder, scratch"]
     assert outcome.table["the commonest name of the passage"]["exactly right, %"] == 100
     assert 0 <= outcome.table["encoder, scratch"]["exactly right, %"] <= 100
+
+
+def test_spans_of_books(little, monkeypatch):
+    """Each question comes so many times more, and the pieces keep the capitals of names."""
+    monkeypatch.setattr(spans, "TEST_BOOKS", ("c",))
+    monkeypatch.setattr(spans, "VALID_BOOKS", ("b",))
+    told = []
+    read = spans.rows
+    monkeypatch.setattr(
+        spans, "rows", lambda part, *known, **options: told.append(part) or read(part, *known, **options)
+    )
+    options = SMALL | {"pieces": 120, "length": 40, "batch": 5, "fresh_epochs": 1}
+    outcome = recipes.spans(job(), start=("scratch",), questions=8, renames=2, tests=6, **options)
+    assert [len(told[i]) for i in (0, 2, 3)] == [24, 6, 6]
+    assert {question.answers for question in told[0][8:]} != {("Alice",)}
+    assert any(piece[0].isupper() for piece in outcome.tokens)
+
+
+def test_names_are_not_changed_less_than_never():
+    with pytest.raises(ValueError, match="renames counts how often names are changed, 0 or more; got -1"):
+        recipes.spans(job(), renames=-1)
 
 
 @pytest.mark.parametrize("name", ["sentiment", "tagging", "spans"])

@@ -1,6 +1,7 @@
 """The recipes of transformers, on small data of the right form; and their parts, each against a plain loop."""
 
 import math
+import sys
 from collections import defaultdict
 from functools import partial
 
@@ -144,11 +145,27 @@ def test_vit(monkeypatch, tmp_path):
     assert call().table == outcome.table
 
 
-def test_vit_refuses_patches_that_do_not_tile(monkeypatch):
-    full = data.Data((np.zeros((20, 8, 8), np.float32), np.arange(20, dtype=np.int32) % 10), None, (), ())
-    monkeypatch.setattr(data, "load", lambda name, **where: full._replace(test=full.train))
-    with pytest.raises(ValueError, match="patches must tile the image; got patch=3"):
-        recipes.vit(job(), patch=3)
+@pytest.fixture
+def nothing_is_loaded(monkeypatch):
+    def refuse(*args, **where):
+        raise AssertionError("data are loaded though an option is wrong")
+
+    monkeypatch.setattr(data, "load", refuse)
+    monkeypatch.setattr(data, "load_verses", refuse)
+
+
+@pytest.mark.parametrize("patch", [5, 0, -7])
+def test_vit_refuses_patches_that_do_not_tile(nothing_is_loaded, patch):
+    with pytest.raises(ValueError, match=f"patch: squares must tile an image of 28 by 28: .* got {patch}"):
+        recipes.vit(job(), patch=patch)
+
+
+def test_translate_complains_before_it_loads(nothing_is_loaded, monkeypatch):
+    with pytest.raises(ValueError, match="pieces: the bytes and two marks are 258 already; got 0"):
+        recipes.translate(job(), pieces=0)
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
+    with pytest.raises(ImportError, match=r"needs the library sacrebleu: pip install 'thetax\[text\]'"):
+        recipes.translate(job())
 
 
 ENGLISH = ["the house is small", "the book is old", "a house", "a small book is a book"]

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # nobody reads on, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
-    except (ValueError, OSError, FloatingPointError) as trouble:
+    except (ValueError, OSError, ImportError, FloatingPointError) as trouble:
         complain(trouble, json="--json" in arguments and arguments[0] != "verify")  # which writes a file
         sys.exit(FAILED)
     except KeyboardInterrupt:

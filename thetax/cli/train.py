@@ -140,13 +140,15 @@ for _name, _function in RECIPES.items():
 
 
 @app.command
-def look(run: Path | None = None, /, *, json: bool = False) -> int:
+def look(run: Path | None = None, /, *, only: tuple[str, ...] = (), json: bool = False) -> int:
     """Run every lens on a run's model and write one report page beside it.
 
     Parameters
     ----------
     run
         The folder of the run; by default the newest under runs/.
+    only
+        Words: lenses with one of them in their titles, and no others.
     json
         One JSON object instead of words.
     """
@@ -159,7 +161,7 @@ def look(run: Path | None = None, /, *, json: bool = False) -> int:
     outcome = find_recipe(about["recipe"])(
         Job(opened, jr.key(about["seed"]), watcher), **_typed(about["recipe"], about["arguments"])
     )
-    page = write_report(outcome, folder, facts=about, progress=_say_nothing if json else _lens_progress)
+    page = write_report(outcome, folder, only=only, facts=about, progress=_say_nothing if json else _lens_progress)
     seconds = time.monotonic() - began
     if json:
         print_json({"event": "done", "report": str(page), "table": outcome.table, "seconds": seconds})

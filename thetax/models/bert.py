@@ -226,12 +226,13 @@ class Tagger(eqx.Module):
 class SpanFinder(eqx.Module):
     r"""$s_i = S^\top \xi_i$ and $e_j = E^\top \xi_j$: where in the passage an answer begins and where it ends (§6.5).
 
-    The example is a question and a passage, as segments 0 and 1; outside of the passage the scores are $-\infty$.
+    The example is a question and a passage, as segments 0 and 1, of which the last token is the [SEP] that closes the
+    passage; outside of the passage, and there, the scores are $-\infty$.
 
     >>> bert = BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0))
     >>> model = SpanFinder.init(bert, key=jr.key(1))
-    >>> model((jnp.array([1, 4, 2, 5, 6]), jnp.array([0, 0, 0, 1, 1]))).shape
-    (2, 5)
+    >>> jnp.isfinite(model((jnp.array([1, 4, 2, 5, 6, 2]), jnp.array([0, 0, 0, 1, 1, 1]))))[0].tolist()
+    [False, False, False, True, True, False]
     """
 
     bert: BERT
@@ -247,7 +248,8 @@ class SpanFinder(eqx.Module):
     ) -> Float[Array, "2 t"]:
         tokens, segments = x
         scores: Any = jax.vmap(self.head)(self.bert(x, key=key)).T
-        return jnp.where(((segments == 1) & (tokens >= 0))[None], scores, -jnp.inf)
+        words = (segments == 1) & (jnp.arange(len(tokens)) < (tokens >= 0).sum() - 1)
+        return jnp.where(words[None], scores, -jnp.inf)
 
 
 def best_span(scores: Float[Array, "2 t"], *, longest: int) -> tuple[Int[Array, ""], Int[Array, ""]]:

@@ -5,6 +5,7 @@
 """
 
 from .bert import bert as bert
+from .cars import gp as gp
 from .characters import chars as chars
 from .classify import digits as digits
 from .classify import mnist as mnist
@@ -38,3 +39,5 @@ from .tunable import find_tunable as find_tunable
 from .tunable import network as network
 from .tunable import tunable as tunable
 from .verses import translate as translate
+from .wide import nngp as nngp
+from .widths import ntk as ntk

@@ -53,6 +53,32 @@ def pairs(documents: Documents, known: WordPiece, *, length: int, count: int, ke
     return (np.stack([row.tokens for row in rows]), np.stack([row.segments for row in rows])), 1 - follows[chosen]
 
 
+class Drawn:
+    """The batches of an epoch: so many pairs, drawn anew, of the length that this epoch has."""
+
+    def __init__(
+        self, documents: Documents, known: WordPiece, *, lengths: list[int], count: int, batch: int, key: PRNGKeyArray
+    ):
+        self.cut = {length: _cut(documents, length) for length in set(lengths)}
+        self.known, self.lengths, self.count, self.batch, self.key = known, lengths, count, batch, key
+
+    @property
+    def steps(self) -> int:
+        """Batches of all epochs together."""
+        there = {length: sum(len(book) - 1 for book in books) for length, books in self.cut.items()}
+        return sum(min(self.count, there[length]) // self.batch for length in self.lengths)
+
+    def pairs(self, epoch: int) -> Batch:
+        """All of an epoch."""
+        length, key = self.lengths[epoch], jr.fold_in(self.key, epoch)
+        return pairs(self.cut[length], self.known, length=length, count=self.count, key=key)
+
+    def __call__(self, epoch: int) -> Iterator[Batch]:
+        taken = self.pairs(epoch)
+        for i in range(0, len(taken[1]) - self.batch + 1, self.batch):
+            yield jax.tree.map(lambda a, i=i: a[i : i + self.batch], taken)
+
+
 @recipe
 def bert(
     job: Job,
@@ -120,25 +146,15 @@ def bert(
     gaps = {"mask": known.number("[MASK]"), "special": known.special}
     objective, plan = pretraining(**gaps), Plan(rate, epochs, batch, precision)
     lengths = [length // 2 if epoch < SHORT * epochs else length for epoch in range(epochs)]
-    cut = {now: _cut(parts[0], now) for now in set(lengths)}
-    steps = sum(min(pairs_an_epoch, sum(len(book) - 1 for book in cut[now])) // batch for now in lengths)
-    draw = lambda epoch: pairs(
-        cut[lengths[epoch]], known, length=lengths[epoch], count=pairs_an_epoch, key=jr.fold_in(key_pairs, epoch)
-    )
-
-    def stream(epoch: int) -> Iterator[Batch]:
-        taken = draw(epoch)
-        for i in range(0, len(taken[1]) - batch + 1, batch):
-            yield jax.tree.map(lambda a, i=i: a[i : i + batch], taken)
-
+    drawn = Drawn(parts[0], known, lengths=lengths, count=pairs_an_epoch, batch=batch, key=key_pairs)
     job.say("network")
     key_bert, key_heads = jr.split(key_init)
     law = narrow(width)
     draw_bert = partial(BERT.init, depth=depth, heads=heads, length=length, dropout=dropout, law=law)
     found = fit(
-        plan.iteration(objective, steps),
+        plan.iteration(objective, drawn.steps),
         Pretraining.init(draw_bert(len(known), width, key=key_bert), law=law, key=key_heads),
-        stream,
+        drawn,
         epochs=epochs,
         batch=batch,
         validation=held,
@@ -150,10 +166,11 @@ def bert(
     if job.run is not None and not job.run.look_only:
         save_pretrained(job.run.folder / KEPT, found.model, tokeniser=known)
     table["network"] = _judged(found.model, tested, gaps)
-    some = shown(found.model.bert, draw(epochs - 1)), shown(found.model.bert, tested)
+    some = shown(found.model.bert, drawn.pairs(epochs - 1)), shown(found.model.bert, tested)
     return Outcome(
-        found.model, *some, objective, found.history, (), table, found.reason, found.seconds, tokens=known.pieces
-    )
+        found.model, *some, objective, found.history, (), table, found.reason, found.seconds,
+        tokens=known.pieces, sizes=(drawn.steps * batch, len(tested[1])),
+    )  # fmt: skip
 
 
 def _cut(documents: Documents, length: int) -> Documents:

@@ -92,8 +92,9 @@ def digits(
     )
     table = {"multi-layer perceptron": {"test error %": percent_wrong(found.model, test)}}
     return Outcome(
-        found.model, train, test, objective, found.history, full.classes, table, found.reason, found.seconds, decay
-    )
+        found.model, train, test, objective, found.history, full.classes, table, found.reason, found.seconds, decay,
+        start=found.start,
+    )  # fmt: skip
 
 
 @recipe
@@ -135,5 +136,6 @@ def mnist(
     )
     table = {"multi-layer perceptron": {"test error %": percent_wrong(found.model, full.test)}}
     return Outcome(
-        found.model, train, full.test, cross_entropy, found.history, full.classes, table, found.reason, found.seconds
-    )
+        found.model, train, full.test, cross_entropy, found.history, full.classes, table, found.reason, found.seconds,
+        start=found.start,
+    )  # fmt: skip

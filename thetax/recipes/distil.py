@@ -99,9 +99,11 @@ def distil(
     told = learn("distilled", soft, (full.train[0], answers(taught.model, full.train[0])))
     wrong = percent_wrong(taught.model, full.test)
     table = _table(wrong, each_wrong(alone.model, full.test), each_wrong(told.model, full.test), ratio)
-    one = jax.tree.map(lambda a: a[0], told.model.members)
+    one, start = (jax.tree.map(lambda a: a[0], nets.members) for nets in (told.model, told.start))
     seconds = taught.seconds + alone.seconds + told.seconds
-    return Outcome(one, full.train, full.test, cross_entropy, told.history, full.classes, table, told.reason, seconds)
+    return Outcome(
+        one, full.train, full.test, cross_entropy, told.history, full.classes, table, told.reason, seconds, start=start
+    )
 
 
 def _ratio(teacher: Model, students: Ensemble, seeds: int) -> float:

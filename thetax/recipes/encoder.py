@@ -28,7 +28,7 @@ from .outcome import Outcome
 SCRATCH, MINILM = "scratch", "minilm"  # names of starts; any other is a folder
 KEPT = "pretrained"  # the folder, in a run of `bert`, that a task can start from
 CLIP = 1.0  # the longest gradient
-DROPOUT = 0.1  # in an encoder that is drawn anew, and before the head of any
+DROPOUT = 0.1  # in an encoder that is drawn anew, unless told otherwise, and before the head of any
 DECAY = 0.01  # strength of AdamW's weight decay
 WARM = 0.1  # share of the steps that lead up to the highest rate
 BLOCK = 250  # examples that are judged at once
@@ -37,12 +37,14 @@ LOOKED, FEW = 1e10, 16  # products of a token and a weight that a report affords
 
 
 class Sizes(NamedTuple):
-    """Of an encoder that is drawn anew."""
+    """Of an encoder that is drawn anew; its dropout; and whether its pieces know no capitals."""
 
     width: int
     depth: int
     heads: int
     pieces: int
+    dropout: float = DROPOUT
+    lower: bool = True
 
 
 class Encoder(NamedTuple):
@@ -56,8 +58,8 @@ class Encoder(NamedTuple):
 def encoder(start: str, texts: Sequence[str], *, sizes: Sizes, length: int, key: PRNGKeyArray) -> Encoder:
     """The encoder of that name, for rows of `length` tokens; the texts give the vocabulary of one drawn anew."""
     if start == SCRATCH:
-        known = WordPiece.fit(texts, size=sizes.pieces, score=data.frequency)
-        draw = partial(BERT.init, depth=sizes.depth, heads=sizes.heads, length=length, dropout=DROPOUT)
+        known = WordPiece.fit(texts, size=sizes.pieces, score=data.frequency, lower=sizes.lower)
+        draw = partial(BERT.init, depth=sizes.depth, heads=sizes.heads, length=length, dropout=sizes.dropout)
         return Encoder(draw(len(known), sizes.width, law=narrow(sizes.width), key=key), known)
     network = load_pretrained(data.fetch_model(MINILM) if start == MINILM else _folder(start))
     model, known = network.model, network.tokeniser
@@ -116,6 +118,8 @@ class Task(NamedTuple):
     head: Callable[[Encoder, PRNGKeyArray], Any]
     objective: Objective
     metrics: Mapping[str, Objective]
+    mark: Callable[["Tuned"], dict[str, float]]  # its row of the table, from the test
+    classes: tuple[str, ...] = ()
 
 
 class Tuned(NamedTuple):
@@ -126,11 +130,25 @@ class Tuned(NamedTuple):
     train: Batch
     test: Batch
 
-    def outcome(self, task: Task, table: Mapping[str, Mapping[str, float]], classes: tuple[str, ...] = ()) -> Outcome:
+    def outcome(self, task: Task, table: Mapping[str, Mapping[str, float]]) -> Outcome:
         """For a report, with as many examples as its lenses can afford."""
-        model, history, reason, _, seconds = self.fit
-        some = shown(model.bert, self.train), shown(model.bert, self.test)
-        return Outcome(model, *some, task.objective, history, classes, table, reason, seconds, tokens=self.known.pieces)
+        found, tokens = self.fit, self.known.pieces
+        some = shown(found.model.bert, self.train), shown(found.model.bert, self.test)
+        return Outcome(
+            found.model, *some, task.objective, found.history, task.classes, table, found.reason, found.seconds,
+            tokens=tokens, sizes=(len(self.train[1]), len(self.test[1])),
+        )  # fmt: skip
+
+
+def tune_each(
+    job: Job, starts: Sequence[str], task: Task, table: dict[str, dict[str, float]], *, sizes: Sizes, length: int,
+    fresh: Plan, tuned: Plan, keys: Sequence[PRNGKeyArray],
+) -> Outcome:  # fmt: skip
+    """Trains on a task from each start, puts a row for it into the table, and hands on what came of the last."""
+    for start, key in zip(starts, keys):
+        found = tune_from(job, start, task, sizes=sizes, length=length, fresh=fresh, tuned=tuned, key=key)
+        table[f"encoder, {part_name(start)}"] = task.mark(found)
+    return found.outcome(task, table)
 
 
 def tune_from(

@@ -181,5 +181,6 @@ def _outcome(
     model = folded(found.model, train)
     table = {name: {"test error %": percent_wrong(model, full.test)}}
     return Outcome(
-        model, train, full.test, objective, found.history, full.classes, table, found.reason, found.seconds, decay
-    )
+        model, train, full.test, objective, found.history, full.classes, table, found.reason, found.seconds, decay,
+        start=folded(found.start, train),
+    )  # fmt: skip

@@ -103,8 +103,9 @@ def imdb(
     )
     table["network"] = _judged(found.model, test)
     return Outcome(
-        found.model, train, test, binary_cross_entropy, found.history, full.classes, table, found.reason, found.seconds
-    )
+        found.model, train, test, binary_cross_entropy, found.history, full.classes, table, found.reason, found.seconds,
+        start=found.start,
+    )  # fmt: skip
 
 
 def _judged(model: Bag | Chain, test: Batch) -> dict[str, float]:

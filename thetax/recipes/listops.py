@@ -92,6 +92,7 @@ def listops(
         last.reason,
         last.seconds,
         tokens=data.LISTOPS,
+        start=first(last.start),
     )
 
 

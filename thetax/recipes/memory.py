@@ -159,7 +159,10 @@ def adding(
     table = {"always 1": {"mean square error": float(jnp.mean((test[1] - 1) ** 2))}}
     table |= {name: judged(one.model, test, "mean square error", twice, length) for name, one in found.items()}
     last = list(found.values())[-1]
-    return Outcome(first(last.model), train, test, squared_error, last.history, (), table, last.reason, last.seconds)
+    return Outcome(
+        first(last.model), train, test, squared_error, last.history, (), table, last.reason, last.seconds,
+        start=first(last.start),
+    )  # fmt: skip
 
 
 @recipe
@@ -211,5 +214,5 @@ def recall(
     tokens = (*names, *(f"({symbol})" for symbol in range(symbols)), "?")
     return Outcome(
         first(last.model), train, test, cross_entropy, last.history, names, table, last.reason, last.seconds,
-        tokens=tokens,
+        tokens=tokens, start=first(last.start),
     )  # fmt: skip

@@ -17,7 +17,10 @@ class Outcome:
     chance in it. `classes` names the classes, and is empty for a regression. `table` has a row for each
     method, e.g. `{"network": {"test error": 0.021}}`, that of the model last. `decay` is the strength of the weight
     decay that the objective holds. `tokens` names the tokens of the inputs, where these are sequences of tokens;
-    `classes` then names those of the targets.
+    `classes` then names those of the targets. `features` names the inputs, where these are rows of features.
+    `sizes` are the numbers of examples to train and to test on, where `train` and `test` hold only some of them.
+    `start` is the model before it was trained, where it is known. `measured` is a result that the
+    recipe found beside the model, to be drawn.
     """
 
     model: Any
@@ -31,3 +34,7 @@ class Outcome:
     seconds: float = 0.0
     decay: float = 0.0
     tokens: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    sizes: tuple[int, int] | None = None
+    start: Any = None
+    measured: Any = None

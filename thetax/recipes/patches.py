@@ -16,6 +16,7 @@ from .images import HELD_OUT, folded, otherwise, pictures
 from .job import Job, positive, recipe
 from .outcome import Outcome
 
+SIDE = 28  # of an image
 WARM = 0.1  # of the steps, in which the rate rises
 HIDDEN = (256, 128)  # of the perceptron
 WIDTHS = (32, 64, 128)  # channels of the convolutional network, as in the recipe `cnn`
@@ -76,6 +77,8 @@ def vit(
         In what the transformer is computed; weights, norms and losses stay float32.
     """
     positive(width=width, depth=depth, heads=heads, rate=rate, epochs=epochs, batch=batch)
+    if patch < 1 or SIDE % patch:
+        raise ValueError(f"patch: squares must tile an image of {SIDE} by {SIDE}: 2, 4, 7 or 14; got {patch}.")
     key_valid, key_init, key_fit, key_others = jr.split(job.key, 4)
     full = pictures(job, data)
     size = full.train[0].shape[2:]
@@ -103,8 +106,9 @@ def vit(
     )
     table["vision transformer"] = _row(found, found.model, full, epochs)
     return Outcome(
-        found.model, train, full.test, objective, found.history, full.classes, table, found.reason, found.seconds
-    )
+        found.model, train, full.test, objective, found.history, full.classes, table, found.reason, found.seconds,
+        start=found.start,
+    )  # fmt: skip
 
 
 def _others(

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..data.blob import contents, reading
 
 GAP = "[MASK]"  # what stands for the name that is hidden
@@ -21,7 +23,12 @@ PASSAGE = 80  # words of a passage, about
 LONG = 40  # words of a sentence that becomes a question, at most
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{2,}(?: [A-Z][a-z]{2,})*|(?<=Mr\. )[A-Z][a-z]+|(?<=Mrs\. )[A-Z][a-z]+")
+_CAPITAL = re.compile(r"\b[A-Z][a-z]+\b")
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
+TITLES = {
+    "Aunt", "Captain", "Colonel", "Doctor", "Father", "King", "Lady", "Lord", "Miss", "Mother", "Mr", "Mrs", "Prince",
+    "Queen", "Sir", "Uncle",
+}  # fmt: skip
 
 
 class Question(NamedTuple):
@@ -81,6 +88,36 @@ def _before(sentences: Sequence[str], i: int) -> str:
             break
         taken.append(sentence)
     return " ".join(" ".join(reversed(taken)).split()[-2 * PASSAGE :])
+
+
+def name_words(texts: Iterable[str]) -> list[str]:
+    """The words of which the names in some texts are made, each once, without titles.
+
+    >>> name_words(["Then came Lady Ann Bell, and Ann was with Bo."])
+    ['Ann', 'Bell']
+    """
+    return sorted({word for text in texts for name in names(text) for word in name.split()} - TITLES)
+
+
+def renamed(question: Question, pool: Sequence[str], *, draw: np.random.Generator) -> Question:
+    """The same question about others: each word of a name becomes one of the pool, the same wherever it stands.
+
+    Who learns from such questions cannot learn who is who, and has to read. (Hermann et al. 2015 put numbers in the
+    place of names.)
+
+    >>> question = Question("So he asked [MASK].", "He met Lady Ann.", 7, 15, ("Lady Ann",))
+    >>> renamed(question, ["Bo"], draw=np.random.default_rng(0))[1:]
+    ('He met Lady Bo.', 7, 14, ('Lady Bo',))
+    """
+    asks, passage, begin, end, answers = question
+    own = sorted({*name_words((passage, asks)), *" ".join(answers).split()} - TITLES)
+    chosen = draw.choice(len(pool), size=len(own), replace=len(pool) < len(own))
+    become = {word: pool[int(i)] for word, i in zip(own, chosen)}
+    told = lambda text: _CAPITAL.sub(lambda word: become.get(word[0], word[0]), text)
+    before, answer, after = map(told, (passage[:begin], passage[begin:end], passage[end:]))
+    return Question(
+        told(asks), before + answer + after, len(before), len(before) + len(answer), tuple(map(told, answers))
+    )
 
 
 def read_squad(file: str | Path) -> dict[str, list[Question]]:

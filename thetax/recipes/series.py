@@ -101,7 +101,10 @@ def nyse(
             **chosen,
             "weights of one": float(tree.size(nets) // members),
         }
-    return Outcome(found.model, train, test, squared_error, found.history, (), table, found.reason, found.seconds)
+    return Outcome(
+        found.model, train, test, squared_error, found.history, (), table, found.reason, found.seconds,
+        start=found.start,
+    )  # fmt: skip
 
 
 def _chosen(

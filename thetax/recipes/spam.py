@@ -101,8 +101,9 @@ def spam(
     table |= _leans(found.model, test, full.features, key_shuffle)
     table["networks averaged"] = {"test error %": wrong(found.model)}
     return Outcome(
-        found.model, train, test, binary_cross_entropy, found.history, full.classes, table, found.reason, found.seconds
-    )
+        found.model, train, test, binary_cross_entropy, found.history, full.classes, table, found.reason, found.seconds,
+        start=found.start,
+    )  # fmt: skip
 
 
 def _leans(model: Ensemble, test: Batch, features: tuple[str, ...], key) -> dict[str, dict[str, float]]:

@@ -13,13 +13,14 @@ from ..core import Batch
 from ..data import UNIVERSAL, WordPiece
 from ..models import Tagger
 from ..train import token_cross_entropy, token_error_rate
-from .encoder import DROPOUT, Plan, Sizes, Speller, Task, check_starts, judge, part_name, tune_from
+from .encoder import DROPOUT, Plan, Sizes, Speller, Task, check_starts, judge, tune_each
 from .job import Job, positive, recipe
 from .outcome import Outcome
 
 METRICS = {"error": token_error_rate, "loss": token_cross_entropy}
 EVERY = 10  # of so many texts of a genre one is to test on, and one for validation
 VALID = 500  # sentences for validation, at most
+WRONG = "words tagged wrongly, %"
 
 Sentences = Sequence[tuple[Sequence[str], Sequence[str]]]  # words, and their tags
 
@@ -103,7 +104,7 @@ def tagging(
     depth: int = 2,
     heads: int = 4,
     rate: float = 2e-4,
-    epochs: int = 1,
+    epochs: int = 2,
     fresh_rate: float = 2e-3,
     fresh_epochs: int = 4,
     batch: int = 32,
@@ -150,7 +151,7 @@ def tagging(
     key_few, *keys = jr.split(job.key, 1 + len(start))
     job.say("loading brown")
     train, valid, test = _parts(sentences, tests, key=key_few)
-    table = {"the commonest tag of each word": {"words tagged wrongly, %": 100 * commonest_tag(train, test)}}
+    table = {"the commonest tag of each word": {WRONG: 100 * commonest_tag(train, test)}}
     task = Task(
         [" ".join(words) for words, _ in train],
         (train, valid, test),
@@ -158,14 +159,13 @@ def tagging(
         lambda begun, key: Tagger.init(begun.bert, len(UNIVERSAL), dropout=DROPOUT, key=key),
         token_cross_entropy,
         METRICS,
+        lambda found: {WRONG: 100 * judge(found.fit.model, found.test, {"error": token_error_rate})["error"]},
+        UNIVERSAL,
     )
-    plans = {"fresh": Plan(fresh_rate, fresh_epochs, batch, precision), "tuned": Plan(rate, epochs, batch, precision)}
-    sizes = Sizes(width, depth, heads, pieces)
-    for name, key in zip(start, keys):
-        found = tune_from(job, name, task, sizes=sizes, length=length, **plans, key=key)
-        error = judge(found.fit.model, found.test, {"error": token_error_rate})["error"]
-        table[f"encoder, {part_name(name)}"] = {"words tagged wrongly, %": 100 * error}
-    return found.outcome(task, table, UNIVERSAL)
+    return tune_each(
+        job, start, task, table, sizes=Sizes(width, depth, heads, pieces), length=length,
+        fresh=Plan(fresh_rate, fresh_epochs, batch, precision), tuned=Plan(rate, epochs, batch, precision), keys=keys,
+    )  # fmt: skip
 
 
 def _parts(sentences: int, tests: int, *, key: PRNGKeyArray) -> tuple[Sentences, Sentences, Sentences]:

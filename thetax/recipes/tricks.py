@@ -177,8 +177,10 @@ def tricks(
         epochs_done = len(found.history["train loss"])
         table[name] = _row(seeds_error(found.model, test, average=trick.average), table) | {"epochs": epochs_done}
         seconds += found.seconds
-    one = jax.tree.map(lambda a: a[0], found.model.members)
-    return Outcome(one, train, full.test, trick.objective, found.history, full.classes, table, found.reason, seconds)
+    one, start = (jax.tree.map(lambda a: a[0], nets.members) for nets in (found.model, found.start))
+    return Outcome(
+        one, train, full.test, trick.objective, found.history, full.classes, table, found.reason, seconds, start=start
+    )
 
 
 def _relabelled(labels: Any, wrong: float, *, key: PRNGKeyArray) -> np.ndarray:

@@ -26,6 +26,7 @@ TEST = ("Ruth", "Esther", "Ecclesiastes", "Jonah", "Philemon", "James")
 LENGTHS = 3  # to which batches are cut
 BLOCK = 64  # sources translated at once
 LATE = 0.98  # the second moment's memory
+LEAST = 256 + 2  # pieces: every byte, and the two marks
 
 
 def held_out(verses: data.Verses) -> tuple[data.Verses, data.Verses, data.Verses]:
@@ -141,6 +142,9 @@ def translate(
         width=width, depth=depth, heads=heads, length=length, beams=beams, rate=rate, warm=warm, epochs=epochs,
         batch=batch, state=state,
     )  # fmt: skip
+    if pieces < LEAST:
+        raise ValueError(f"pieces: the bytes and two marks are {LEAST} already; got {pieces}. Choose more.")
+    bleu(["."], ["."])  # tells now, not after hours, if its library is missing
     key_stream, *keys = jr.split(job.key, 3)
     job.say("loading verses, and cutting them into pieces")
     parts = held_out(_verses())
@@ -166,8 +170,9 @@ def translate(
     table["transformer"] = judged(found)
     names = tuple(known.decode([number]) for number in range(len(known)))
     return Outcome(
-        found.model, train, test, objective, found.history, names, table, found.reason, found.seconds, tokens=names
-    )
+        found.model, train, test, objective, found.history, names, table, found.reason, found.seconds,
+        tokens=names,
+    )  # fmt: skip
 
 
 def _verses() -> data.Verses:
