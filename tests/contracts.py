@@ -4,7 +4,7 @@ To have a new one tested, add its row.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,8 +14,9 @@ import jax.random as jr
 import numpy as np
 import optax
 
-from thetax import layers
+from thetax import layers, tree
 from thetax.core import BATCH, Iteration, Objective
+from thetax.explain import Linearised, linearise
 from thetax.layers import (
     GRU,
     LRU,
@@ -152,6 +153,17 @@ def chain(*, key, p: float = 0.0) -> Chain:
     first, last = jr.split(key)
     drop = [Dropout(p)] if p else []
     return Chain(Linear.init(3, 4, key=first), layers.tanh, *drop, Linear.init(4, 2, key=last))
+
+
+@cache
+def taylor(dtype: Any) -> Linearised:
+    with jax.ensure_compile_time_eval():  # where it is linearised is no parameter, and must not be traced
+        return linearise(chain(key=jr.key(0)))
+
+
+def linearised(*, key) -> Linearised:
+    h = taylor(jnp.zeros(()).dtype)
+    return Linearised(tree.normal_like(key, h.beta), h.origin)
 
 
 def autoencoder(xs) -> Chain:
@@ -343,6 +355,7 @@ MODELS = [
     ModelRow("Stacked", partial(Stacked.init, partial(FeedForward.init, 3, 2, activation=layers.tanh), 3), (2, 3)),
     ModelRow("Sinusoidal", lambda key: Sinusoidal(), (3, 4)),
     ModelRow("Learned", partial(Learned.init, 4, 3), (3, 3), (3, 2)),
+    ModelRow("Linearised", linearised, (3,), (4,)),
     ModelRow("MLP", partial(MLP.init, 4, 6, 5, 2), (2, 2), (3,)),
     ModelRow("MLP dropout", partial(MLP.init, 3, 8, 2, activation=layers.tanh, dropout=0.5), (3,), (4,), draws=True),
     ModelRow("MLP residual", partial(MLP.init, 3, 4, 4, 2, normalise=LayerNorm.init, connect=Residual), (3,), (4,)),

@@ -10,7 +10,20 @@ import pytest
 from contracts import normal
 from scipy import stats
 
-from thetax.layers import Linear, fan_in, fan_out, gaussian, glorot, he, lecun, orthogonal, relu, tangent, uniform
+from thetax.layers import (
+    Convolution,
+    Linear,
+    fan_in,
+    fan_out,
+    gaussian,
+    glorot,
+    he,
+    lecun,
+    orthogonal,
+    relu,
+    tangent,
+    uniform,
+)
 from thetax.models import MLP
 
 pytestmark = pytest.mark.usefixtures("strict")
@@ -147,3 +160,15 @@ def test_tangent_scales_the_gradients():
     assert layer.scale_W == 1.5 / 2
     assert jnp.allclose(scaled.W, 0.75 * standard.W, rtol=1e-5)
     assert jnp.allclose(scaled.b, 0.5 * standard.b, rtol=1e-5)
+
+
+def test_a_convolution_in_the_tangent_parametrisation_is_the_plain_one_of_scaled_weights():
+    layer = Convolution.init(2, 3, (3, 3), law=tangent(weight=1.5, bias=0.5), key=jr.key(0))
+    plain, x = Convolution(layer.scale_W * layer.W, layer.scale_b * layer.b), normal(2, 2, 4, 5)
+    assert math.isclose(layer.scale_W, 1.5 / math.sqrt(2 * 3 * 3))
+    assert layer.scale_b == 0.5
+    assert jnp.allclose(plain(x), layer(x), rtol=1e-4, atol=1e-5)
+    loss = lambda layer: jnp.sin(layer(x)).sum()
+    scaled, standard = jax.grad(loss)(layer), jax.grad(loss)(plain)
+    assert jnp.allclose(scaled.W, layer.scale_W * standard.W, rtol=1e-4, atol=1e-5)
+    assert jnp.allclose(scaled.b, 0.5 * standard.b, rtol=1e-4, atol=1e-5)

@@ -59,6 +59,8 @@ scores = np.array([np.nan, 0.3, 0.9])
 believed = explain.DropoutBelief(
     *(np.full((9, 3), 1 / 3), np.full((9, 3), 0.1), np.linspace(0, 1.1, 9), np.linspace(0, 0.4, 9), np.zeros(9)), 50
 )
+drifts = np.array([[0.0, 0.2], [0.0, 0.1], [0.0, 0.5], [0.3, 0.6], [0.0, 1.0]])
+like = np.exp(-np.abs(np.subtract.outer(square[:, 0], square[:, 0])).astype(np.float64))
 RESULTS = {
     "curves": explain.curves({"train loss": np.array([5.0, 0.1]), "valid loss": np.array([4.0, np.nan])}),
     "one epoch": explain.curves({"train loss": np.ones(1)}),
@@ -123,6 +125,34 @@ RESULTS = {
     "token saliency": explain.TokenSaliency(np.ones(2), np.array([1.0, -1.0]), ("good", "bad"), "class"),
     "embedding map": explain.EmbeddingMap(np.eye(3, 2), ("a", "b", "c"), np.array([0.6, 0.3])),
     "alignment": explain.Alignment(np.eye(3, 4), ("a", "word", "of", "source"), ("and", "its", "target")),
+    "tangent spectrum": explain.TangentSpectrum(np.geomspace(10, 0.01, 20), np.full(20, 0.05), 0.4, 3, 0.1),
+    "flat tangent spectrum": explain.TangentSpectrum(np.ones(5), np.full(5, 0.2), 0.4, 1, None),
+    "drift": explain.Drift(*drifts, like, like**2, halves, ("Linear 1", "Linear 2"), np.array([0.1, np.inf])),
+    "drift of numbers, along a way": explain.Drift(
+        *np.linspace(0, 0.3, 20).reshape(4, 5), np.arange(5.0), like, like, square[:, 0], ("Linear 1",), np.ones(1)
+    ),
+    "drift of many layers": explain.Drift(
+        *drifts, like, like, halves, tuple(f"Linear {i}" for i in range(90)), np.linspace(0, 1, 90)
+    ),
+    "kernel map": explain.KernelMap(
+        like, np.array([[0.9, 0.1], [0.1, np.nan]]), np.arange(20) // 19, ("cat", "a very long name of a class")
+    ),
+    "kernel map of many classes": explain.KernelMap(
+        like, np.ones((60, 60)), np.arange(20), tuple(f"class number {i}" for i in range(60))
+    ),
+    "laziness": explain.Laziness(
+        np.array([[0.9, 0.3], [0.9, 0.2]]),
+        np.array([[1.0, 0.1], [1.0, np.nan]]),
+        np.array([0.0, 0.4]),
+        np.array([0, 50]),
+        30,
+        0.1,
+        True,
+    ),
+    "laziness of numbers": explain.Laziness(*np.ones((2, 2, 3)), np.ones(3), np.array([0, 1, 9]), 30, 0.1, False),
+    "intervals": explain.intervals(np.zeros(3), np.ones(3), np.array([0.1, 3.0, -0.4])),
+    "widths": explain.Widths(*np.geomspace(1, 0.01, 18).reshape(3, 3, 2), np.array([8, 32, 128])),
+    "wide beliefs": explain.WideBeliefs(np.linspace(-1, 1, 60).reshape(2, 10, 3), np.linspace(1, 2, 20).reshape(2, 10)),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},
 }
@@ -145,6 +175,10 @@ NUMBERS = {
     "Infinite",
     "Kernel",
     "Lanczos",
+    "Lazy",
+    "LazyEnsemble",
+    "LazyFlow",
+    "Linearised",
     "Pass",
     "Pieces",
     "Plan",
@@ -153,6 +187,7 @@ NUMBERS = {
     "Ritz",
     "Sharpness",
     "Solution",
+    "Spread",
     "TangentKernel",
     "TangentOperator",
     "Trace",

@@ -21,7 +21,7 @@ from thetax.report.lenses import some
 from thetax.report.page import BELOW
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
-CLASSIFIES = {"Confusion matrix", "Most confidently wrong", "Calibration"}
+CLASSIFIES = {"Confusion matrix", "Most confidently wrong", "Calibration", "The tangent kernel by class"}
 OTHERS = {  # do not apply
     "Margins",
     "Weight decay, direction by direction",
@@ -39,6 +39,12 @@ OTHERS = {  # do not apply
     "Attention",
     "What the judgement hangs on",
     "Vectors of the tokens",
+    "Forecasts and their intervals",
+    "Which inputs matter",
+    "Lazy, or were features learnt?",
+    "Linearised against true training",
+    "Against the width",
+    "Beside infinite width",
 }
 HISTORY = {"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.5, 0.25])}
 
@@ -153,6 +159,13 @@ def test_what_the_page_says(tmp_path, quick):
     assert f"<title>{'a &lt;script&gt;'}</title>" in text
     own = look(outcome("classes"), tmp_path, title="My own", facts=facts).read_text()
     assert "<h1>My own</h1>" in own
+
+
+def test_lenses_are_chosen_by_words_of_their_titles(tmp_path):
+    text = look(outcome("classes"), tmp_path, only=["CONFUS"]).read_text()
+    assert re.findall(r"<h2>(.*?)</h2>", text)[1:] == ["Confusion matrix"]
+    with pytest.raises(ValueError, match=r"only='confsion' is in no lens's title; the nearest is 'Confusion matrix'"):
+        look(outcome("classes"), tmp_path, only=["confsion"])
 
 
 def test_numbers_are_the_lenses_own(tmp_path, quick):

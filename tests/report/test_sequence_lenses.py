@@ -77,7 +77,7 @@ def test_tokens_are_no_picture():
 
 
 def test_text_keeps_its_lines():
-    section = Section("s", "t", "says", rows=[{"text": "one\n<two>", "plain": "word"}])
+    section = Section("s", "t", "says", rows=[{"text": "one\n<two>", "plain": "word", "long": "word " * 20}])
     text = page(title="t", summary={}, table={}, facts={}, sections=[section])
-    assert '<td class="text">one\n&lt;two&gt;</td><td>word</td>' in text
-    assert '<th class="text">text</th><th>plain</th>' in text
+    assert '<td class="text">one\n&lt;two&gt;</td><td>word</td><td class="text">word word' in text
+    assert '<th class="text">text</th><th>plain</th><th class="text">long</th>' in text

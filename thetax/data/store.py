@@ -26,10 +26,10 @@ from .progress import say
 from .readers import Arrays, read_npz
 from .reviews import imdb
 from .sources import Form, Source, in_folder
-from .tables import default, nyse, spambase
+from .tables import auto, default, nyse, spambase
 from .verses import verses
 
-_DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, spambase, imdb, gutenberg)
+_DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, auto, spambase, imdb, gutenberg)
 _OTHERS = (verses, brown, isl_photographs, resnet_50, minilm, smollm2)  # no examples with labels
 _SHOWN = 30  # files that a message lists by name
 

@@ -12,6 +12,7 @@ from . import depth as depth
 from . import descent as descent
 from . import doubt as doubt
 from . import images as images
+from . import intervals as intervals
 from . import judgement as judgement
 from . import landscape as landscape
 from . import memory as memory
@@ -19,6 +20,7 @@ from . import regions as regions
 from . import separation as separation
 from . import shrinkage as shrinkage
 from . import speech as speech
+from . import tangent as tangent
 from . import thinning as thinning
 from . import time as time
 from . import training as training

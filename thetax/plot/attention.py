@@ -11,6 +11,7 @@ from .draw import blank, draws
 from .theme import Theme
 
 LAYERS, HEADS, NAMED, LONGEST = 6, 8, 32, 14  # drawn at most; letters of a name
+ROOM, LETTER = np.array([340.0, 260.0]), (4.8, 9.0)  # of a map, and of a letter in it: width and height in points
 
 
 def shaded(values: np.ndarray, theme: Theme, *, most: float = 1.0) -> np.ndarray:
@@ -88,7 +89,7 @@ def _rollout(axes: Any, result: AttentionMaps, theme: Theme) -> None:
     axes.set_xticklabels(names, rotation=90, fontsize=6.5)
     axes.set_yticklabels(names, fontsize=6.5)
     axes.grid(visible=False)
-    axes.set_title("all layers: to each place, from where", fontsize=9)
+    axes.set_title("all layers together", fontsize=9)
 
 
 def bare(axes: Any, theme: Theme) -> None:
@@ -112,13 +113,32 @@ def _token_saliency(result: TokenSaliency, theme: Theme) -> Figure:
     return figure
 
 
+def apart(points: np.ndarray, names: list[str]) -> np.ndarray:
+    """Which names can be written at their points without touching one before; by the sizes of letters, about.
+
+    >>> apart(np.array([[0.0, 0.0], [0.001, 0.0], [1.0, 1.0]]), ["the", "a", "of"]).tolist()
+    [True, False, True]
+    """
+    wide = np.maximum(np.ptp(points, axis=0), 1e-12)
+    places, written = points / wide * ROOM, np.zeros(len(points), bool)
+    half = np.array([[len(name) * LETTER[0], LETTER[1]] for name in names]).reshape(-1, 2) / 2
+    for i in range(len(points)):
+        touch = (np.abs(places - places[i]) < half + half[i]).all(axis=1)
+        written[i] = not (touch & written).any()
+    return written
+
+
 @draws(EmbeddingMap)
 def _embedding_map(result: EmbeddingMap, theme: Theme) -> Figure:
     figure = blank(4.6)
     axes = figure.subplots()
-    axes.plot(*result.points.T, "o", markersize=2, color=theme.grid)
-    for (across, up), token in zip(result.points, result.tokens):
-        axes.text(across, up, short(token), fontsize=7, ha="center", va="center", color=theme.ink, clip_on=True)
+    names = [short(token) for token in result.tokens]
+    written = apart(result.points, names)
+    axes.plot(*result.points[~written].T, "o", markersize=2, color=theme.muted)
+    axes.plot(*result.points[written].T, linestyle="none")
+    for i in np.flatnonzero(written):
+        across, up = result.points[i]
+        axes.text(across, up, names[i], fontsize=7, ha="center", va="center", color=theme.ink, clip_on=True)
     axes.set(
         xlabel=f"first direction, {100 * result.share[0]:.0f} % of the variance",
         ylabel=f"second, {100 * result.share[1]:.0f} %",

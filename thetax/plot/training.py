@@ -24,7 +24,7 @@ def _curves(result: Curves, theme: Theme) -> Figure:
             epochs = np.arange(1, len(values) + 1)
             axes.plot(epochs, values, color=colours[role], marker="o" if len(values) == 1 else "", label=role)
         if len(roles) > 1 and any(lines):
-            axes.legend(frameon=False, loc="upper right", ncols=4, labelcolor="linecolor", handlelength=1.2)
+            axes.legend(frameon=False, loc="best", ncols=4, labelcolor="linecolor", handlelength=1.2)
     panels[-1].set_xlabel("epoch")
     if result.epochs > 1:
         panels[-1].set_xlim(1, result.epochs)

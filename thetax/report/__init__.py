@@ -9,7 +9,9 @@ from . import attention as attention
 from . import descent as descent
 from . import geometry as geometry
 from . import images as images
+from . import processes as processes
 from . import regularisers as regularisers
+from . import tangent as tangent
 from . import text as text
 from . import time as time
 from .lenses import LENSES as LENSES

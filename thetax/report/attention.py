@@ -1,5 +1,6 @@
 """Lenses on transformers: where they look, which words a judgement hangs on, and how the vectors of words lie."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -57,17 +58,31 @@ def reads(outcome: Outcome) -> bool:
 @lens(
     "What the judgement hangs on",
     says="How steeply the likeliest logit changes with the vector of each token of the first test example; at the last "
-    "place, if the model speaks at every one. Blue tokens speak for it, orange ones against.",
+    "place, if the model speaks at every one, or in the middle, if it is asked about some. Blue tokens speak for it, "
+    "orange ones against.",
     applies=reads,
     tells=lambda result: {"the logit of": result.about},
 )
 def _saliency(outcome: Outcome) -> explain.TokenSaliency:
-    return explain.token_saliency(outcome.model, first(outcome), names=outcome.tokens, classes=outcome.classes)
+    x, place = first(outcome), asked(outcome)
+    found = explain.token_saliency(outcome.model, x, names=outcome.tokens, classes=outcome.classes, place=place)
+    return found if place is None else replace(found, about=f"{found.about}, at {found.tokens[place]!r}")
+
+
+def asked(outcome: Outcome) -> int | None:
+    """The middle one of the places of the first test example with a target, if some have none; no place otherwise."""
+    y, x = np.asarray(outcome.test[1])[0], first(outcome)
+    there = np.asarray(x[0] if isinstance(x, tuple) else x) >= 0
+    if y.shape != there.shape or (y[there] >= 0).all() or not (y[there] >= 0).any():
+        return None
+    places = np.flatnonzero(there & (y >= 0))
+    return int(places[len(places) // 2])
 
 
 @lens(
     "Vectors of the tokens",
-    says=f"The vectors of the {MAPPED} commonest tokens of the test set, from the side from which they differ most.",
+    says=f"The vectors of the {MAPPED} commonest tokens of the test set, from the side from which they differ most. "
+    "Where two names would touch, that of the commoner token is written.",
     applies=lambda outcome: bool(outcome.tokens) and explain.has_table(outcome.model),
     tells=lambda result: {"in view": f"{100 * result.share.sum():.0f} % of the variance"},
 )

@@ -5,7 +5,9 @@ import numpy as np
 
 from .. import explain
 from ..recipes.outcome import Outcome
-from .lenses import SEEN, classifies, lens, percent
+from .lenses import SEEN, NotSeen, classifies, lens, percent
+
+UNITS = 1500  # of which the cells can be followed in seconds
 
 
 def _window(outcome: Outcome) -> explain.Window:
@@ -54,6 +56,9 @@ def _sliced(result: explain.Boundary | explain.Regions) -> dict[str, str]:
     tells=_sliced,
 )
 def _regions(outcome: Outcome) -> explain.Boundary | explain.Regions:
+    units = sum(leaf.size for leaf in jax.tree.leaves(outcome.model) if leaf.ndim == 1)
+    if units > UNITS and explain.is_piecewise_linear(outcome.model, outcome.test[0][0]) is True:
+        raise NotSeen(f"the cells of {units:,} units are too many to be followed and too small to be seen.")
     if not classifies(outcome):
         return explain.regions(outcome.model, _window(outcome))
     examples = jax.tree.map(lambda part: part[:SEEN], outcome.test)  # the three of the plane are among the first

@@ -6,17 +6,19 @@ wants in words, `rows` a table, both optional. The model comes with its batch no
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.random as jr
 import numpy as np
 
 from .. import explain
+from ..bayes import GaussianProcess
 from ..core import Batch, predict
 from ..layers import Attention
-from ..plot import as_pictures
+from ..models import Pretraining
 from ..recipes.outcome import Outcome
+from .examples import told_examples
 
 SEEN = 2000  # examples for activations and gradients
 BENT = 1000  # examples for curvature
@@ -38,6 +40,10 @@ class Lens:
     rows: Callable[[Any], Sequence[Mapping[str, str]]]
 
 
+class NotSeen(Exception):
+    """Raised by a lens that cannot look at this outcome, with the reason, which the page tells."""
+
+
 LENSES: list[Lens] = []
 
 
@@ -46,13 +52,17 @@ def lens(
     *,
     says: str,
     applies: Callable[[Outcome], bool] = lambda outcome: True,
+    of: Literal["network", "process"] = "network",
     tells: Callable[[Any], Mapping[str, str]] = lambda result: {},
     rows: Callable[[Any], Sequence[Mapping[str, str]]] = lambda result: (),
 ) -> Callable[[Callable[[Outcome], Any]], Callable[[Outcome], Any]]:
-    """Adds a function of an outcome to every report from now on."""
+    """Adds a function of an outcome to every report from now on: to that of a network, or of a Gaussian process."""
+
+    def suits(outcome: Outcome) -> bool:
+        return isinstance(outcome.model, GaussianProcess) == (of == "process")
 
     def register(compute: Callable[[Outcome], Any]) -> Callable[[Outcome], Any]:
-        LENSES.append(Lens(title, says, applies, compute, tells, rows))
+        LENSES.append(Lens(title, says, lambda outcome: suits(outcome) and applies(outcome), compute, tells, rows))
         return compute
 
     return register
@@ -129,29 +139,16 @@ def _confusion(outcome: Outcome) -> explain.Confusion:
     return explain.confusion(outcome.model, outcome.test, outcome.classes)
 
 
-def _examples(result: explain.Worst) -> list[dict[str, str]]:
-    if not len(result.x) or as_pictures(result.x) is not None:
-        return []
-    flat = result.x.reshape(len(result.x), -1)
-    feature = lambda row: {f"x{j + 1}": f"{value:.4g}" for j, value in enumerate(row[:8])}
-    return [
-        {"example": str(i), "truth": result.classes[y], "guess": result.classes[g], "sure": f"{100 * c:.1f} %"}
-        | feature(row)
-        | ({"…": f"{len(row) - 8} more"} if len(row) > 8 else {})
-        for i, y, g, c, row in zip(result.index, result.truth, result.guess, result.confidence, flat)
-    ]
-
-
 @lens(
     "Most confidently wrong",
     says="The test examples on which the network was surest of a wrong answer, the worst first. They are often "
     "mislabelled, ambiguous, or of a kind the training set lacks.",
     applies=classifies,
     tells=lambda result: {"mistakes": f"{result.mistakes:,} of {result.examples:,}"},
-    rows=_examples,
+    rows=told_examples,
 )
 def _worst(outcome: Outcome) -> explain.Worst:
-    return explain.worst(outcome.model, outcome.test, classes=outcome.classes)
+    return explain.worst(outcome.model, outcome.test, classes=outcome.classes, tokens=outcome.tokens)
 
 
 def _trust(result: explain.Calibration) -> dict[str, str]:
@@ -239,6 +236,8 @@ def _reach(result: explain.Gradients) -> dict[str, str]:
     tells=_reach,
 )
 def _gradients(outcome: Outcome) -> explain.Gradients:
+    if isinstance(outcome.model, Pretraining):
+        raise NotSeen("what is descended takes the network apart, so that its layers cannot be probed as a whole.")
     return explain.gradients(outcome.objective, outcome.model, seen(outcome))
 
 

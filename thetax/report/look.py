@@ -1,9 +1,10 @@
 """Looking at a trained model through every lens that applies, and writing down what was seen."""
 
+import difflib
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -18,7 +19,7 @@ from ..recipes.outcome import Outcome
 from ..train import disk
 from ..train.fit import CALIBRATION
 from .figure import render
-from .lenses import LENSES, Lens, some
+from .lenses import LENSES, Lens, NotSeen, some
 from .page import Section, number, page
 from .regularisers import acting
 
@@ -30,6 +31,7 @@ def look(
     folder: str | Path,
     *,
     title: str = "",
+    only: Sequence[str] = (),
     facts: Mapping[str, Any] | None = None,
     progress: Callable[[str, int, int], None] = lambda title, done, total: None,
 ) -> Path:
@@ -38,12 +40,14 @@ def look(
     The page holds the outcome's table, a section for each lens that applies, and the `facts` of the run (as in
     `run.json`); it needs no network and follows the reader's light or dark setting. A lens that fails says so in
     its section and as a warning, and the others go on. `progress(title, done, total)` is called before each lens
-    and at the end. The title is the recipe's name unless one is given.
+    and at the end. The title is the recipe's name unless one is given. With words in `only`, lenses are taken in whose
+    titles one of them occurs.
     """
+    named = _named(only)
     folder = Path(folder)
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     seen, trouble = _folded(outcome)
-    chosen = [lens for lens in LENSES if _applies(lens, seen)]
+    chosen = [lens for lens in named if _applies(lens, seen)]
     sections = []
     for done, lens in enumerate(chosen):
         progress(lens.title, done, len(chosen))
@@ -59,6 +63,15 @@ def look(
     return path
 
 
+def _named(only: Sequence[str]) -> list[Lens]:
+    """The lenses of these words, all if there are none; refuses a word that is in no title."""
+    for word in only:
+        if not any(word.lower() in lens.title.lower() for lens in LENSES):
+            near = difflib.get_close_matches(word, [lens.title for lens in LENSES], n=1, cutoff=0.0)
+            raise ValueError(f"look: only={word!r} is in no lens's title; the nearest is {near[0]!r}.")
+    return [lens for lens in LENSES if not only or any(word.lower() in lens.title.lower() for word in only)]
+
+
 def _folded(outcome: Outcome) -> tuple[Outcome, list[str]]:
     """The outcome on the device, with its batch norms as the affine maps they are on training inputs."""
     train, test = (jax.tree.map(jnp.asarray, data) for data in (outcome.train, outcome.test))
@@ -66,7 +79,9 @@ def _folded(outcome: Outcome) -> tuple[Outcome, list[str]]:
     if not has_batch_norm(outcome.model):
         return outcome, []
     try:
-        return replace(outcome, model=fold(outcome.model, some(outcome.train, CALIBRATION)[0])), []
+        known = some(outcome.train, CALIBRATION)[0]
+        start = fold(outcome.start, known) if outcome.start is not None else None
+        return replace(outcome, model=fold(outcome.model, known), start=start), []
     except Exception as trouble:
         return outcome, [f"the batch norms could not be folded ({trouble}); the model is seen as it is on batches"]
 
@@ -87,6 +102,8 @@ def _section(lens: Lens, outcome: Outcome, figures: Path) -> Section:
         svg, png = render(result, name, escape(lens.title))
         disk.write(figures / f"{name}.png", png)
         return replace(section, figure=svg)
+    except NotSeen as reason:
+        return replace(section, told={"not shown": str(reason)})
     except Exception as trouble:  # one lens must not lose the report
         return replace(section, trouble=_sentence(trouble))
 
@@ -99,15 +116,24 @@ def _sentence(trouble: Exception) -> str:
 
 def _summary(outcome: Outcome) -> dict[str, str]:
     """What a reader wants to know before anything else."""
-    sizes = [len(jax.tree.leaves(data)[0]) for data in (outcome.train, outcome.test)]
+    sizes = outcome.sizes or [len(jax.tree.leaves(data)[0]) for data in (outcome.train, outcome.test)]
     own = list(outcome.table.values())[-1] if outcome.table else {}  # the model's row is the last
     told = {name: number(value) for name, value in list(own.items())[:3]}
     told |= {"parameters": f"{tree.size(outcome.model):,}", "training examples": f"{sizes[0]:,}"}
     told |= {"test examples": f"{sizes[1]:,}"}
     told |= {"batch norms": "seen as affine maps"} if _normalised(outcome.model) else {}
     told |= {"held back by": acting(outcome)} if acting(outcome) else {}
-    told |= {"training took": f"{outcome.seconds:.3g} s"} if outcome.seconds else {}
+    told |= {"training took": _lasted(outcome.seconds)} if outcome.seconds else {}
     return told | ({"ended": outcome.reason} if outcome.reason else {})
+
+
+def _lasted(seconds: float) -> str:
+    """A time, in minutes if it is long.
+
+    >>> _lasted(12.345), _lasted(1923.0)
+    ('12.3 s', '32 min')
+    """
+    return f"{seconds:.3g} s" if seconds < 300 else f"{seconds / 60:.0f} min"
 
 
 def _normalised(model: Any) -> bool:

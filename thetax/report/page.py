@@ -11,6 +11,7 @@ import numpy as np
 from .figure import variables
 
 BELOW = "What follows looks at the network of the last row; where a row is a mean over several, at the first of them."
+LONG = 60  # letters of a cell, from which on it is a text that has lines
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def number(value: Any) -> str:
 
 def _table(rows: Sequence[Mapping[str, str]]) -> str:
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    prose = {name for row in rows for name, value in row.items() if "\n" in str(value)}  # set as it was written
+    written = lambda value: "\n" in value or len(value) > LONG
+    prose = {name for row in rows for name, value in row.items() if written(str(value))}  # set as it was written
     kind = {name: ' class="text"' if name in prose else "" for name in columns}
     head = "".join(f"<th{kind[name]}>{escape(name)}</th>" for name in columns)
     line = lambda row: "".join(f"<td{kind[name]}>{escape(str(row.get(name, '–')))}</td>" for name in columns)

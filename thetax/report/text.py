@@ -66,8 +66,8 @@ def _matched(result: explain.Translations) -> dict[str, str]:
     applies=translates,
     tells=_matched,
     rows=lambda result: [
-        {"example": str(i + 1), "given, said, meant": "\n".join(texts)}
-        for i, texts in enumerate(list(zip(result.source, result.said, result.meant))[:SHOWN])
+        {"given": given, "said": said, "meant": meant}
+        for given, said, meant in list(zip(result.source, result.said, result.meant))[:SHOWN]
     ],
 )
 def _translations(outcome: Outcome) -> explain.Translations:

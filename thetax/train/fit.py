@@ -30,13 +30,14 @@ CALIBRATION = 1024  # training examples on which batch norms are folded for a va
 
 
 class Fit(NamedTuple):
-    """A trained model, its history (one number an epoch under each name), and why the fit ended."""
+    """A trained model, its history (one number an epoch under each name), why the fit ended, and what it began with."""
 
     model: Any
     history: dict[str, np.ndarray]
     reason: str
     steps: int
     seconds: float
+    start: Any = None
 
 
 class Diverged(FloatingPointError):
@@ -114,13 +115,13 @@ def fit(
                 journal.update(place)
                 if stop_asked():
                     journal.leave(place)
-                    return _result(place, "interrupted")
+                    return _result(place, "interrupted", model)
             scores = judge(tuple((metrics or {}).items()), place.state.model, held_out, calibration)
             in_order = {name: float(scores[name]) for name in metrics or () if name in scores}  # jit sorts a dict
             _check_sound({**in_order, "weights": 0.0 if tree.finite(place.state.model) else np.nan}, place, journal)
             place = _next_epoch(place, in_order, size, keep_best=patience is not None)
             journal.epoch(place)
-        found = _result(place, reason)
+        found = _result(place, reason, model)
         journal.finish(place, found.model, reason)
         if run is not None and stop_asked():  # too late to stop this fit, but not what comes after it
             raise KeyboardInterrupt(f"the fit in {run.folder} had just ended")
@@ -143,7 +144,7 @@ def _finished(run: Run, model: Any, settings: dict[str, Any], progress: Progress
     except Damaged as damage:
         progress.note(f"{damage}; going on from the checkpoints")
         return None
-    return Fit(weights, _columns(outcome["rows"]), outcome["reason"], outcome["steps"], outcome["seconds"])
+    return Fit(weights, _columns(outcome["rows"]), outcome["reason"], outcome["steps"], outcome["seconds"], model)
 
 
 def _prepare(model: Model, data: Any, validation: Any, batch: int, key: PRNGKeyArray) -> tuple[Any, Any, Any]:
@@ -249,9 +250,9 @@ def _next_epoch(place, scores, size, *, keep_best):
     return place._replace(waited=place.waited + 1)
 
 
-def _result(place, reason):
+def _result(place, reason, start):
     model = place.state.model if place.lowest is None else place.best
-    return Fit(model, _columns(place.rows), reason, place.steps, place.seconds)
+    return Fit(model, _columns(place.rows), reason, place.steps, place.seconds, start)
 
 
 def _columns(rows) -> dict[str, np.ndarray]:
