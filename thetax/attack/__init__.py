@@ -1,9 +1,11 @@
 """The worst input nearby: how far it may be moved, and where the loss is largest there.
 
-An attack is `attack(model, x, y, *, key=None) -> x'`, for one example; the batch is `jax.vmap`. It is composed of a
-goal, what it makes large, and a ball, in which it stays.
+An attack is `attack(model, x, y, *, key=None) -> x'`, for one example; the batch is `jax.vmap`, and for many examples
+`perturb`. It is composed of a goal, what it makes large, and a ball, in which it stays.
 """
 
+from .attempt import Attack as Attack
+from .attempt import Attempt as Attempt
 from .ball import L0 as L0
 from .ball import L1 as L1
 from .ball import L2 as L2
@@ -16,6 +18,6 @@ from .goal import logit_ratio as logit_ratio
 from .goal import margin as margin
 from .goal import only as only
 from .goal import towards as towards
-from .gradient import Attack as Attack
+from .gradient import PGD as PGD
 from .gradient import fgsm as fgsm
-from .gradient import pgd as pgd
+from .perturb import perturb as perturb

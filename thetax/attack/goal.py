@@ -5,13 +5,16 @@ follow; the margin $\max_{j \ne y} z_j - z_y$ does not, and the ratio of differe
 when all logits are scaled, which hides gradients but changes no decision.
 """
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ..core import Scalar
+from ..core import Model, Scalar
 from ..train.loss import Loss, log_loss
+from .attempt import Attempt
+from .ball import Shift
 
 Logits = Float[Array, " k"]
 Label = Int[Array, ""]
@@ -23,7 +26,18 @@ class Goal(NamedTuple):
     gain: Loss
     reached: Loss
 
+    def judge(self, model: Model, x: Any, eta: Shift, y: Any) -> Attempt:
+        """What a shift of the input comes to."""
+        out = model(x + eta)
+        return Attempt(eta, self.gain(out, y), self.reached(out, y))
 
+
+def as_goal(goal: Goal | Loss) -> Goal:
+    """A plain loss is a goal never reached."""
+    return goal if isinstance(goal, Goal) else only(goal)
+
+
+@cache
 def away(loss: Loss = log_loss) -> Goal:
     """Any class but `y`, by making a loss large.
 
@@ -33,6 +47,7 @@ def away(loss: Loss = log_loss) -> Goal:
     return Goal(loss, lambda logits, y: jnp.argmax(logits) != y)
 
 
+@cache
 def towards(loss: Loss = log_loss) -> Goal:
     """The class `y`, whatever the right one is, by making a loss small.
 
@@ -42,6 +57,7 @@ def towards(loss: Loss = log_loss) -> Goal:
     return Goal(lambda logits, y: -loss(logits, y), lambda logits, y: jnp.argmax(logits) == y)
 
 
+@cache
 def only(loss: Loss) -> Goal:
     """The largest loss and nothing else, as robust training wants it; never reached."""
     return Goal(loss, lambda logits, y: jnp.zeros((), bool))

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import Literal
 from jaxtyping import Array
 
+from ..program import called, done
 from .junction_rules import RULES, Do, number
 
 Box = tuple[tuple[int, int], ...]  # a part of an array: from where to where along each axis
@@ -134,11 +135,11 @@ class Walk:
 
     def step(self, program: Any, equation: Any, ins: list[Any]) -> list[Any]:
         """What an operation gives; one without a parameter is done as it stands."""
-        do, how = partial(_done, program, equation), equation.params
+        do, how = partial(done, program, equation), equation.params
         name, pieces = equation.primitive.name, [at for at, value in enumerate(ins) if isinstance(value, Piece)]
         if pieces and name == "scan":
             return self.loop(how, ins)
-        if pieces and (inner := _called(equation)) is not None:
+        if pieces and (inner := called(equation)) is not None:
             return self.run(inner.jaxpr, inner.consts, ins)
         if name == "mul" and not pieces and any(value is self.last.z for value in ins):
             return self.times(do, ins)
@@ -213,30 +214,6 @@ def _inside(value: Any, now: Any, handed: bool) -> Any:
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
-
-
-def _called(equation: Any) -> Any:
-    """The program of a function that is called, with as many arguments; nothing for a loop or a choice."""
-    if equation.primitive.name in ("while", "cond"):
-        return None
-    for held in equation.params.values():
-        if hasattr(held, "jaxpr") and hasattr(held, "consts") and len(held.jaxpr.invars) == len(equation.invars):
-            return held
-        if hasattr(held, "eqns") and len(held.invars) == len(equation.invars):
-            return _Closed(held, ())
-    return None
-
-
-class _Closed(NamedTuple):
-    jaxpr: Any
-    consts: Sequence[Any]
-
-
-def _done(program: Any, equation: Any, ins: list[Any]) -> list[Any]:
-    """One operation of a program, as a program of its own."""
-    given = {v: value for v, value in zip(equation.invars, ins) if not isinstance(v, Literal)}
-    alone = program.replace(constvars=[], invars=list(given), outvars=list(equation.outvars), eqns=[equation])
-    return jaxpr_as_fun(ClosedJaxpr(alone, []))(*given.values())
 
 
 def _along(factors: Callable[..., Any], handed: tuple[bool, ...]) -> Callable[[Array, Array], tuple[Array, Array]]:
