@@ -15,6 +15,7 @@ import numpy as np
 import optax
 
 from thetax import layers, tree
+from thetax.attack import PGD, Linf, pair_logits, robust, trades
 from thetax.core import BATCH, Iteration, Objective
 from thetax.explain import Linearised, linearise
 from thetax.layers import (
@@ -119,6 +120,7 @@ from thetax.train import (
     heavy_ball,
     ista,
     lasso,
+    log_loss,
     mixed_precision,
     nesterov,
     restarts,
@@ -480,6 +482,8 @@ def shift(x, *, key):
     return x + 0.1 * jr.normal(key, x.shape, x.dtype)
 
 
+STEPS_OF_SIGNS = PGD(log_loss, Linf(0.2), rate=0.1, steps=2, keep="last")
+
 OBJECTIVES = [
     ObjectiveRow("squared_error", lambda: squared_error, net, targets),
     ObjectiveRow("cross_entropy", lambda: cross_entropy, net, classes),
@@ -497,6 +501,11 @@ OBJECTIVES = [
     ObjectiveRow("distil with labels", lambda: distil(teacher(), temperature=2.0, labels=0.3), net, classes),
     ObjectiveRow("tempered_loss", lambda: average(partial(tempered_loss, temperature=2.0)), net, targets),
     ObjectiveRow("mixed_precision", lambda: mixed_precision(cross_entropy), net, classes, smooth=False),
+    ObjectiveRow("robust", lambda: robust(cross_entropy, STEPS_OF_SIGNS), net, classes, smooth=False, draws=True),
+    ObjectiveRow("trades", lambda: trades(STEPS_OF_SIGNS, strength=2.0), net, classes, smooth=False, draws=True),
+    ObjectiveRow(
+        "pair_logits", lambda: pair_logits(STEPS_OF_SIGNS, strength=2.0), net, classes, smooth=False, draws=True
+    ),
     ObjectiveRow("error_rate", lambda: error_rate, net, classes, smooth=False),
     ObjectiveRow("error_rate soft", lambda: error_rate, net, soft_classes, smooth=False),
     ObjectiveRow("binary_error_rate", lambda: binary_error_rate, single, coins, smooth=False),

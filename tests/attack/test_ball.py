@@ -135,6 +135,8 @@ def test_draws_of_few_numbers():
 def test_a_radius_of_nothing_and_any_shape(kind):
     z = jnp.arange(6.0).reshape(2, 3) - 2
     assert not np.asarray(kind(0.0).project(z)).any()
+    still = [kind(0.0).project(0 * z), kind(0.0).project(0 * z, limits_of(0 * z, (0.0, 1.0)))]
+    assert not np.asarray(still).any()  # a NaN would be something
     assert kind(2.0).project(z, limits_of(jnp.full((2, 3), 0.5), (0.0, 1.0))).shape == (2, 3)
     assert kind(2.0).steepest(z).shape == kind(2.0).sample(jr.key(0), (2, 3)).shape == (2, 3)
 

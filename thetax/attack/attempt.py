@@ -53,10 +53,11 @@ def check_input(name: str, model: Model, x: Any, y: Any, box: Range | None) -> N
     expect_floats(f"{name}: x", x)
     if box is not None:
         check_box(name, box)
-        if not isinstance(x, Tracer) and not (box[0] <= np.min(x) and np.max(x) <= box[1]):
+        low, high = box if isinstance(x, Tracer) else (np.asarray(x).min(), np.asarray(x).max())
+        if not box[0] <= low <= high <= box[1]:
             raise ValueError(
-                f"{name}: expected inputs from {box[0]} to {box[1]}, but they go from {float(np.min(x)):.4g} to "
-                f"{float(np.max(x)):.4g}. Scale them, or give their own box."
+                f"{name}: expected inputs from {box[0]} to {box[1]}, but they go from {low:.4g} to {high:.4g}. "
+                "Scale them, or give their own box."
             )
     if not isinstance(y, Tracer) and np.ndim(y) == 0 and jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer):
         classes = jax.eval_shape(lambda x: model(x), x).shape[-1]

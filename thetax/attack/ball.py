@@ -105,7 +105,8 @@ class L2(Ball):
 
     def project(self, z: Shift, limits: Limits | None = None) -> Shift:
         if limits is None:
-            return z * jnp.minimum(1.0, self.radius / jnp.maximum(_length(z), self.radius))
+            length = _length(z)
+            return z * jnp.where(length > self.radius, self.radius / jnp.where(length > 0, length, 1.0), 1.0)
         a, caps = jnp.abs(z).ravel(), _caps(z, limits).ravel()
         return _within(z * _shrinkage(a, caps, self.radius), limits)
 

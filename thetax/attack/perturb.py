@@ -37,16 +37,19 @@ def perturb(
     with counted(f"perturb, {type(attack).__name__}: examples", n) as update:
         for first in range(0, n, size):
             rows = np.minimum(np.arange(first, first + size), n - 1)  # the last block is as long as the others
-            block = _perturbed(attack, model, xs[rows], ys[rows], None if keys is None else keys[rows])
+            block = _compiled(attack, model, xs[rows], ys[rows], None if keys is None else keys[rows])
             blocks.append(np.asarray(block)[: n - first])
             update(min(first + size, n))
     return jnp.asarray(np.concatenate(blocks))
 
 
-@eqx.filter_jit
-def _perturbed(attack, model, xs, ys, keys):
+def answers(attack: Attack, model: Model, xs: Array, ys: Array, keys: Any) -> Array:
+    """What the attack makes of every example, side by side; `keys` one for each, or nothing."""
     call = lambda x, y, key: attack(model, x, y, key=key)
     return jax.vmap(call, in_axes=(0, 0, None if keys is None else 0), axis_name=BATCH)(xs, ys, keys)
+
+
+_compiled = eqx.filter_jit(answers)
 
 
 def check_attacked(name: str, attack: Any, model: Model, data: Any) -> tuple[Array, Array]:

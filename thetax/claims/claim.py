@@ -108,7 +108,7 @@ class Claim:
 
 FOLDERS = (
     "connectionism", "feedforward", "gradients", "convolution", "recurrence", "transformers", "tricks", "introduction",
-    "fundamentals", "bayesian", "tangent",
+    "fundamentals", "bayesian", "tangent", "adversarial",
 )  # fmt: skip  # of the chapters
 _claims: dict[str, Claim] = {}
 

@@ -7,7 +7,7 @@ to resume and again to be looked at; its fits then take from the folder what is 
 
 import difflib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import PRNGKeyArray
 
@@ -25,6 +25,17 @@ class Job(NamedTuple):
     def part(self, name: str) -> Run | None:
         """The folder of one fit among several."""
         return None if self.run is None else self.run / name
+
+    def remember(self, name: str, find: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Numbers that take long to find, as a file of the run: found once, and read when the run is looked at."""
+        if self.run is None:
+            return find()
+        if (self.run.folder / f"{name}.json").is_file():
+            return self.run.read(f"{name}.json")
+        found = find()
+        if not self.run.look_only:  # the weights of a fit under way are not the last ones
+            self.run.write(f"{name}.json", found)
+        return found
 
     def say(self, text: str) -> None:
         """Tells the watcher what comes next."""

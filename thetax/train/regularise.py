@@ -18,7 +18,8 @@ from .. import tree
 from ..core import Objective, Scalar
 
 
-def _check_strength(name: str, strength: float | Scalar) -> None:
+def check_strength(name: str, strength: float | Scalar) -> None:
+    """Refuses a negative strength of a penalty."""
     if isinstance(strength, int | float) and strength < 0:
         raise ValueError(f"{name}: strength must not be negative; got {strength}. A negative one rewards size.")
 
@@ -33,7 +34,7 @@ def weight_decay(objective: Objective, *, strength: float | Scalar) -> Objective
     >>> float(loss(jnp.array([2.0, 0.0]), None))
     1.0
     """
-    _check_strength("weight_decay", strength)
+    check_strength("weight_decay", strength)
 
     def decayed(model, batch, *, key=None):
         return objective(model, batch, key=key) + strength / 2 * tree.dot(model, model)
@@ -48,7 +49,7 @@ def lasso(objective: Objective, *, strength: float | Scalar) -> Objective:
     >>> float(loss(jnp.array([2.0, -1.0]), None))
     1.5
     """
-    _check_strength("lasso", strength)
+    check_strength("lasso", strength)
 
     def sparse(model, batch, *, key=None):
         size = sum(jnp.vdot(leaf, jnp.sign(leaf)) for leaf in jax.tree.leaves(model))  # slope 0 at 0; that of abs is 1

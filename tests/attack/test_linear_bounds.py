@@ -1,0 +1,145 @@
+"""Linear bounds: exact for affine models; of small networks between the interval's and the truth."""
+
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from contracts import MODELS, generic, normal
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from thetax.attack import L0, L1, L2, Linf, interval_bounds, linear_bounds
+from thetax.layers import Chain, Linear, MaxPool, leaky_relu, relu, sigmoid, softplus, tanh
+from thetax.models import MLP
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+BALLS = {"Linf": Linf(0.3), "L2": L2(0.5), "L1": L1(0.6)}
+LINES = {"tanh": tanh, "sigmoid": sigmoid, "leaky_relu": leaky_relu, "exp": jnp.exp, "abs": jnp.abs, "sqrt": jnp.sqrt}
+QUICK = ("MLP", "leaky_relu", "MaxPool same", "maximum of affine forms")
+LISTED = ("CNN", "ResNet", "DenseNet", "square network", "product network", "gelu", "Gated", "Convolution", "LayerNorm")
+ROWS = [row for row in MODELS if row.name in QUICK + LISTED or (row.name[:3] == "MLP" and not row.batch)]
+MARKED = [pytest.param(row, marks=() if row.name in QUICK else pytest.mark.slow, id=row.name) for row in ROWS]
+
+
+@pytest.mark.parametrize("name", BALLS)
+def test_of_an_affine_model_they_are_the_dual_norm(name):
+    """Two layers without a bend are one: intervals do not know that."""
+    ball, x = BALLS[name], normal(0, 4)
+    first, last = Linear.init(4, 5, key=jr.key(0)), Linear.init(5, 3, key=jr.key(1))
+    low, high = jax.jit(lambda x: linear_bounds(Chain(first, last), x, ball))(x)
+    W, z = last.W @ first.W, last(first(x))
+    reach = ball.radius * jax.vmap(ball.dual)(W)
+    np.testing.assert_allclose(low, z - reach, rtol=1e-10)
+    np.testing.assert_allclose(high, z + reach, rtol=1e-10)
+
+
+def test_the_box_cuts_the_ball():
+    """In the maximum norm exactly; of numbers that change only few, the few that matter most."""
+    x, w = jnp.array([0.1, 0.9, 0.5]), jnp.array([[2.0, 1.0, -3.0]])
+    low, high = linear_bounds(lambda x: w @ x, x, Linf(0.2), box=(0.0, 1.0))
+    assert (low.item(), high.item()) == pytest.approx((0 + 0.7 - 2.1, 0.6 + 1.0 - 0.9))
+    low, high = linear_bounds(lambda x: w @ x, x, L0(1), box=(0.0, 1.0))
+    assert (low.item(), high.item()) == pytest.approx((-0.4 - 1.5, -0.4 + 1.8))
+    with pytest.raises(ValueError, match="give the box"):
+        linear_bounds(lambda x: w @ x, x, L0(1))
+
+
+def exact(net, x, radius, c):
+    """The least c·f over a cube: with each pattern of active units the network is affine, a linear program."""
+    (W, b), (V, a) = ((np.asarray(layer.W), np.asarray(layer.b)) for layer in net.body.layers[::2])
+    least = np.inf
+    for on in product([0, 1], repeat=len(b)):
+        D = np.diag(on)
+        sign = 1 - 2 * np.asarray(on)  # active: W x + b ≥ 0
+        room = list(zip(np.asarray(x) - radius, np.asarray(x) + radius))
+        found = linprog(c @ V @ D @ W, A_ub=sign[:, None] * W, b_ub=-sign * b, bounds=room)
+        if found.status == 0:
+            least = min(least, found.fun + c @ (V @ D @ b + a))
+    return least
+
+
+@jax.jit
+def plane(net, x, radius):
+    return interval_bounds(net, x - radius, x + radius), linear_bounds(net, x, Linf(radius))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_they_lie_between_the_interval_and_the_truth(seed):
+    net, x, radius = MLP.init(2, 5, 2, key=jr.key(seed)), normal(seed, 2), 0.6
+    (wide, _), (low, _) = plane(net, x, radius)
+    truth = np.array([exact(net, x, radius, c) for c in np.eye(2)])
+    grid = np.stack(np.meshgrid(*[np.linspace(-radius, radius, 101)] * 2), -1).reshape(-1, 2) + np.asarray(x)[None]
+    seen = jax.vmap(net)(jnp.asarray(grid)).min(0)
+    assert (wide <= low + 1e-9).all()
+    assert (low <= truth + 1e-9).all()
+    assert (truth <= seen + 1e-9).all()
+    assert (seen - truth < 0.05).all()
+    assert (low > wide + 1e-3).any()
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_lines_of_a_bend_hold_and_are_better_than_levels(name):
+    """f(z) − kz over an interval: with two levels in place of lines it would be as wide as f and kz together."""
+    f = LINES[name]
+
+    @jax.jit
+    def both(k, z):
+        whole = lambda z: f(z) - k * z
+        grid = whole(z + jnp.linspace(-0.4, 0.4, 501))
+        return linear_bounds(whole, z, Linf(0.4)), interval_bounds(whole, z - 0.4, z + 0.4), grid
+
+    for centre in (0.5, 0.9, 2.0) if name == "sqrt" else (-1.0, 0.1, 2.0):
+        k, z = jax.grad(f)(jnp.asarray(centre)), jnp.array([centre])
+        (low, high), wide, grid = both(k, z)
+        assert low[0] <= grid.min() + 1e-12
+        assert high[0] >= grid.max() - 1e-12
+        assert high[0] - low[0] < (wide[1] - wide[0])[0]
+
+
+@jax.jit
+def small(W, V, U, x, radius):
+    net = lambda x: U @ tanh(V @ relu(W @ x)) * softplus(x.sum())[None]
+    return linear_bounds(net, x, L2(radius)), interval_bounds(net, x - radius, x + radius)
+
+
+@given(seed=st.integers(0, 10**6), radius=st.floats(0, 1))
+def test_random_networks_stay_inside(seed, radius):
+    rng = np.random.default_rng(seed)
+    W, V, U, x = (rng.normal(size=shape) for shape in ((4, 3), (3, 4), (2, 3), (3,)))
+    (low, high), (least, most) = small(W, V, U, x, radius)
+    assert (low >= least - 1e-9).all()
+    assert (high <= most + 1e-9).all()
+    shifts = rng.normal(size=(400, 3))
+    points = x[None] + radius * shifts / np.maximum(1, np.linalg.norm(shifts, axis=1, keepdims=True))
+    outs = np.tanh(np.maximum(points @ W.T, 0) @ V.T) @ U.T * np.log1p(np.exp(points.sum(1)))[:, None]
+    assert (outs >= np.asarray(low)[None] - 1e-9).all()
+    assert (outs <= np.asarray(high)[None] + 1e-9).all()
+
+
+@pytest.mark.parametrize("row", MARKED)
+def test_models_stay_inside_and_are_never_wider_than_intervals(row):
+    model, x = generic(row), normal(1, *row.shape)
+
+    @jax.jit
+    def found(radius, shifts):
+        outs = jax.vmap(lambda shift: model(x + radius * shift))(shifts)
+        return linear_bounds(model, x, Linf(radius)), interval_bounds(model, x - radius, x + radius), outs
+
+    shifts = np.random.default_rng(0).uniform(-1, 1, (1000, *row.shape))
+    (low, high), (least, most), outs = found(0.05, jnp.asarray(np.concatenate([shifts, np.sign(shifts)])))
+    assert (outs >= low[None] - 1e-9).all()
+    assert (outs <= high[None] + 1e-9).all()
+    assert (low >= least - 1e-12).all()
+    assert (high <= most + 1e-12).all()
+
+
+def test_maxima_of_what_moves_together_are_told_apart():
+    """max(x, x + 1) is x + 1: an interval does not see that the two move together."""
+    f = lambda x: MaxPool((2,))(jnp.stack([x, x + 1], axis=-1).reshape(1, -1))[0] - x
+    low, high = jax.jit(lambda x: linear_bounds(f, x, Linf(3.0)))(jnp.zeros(2))
+    np.testing.assert_allclose([low, high], 1.0, atol=1e-12)

@@ -1,0 +1,96 @@
+r"""The nearest wrong input, as if the classifier were affine, again and again (§13.1).
+
+At $x_t$ the classifier is nearly $f(x_t) + \langle \nabla f(x_t), \eta \rangle$, and of an affine one the nearest tie
+is known: for the class j of least distance, with $\Delta w = \nabla f_y(x_t) - \nabla f_j(x_t)$,
+
+$$\delta = -\frac{f_y(x_t) - f_j(x_t)}{\|\Delta w\|_q} \arg\max_{\|v\|_p \le 1} \langle \Delta w, v \rangle, \qquad
+\eta \leftarrow \eta + \delta, \qquad x_{t+1} = x + (1 + o)\,\eta$$
+
+until the class changes. Of an affine classifier the first step is the last.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..core import Model, Scalar
+from .affine import check_norm, check_overshoot, distances, nearest_tie
+from .attempt import Range, check_box, check_input, placed
+from .ball import L2, Ball
+from .goal import margin
+
+FIRM = 1e-3  # late steps are short, and so is their overshoot: they go this part of the first one further
+
+
+class DeepFool(eqx.Module):
+    r"""A near input of another class, by steps to the nearest tie of the linearised classifier (§13.1).
+
+    `norm` is named by its ball, `L2`, `Linf` or `L1`. At most `steps` are made; each `overshoot` past the tie,
+    relatively, for at a tie nothing has changed. Of the `classes` most likely at x, the right one among them, it takes
+    at each step the easiest. `box` is the range of valid inputs, which is kept to exactly. An input that is wrong
+    already stays as it is, and so does one for which nothing is found. (Moosavi-Dezfooli, Fawzi & Frossard 2016)
+
+    Departs: the notes stop at $f_i > f_i$, which never holds; they mean $f_j > f_i$.
+
+    >>> from thetax.layers import Linear
+    >>> line = Linear(jnp.array([[1.0, -2.0], [0.0, 0.0]]), jnp.zeros(2))
+    >>> DeepFool(overshoot=0.5)(line, jnp.array([5.0, 0.0]), jnp.array(0)).round(2).tolist()
+    [3.5, 3.0]
+    """
+
+    norm: type[Ball] = eqx.field(static=True, default=L2)
+    steps: int = eqx.field(static=True, kw_only=True, default=50)
+    classes: int = eqx.field(static=True, kw_only=True, default=10)
+    overshoot: float | Scalar = eqx.field(kw_only=True, default=0.02)
+    box: Range | None = eqx.field(static=True, kw_only=True, default=None)
+
+    def __check_init__(self):
+        check_norm("DeepFool", self.norm)
+        check_overshoot("DeepFool", self.overshoot)
+        if self.steps < 1:
+            raise ValueError(f"DeepFool: steps must be at least 1; got {self.steps}.")
+        if self.classes < 2:
+            raise ValueError(f"DeepFool: classes counts the right one too, so at least 2; got {self.classes}.")
+        if self.box is not None:
+            check_box("DeepFool", self.box)
+
+    def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+        check_input("DeepFool", model, x, y, self.box)
+        x = jnp.asarray(x)
+        z = model(x)
+        rivals = _rivals(z, y, self.classes)
+        between = jax.vmap(lambda j: _one(y, z) - _one(j, z))(rivals)
+        past = FIRM * self.overshoot * (between @ z)
+
+        def at(eta):
+            return placed(x, ((1 + self.overshoot) * eta).astype(x.dtype), self.box)
+
+        def unfinished(state):
+            _, z, step = state
+            firm = jnp.where(self.overshoot > 0, 32 * jnp.finfo(z.dtype).eps, 0.0)  # or rounding could undo it
+            return (margin(z, y) <= firm * jnp.abs(z).max()) & (step < self.steps)
+
+        def move(state):
+            eta, _, step = state
+            z, pull = jax.vjp(lambda x: model(x), at(eta))
+            slopes = jax.vmap(pull)(between)[0]
+            eta = eta + nearest_tie(distances(between @ z + past, slopes, self.norm), slopes, self.norm)
+            return eta, model(at(eta)), step + 1
+
+        begin = jnp.where(jnp.argmax(z) == y, 0, self.steps)
+        eta, z, _ = jax.lax.while_loop(unfinished, move, (jnp.zeros_like(x), z, begin))
+        tied = margin(z, y) >= -8 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()  # where rounding decides
+        return jnp.where((jnp.argmax(z) != y) | (tied & (self.overshoot == 0)), at(eta), x)
+
+
+def _rivals(z: Float[Array, " k"], y: Any, classes: int) -> Array:
+    """The most likely classes but y."""
+    others = jnp.where(jnp.arange(len(z)) == y, -jnp.inf, z)
+    return jax.lax.top_k(others, min(classes, len(z)) - 1)[1]
+
+
+def _one(j: Any, z: Float[Array, " k"]) -> Float[Array, " k"]:
+    return jax.nn.one_hot(j, len(z), dtype=z.dtype)

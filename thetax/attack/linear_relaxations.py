@@ -1,0 +1,120 @@
+r"""A bend between two lines: $a z + b \le f(z) \le a' z + b'$ wherever $l \le z \le h$.
+
+A convex function lies under its chord and above each of its tangents; here above that in the middle, which for a ReLU
+is the line of slope 1 if $h > -l$, and else 0 (Zhang et al. 2018). A curve like tanh, whose slope falls away from 0 on
+both sides, rises on $[l, h]$ by no less than at one of the ends, $k = \min(f'(l), f'(h))$: it lies above
+$f(l) + k (z - l)$ and under $f(h) + k (z - h)$ (Singh et al. 2019). A product lies between the planes through the
+corners of the rectangle of its factors (McCormick 1976).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .interval_rules import Interval
+
+CONVEX = ("exp", "exp2", "expm1", "square", "abs", "rsqrt", "leaky")
+CONCAVE = ("log", "log1p", "sqrt")
+CURVES = ("tanh", "logistic", "erf")
+
+
+class Line(NamedTuple):
+    """A slope for each argument, and an offset."""
+
+    slopes: tuple[Any, ...]
+    offset: Any
+
+
+class Strip(NamedTuple):
+    """The line below and the line above."""
+
+    low: Line
+    high: Line
+
+
+def flat(out: Interval) -> Strip:
+    """Two numbers."""
+    return Strip(Line((), out.low), Line((), out.high))
+
+
+def bend(name: str, f: Callable[[Any], Any], z: Interval, out: Interval) -> Strip | None:
+    """That of a function of one number, if it has a shape that is known."""
+    if name in CONVEX:
+        strip = convex(f, z)
+    elif name in CONCAVE:
+        low, high = convex(lambda z: -f(z), z)
+        strip = Strip(_negative(high), _negative(low))
+    elif name in CURVES:
+        strip = curve(f, z)
+    else:
+        return None
+    return Strip(_sound(strip.low, out.low), _sound(strip.high, out.high))
+
+
+def convex(f: Callable[[Any], Any], z: Interval) -> Strip:
+    l, h = _finite(z)
+    middle = l / 2 + h / 2
+    value, slope = _tangent(f, middle)
+    return Strip(Line((slope,), value - slope * middle), _chord(f, l, h))
+
+
+def curve(f: Callable[[Any], Any], z: Interval) -> Strip:
+    l, h = _finite(z)
+    (at_l, slope_l), (at_h, slope_h), chord = _tangent(f, l), _tangent(f, h), _chord(f, l, h)
+    k = jnp.minimum(slope_l, slope_h)
+    low, high = Line((k,), at_l - k * l), Line((k,), at_h - k * h)
+    return Strip(_where(l >= 0, chord, low), _where(h <= 0, chord, high))
+
+
+def largest(d: Interval) -> Strip:
+    r"""$\max(a, b) = b + (a - b)_+$, for the difference $d = a - b$."""
+    return Strip(*(Line((line.slopes[0], 1 - line.slopes[0]), line.offset) for line in convex(jax.nn.relu, d)))
+
+
+def smallest(d: Interval) -> Strip:
+    r"""$\min(a, b) = a - (a - b)_+$."""
+    lines = (Line((1 - line.slopes[0], line.slopes[0]), -line.offset) for line in convex(jax.nn.relu, d))
+    low, high = lines
+    return Strip(high, low)
+
+
+def rectangle(x: Interval, y: Interval) -> Strip:
+    r"""$xy \ge l_y x + l_x y - l_x l_y$ and $xy \le h_y x + l_x y - l_x h_y$."""
+    return Strip(
+        Line((y.low, x.low), -x.low * y.low),
+        Line((y.high, x.low), -x.low * y.high),
+    )
+
+
+def _finite(z: Interval) -> tuple[Any, Any]:
+    """The ends, no further than numbers go; of what is not known they go as far."""
+    far = jnp.finfo(z.low.dtype).max / 4
+    low, high = jnp.where(jnp.isnan(z.low), -far, z.low), jnp.where(jnp.isnan(z.high), far, z.high)
+    return jnp.clip(low, -far, far), jnp.clip(high, -far, far)
+
+
+def _tangent(f: Callable[[Any], Any], z: Any) -> tuple[Any, Any]:
+    return jax.jvp(f, (z,), (jnp.ones_like(z),))
+
+
+def _chord(f: Callable[[Any], Any], l: Any, h: Any) -> Line:
+    _, there = _tangent(f, l)
+    slope = jnp.where(h > l, (f(h) - f(l)) / jnp.where(h > l, h - l, 1), there)
+    return Line((slope,), f(l) - slope * l)
+
+
+def _negative(line: Line) -> Line:
+    return Line(tuple(-slope for slope in line.slopes), -line.offset)
+
+
+def _where(which: Any, one: Line, other: Line) -> Line:
+    return jax.tree.map(lambda a, b: jnp.where(which, a, b), one, other)
+
+
+def _sound(line: Line, level: Any) -> Line:
+    """The line, or a level one where it has no slope."""
+    (slope,), offset = line
+    good = jnp.isfinite(slope) & jnp.isfinite(offset)
+    return Line((jnp.where(good, slope, 0),), jnp.where(good, offset, level))

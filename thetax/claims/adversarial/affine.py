@@ -1,0 +1,176 @@
+r"""§13.1: the nearest wrong input of an affine classifier, which is known exactly."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from scipy.optimize import linprog, minimize
+
+from ...attack import L1, L2, AffineAttack, Linf, affine_distance, affine_radius
+from ...layers import Linear, tanh
+from ...models import MLP
+from ..chance import chance
+from ..check import at_least, at_most, between, close, equal
+from ..claim import Verdict, claim
+
+D, M = 5, 4
+NORMS = {"1": L1, "2": L2, "∞": Linf}
+
+
+def problem(key: Any, m: int = M) -> tuple[Linear, Any, Any]:
+    """A classifier, an input, and what is said of it."""
+    key_line, key_bias, key_x = jr.split(key, 3)
+    line = Linear(jr.normal(key_line, (m, D)), jr.normal(key_bias, (m,)))
+    x = jr.normal(key_x, (D,))
+    return line, x, jnp.argmax(line(x))
+
+
+def lead(line: Linear, x: Any, i: Any, j: Any) -> tuple[np.ndarray, float]:
+    """The slope of f_i − f_j, and what it is at x."""
+    z = line(x)
+    return np.asarray(line.W[i] - line.W[j]), float(z[i] - z[j])
+
+
+def quadratic(w: np.ndarray, gap: float) -> Any:
+    """The least η in the Euclidean norm with wᵀη + gap ≤ 0, by a solver."""
+    below = {"type": "ineq", "fun": lambda eta: -(w @ eta + gap), "jac": lambda eta: -w}
+    return minimize(lambda eta: eta @ eta / 2, -0.1 * w, jac=lambda eta: eta, constraints=[below],
+                    options={"ftol": 1e-16, "maxiter": 200})  # fmt: skip
+
+
+@claim("13.1-affine-classifier", title="Affine classifiers", kind="model", of=("layers.Linear",))
+def classifier(key):
+    r"""$f(x) = \arg\max_i w_i^\top x + b_i$ says the same if one $w$ and one $b$ are added to all classes."""
+    line, _, _ = problem(key)
+    rng = chance(key)
+    xs, w, b = rng.normal(size=(200, D)), rng.normal(size=D), rng.normal()
+    moved = Linear(line.W + w, line.b + b)
+    say = lambda model: np.argmax(np.asarray(jax.vmap(model)(jnp.asarray(xs))), axis=1)
+    by_hand = [max(range(M), key=lambda i: float(np.asarray(line.W)[i] @ x + np.asarray(line.b)[i])) for x in xs]
+    return Verdict(
+        equal("one number a class", list(line(jnp.asarray(xs[0])).shape), [M]),
+        equal("classes, by hand", say(line), np.array(by_hand)),
+        equal("classes after the same is added to all", say(moved), say(line)),
+        at_least("classes that are said at all", len(set(say(line).tolist())), 2),
+    )
+
+
+@claim("13.1-affine-program", title="The nearest wrong input as a program", kind="definition",
+       of=("attack.AffineAttack",))  # fmt: skip
+def program(key):
+    r"""Of two classes, $\min \frac12 \|\eta\|^2$ subject to $(w_1 - w_2)^\top (x + \eta) + b_1 - b_2 \le 0$, with the
+    Lagrangian $\frac12 \|\eta\|^2 + \lambda ((w_1 - w_2)^\top (x + \eta) + b_1 - b_2)$: at the optimum
+    $\eta + \lambda (w_1 - w_2) = 0$, $\lambda \ge 0$, and $\lambda$ times the constraint is 0."""
+    line, x, i = problem(key, 2)
+    w, gap = lead(line, x, i, 1 - i)
+    eta = np.asarray(AffineAttack(L2)(line, x, i) - x)
+    lam = -(eta @ w) / (w @ w)
+    return Verdict(
+        at_most("stationarity", np.abs(eta + lam * w), 1e-8),
+        at_least("multiplier", lam, 0.0),
+        at_most("constraint times multiplier", abs(lam * (w @ eta + gap)), 1e-8),
+        at_most("constraint", w @ eta + gap, 1e-8),
+        close("the solution of SLSQP", eta, quadratic(w, gap).x, tolerance=1e-6, method="brute force"),
+    )
+
+
+@claim("13.1-affine-optimal", title="The least perturbation of an affine classifier", kind="theorem",
+       of=("attack.AffineAttack", "attack.affine_radius"))  # fmt: skip
+def optimal(key):
+    r"""$\eta^* = \frac{f_1(x) - f_2(x)}{\|w_1 - w_2\|^2} (w_2 - w_1)$, of length
+    $(f_1(x) - f_2(x)) / \|w_1 - w_2\|$, the distance to the boundary. At $x + \eta^*$ the two classes tie; only what
+    goes further is wrong."""
+    line, x, i = problem(key, 2)
+    w, gap = lead(line, x, i, 1 - i)
+    eta = np.asarray(AffineAttack(L2)(line, x, i) - x)
+    says = lambda eta: int(jnp.argmax(line(x + jnp.asarray(eta))))
+    directions = chance(key).normal(size=(10_000, D))
+    lengths = np.linalg.norm(eta) * chance(key).uniform(0, 1 - 1e-9, size=10_000)
+    shorter = directions * (lengths / np.linalg.norm(directions, axis=1))[:, None]
+    said = np.argmax(np.asarray(jax.vmap(lambda eta: line(x + eta))(jnp.asarray(shorter))), axis=1)
+    return Verdict(
+        close("η*", eta, -gap / (w @ w) * w, tolerance=1e-12),
+        close("its length", float(affine_radius(line, x, i)), gap / np.linalg.norm(w), tolerance=1e-12),
+        close("η* of SLSQP", eta, quadratic(w, gap).x, tolerance=1e-6, method="brute force"),
+        at_most("f_1 − f_2 at x + η*", abs(lead(line, x + eta, i, 1 - i)[1]), 1e-12),
+        equal("class after (1 + 1e-6) η*", says((1 + 1e-6) * eta), int(1 - i)),
+        equal("class after (1 − 1e-6) η*", says((1 - 1e-6) * eta), int(i)),
+        equal("10,000 shorter ones that change it", int((said != int(i)).sum()), 0, method="brute force"),
+    )
+
+
+@claim("13.1-affine-multiclass", title="The easiest of several classes", kind="algorithm",
+       of=("attack.affine_distance", "attack.AffineAttack"))  # fmt: skip
+def multiclass(key):
+    r"""From class $i$, the nearest boundary is that of the $j$ with the least $(f_i - f_j) / \|w_i - w_j\|$, or
+    $\|\cdot\|_q$ of another norm: the least of $m - 1$ quadratic programs, on 200 random problems."""
+    found, solved, attacked = [], [], []
+    for one in jr.split(key, 200):
+        line, x, i = problem(one)
+        rivals = [j for j in range(M) if j != int(i)]
+        found.append([float(affine_distance(line, x, i)[j]) for j in rivals])
+        solved.append([quadratic(*lead(line, x, i, j)).fun for j in rivals] if len(solved) < 40 else None)
+        attacked.append(float(jnp.linalg.norm(AffineAttack(L2)(line, x, i) - x)))
+    some = np.array([row for row in solved if row is not None])
+    return Verdict(
+        close("distances of 40 problems, by SLSQP", np.array(found)[:40], np.sqrt(2 * some), tolerance=1e-6,
+              method="brute force"),
+        equal("the nearest class", np.argmin(found, axis=1)[:40], np.argmin(some, axis=1), method="brute force"),
+        close("lengths of the attack", np.array(attacked), np.min(found, axis=1), tolerance=1e-9),
+    )  # fmt: skip
+
+
+def linear_program(w: np.ndarray, gap: float, p: str) -> Any:
+    """The least η in the norm 1 or ∞ with wᵀη + gap ≤ 0: η = u − v, or |η_i| ≤ t."""
+    d = len(w)
+    if p == "1":
+        found = linprog(np.ones(2 * d), A_ub=[np.concatenate([w, -w])], b_ub=[-gap])
+        return found.fun, found.x[:d] - found.x[d:]
+    rows = np.block([[np.eye(d), -np.ones((d, 1))], [-np.eye(d), -np.ones((d, 1))], [w[None], np.zeros((1, 1))]])
+    found = linprog(
+        np.eye(d + 1)[-1], A_ub=rows, b_ub=[*np.zeros(2 * d), -gap], bounds=[(None, None)] * d + [(0, None)]
+    )
+    return found.fun, found.x[:d]
+
+
+@claim("13.1-affine-pnorm", title="The least perturbation in other norms", kind="theorem",
+       of=("attack.affine_radius", "attack.AffineAttack", "attack.L1", "attack.Linf"))  # fmt: skip
+def other_norms(key):
+    r"""In the norm of $p$ the least is $(f_1 - f_2) / \|w_1 - w_2\|_q$; for $p = \infty$ every number is changed
+    alike, for $p = 1$ a single one."""
+    line, x, i = problem(key, 2)
+    w, gap = lead(line, x, i, 1 - i)
+    q = {"1": np.inf, "2": 2, "∞": 1}
+    radius = {p: float(affine_radius(line, x, i, norm)) for p, norm in NORMS.items()}
+    eta = {p: np.asarray(AffineAttack(norm)(line, x, i) - x) for p, norm in NORMS.items()}
+    solved = {p: linear_program(w, gap, p) for p in ("1", "∞")}
+    return Verdict(
+        close("lengths", list(radius.values()), [gap / np.linalg.norm(w, q[p]) for p in NORMS], tolerance=1e-12),
+        close("by linear programs", [radius[p] for p in solved], [found for found, _ in solved.values()],
+              tolerance=1e-8, method="brute force"),
+        close("p = 1: the perturbation of the program", eta["1"], solved["1"][1], tolerance=1e-8, method="brute force"),
+        equal("p = 1: numbers that are changed", int((eta["1"] != 0).sum()), 1),
+        close("p = ∞: all are changed alike", np.abs(eta["∞"]), np.full(D, radius["∞"]), tolerance=1e-12),
+    )  # fmt: skip
+
+
+@claim("13.1-linearise", title="A classifier, linearised", kind="identity", of=("attack.DeepFool", "layers.Linear"))
+def linearised(key):
+    r"""$f_i(x) = f_i(\tilde x) + \langle \nabla f_i(\tilde x), x - \tilde x \rangle + O(\|x - \tilde x\|^2)$. As an
+    affine classifier of $x$ it has the offset $f_i(\tilde x) - \nabla f_i(\tilde x)^\top \tilde x$; $f_i(\tilde x)$ is
+    that of the displacement."""
+    key_net, key_x, key_v = jr.split(key, 3)
+    net = MLP.init(D, 16, M, activation=tanh, key=key_net)
+    x, v = jr.normal(key_x, (D,)), jr.normal(key_v, (D,))
+    J, z = jax.jacrev(net)(x), net(x)
+    steps = np.geomspace(1e-3, 1e-1, 7)
+    left = [float(jnp.linalg.norm(net(x + s * v) - z - s * (J @ v))) for s in steps]
+    slope = np.polyfit(np.log(steps), np.log(left), 1)[0]
+    whole, near = Linear(J, z - J @ x), Linear(J, z)
+    return Verdict(
+        between("power of the remainder", slope, 1.9, 2.1),
+        close("the affine classifier of x", np.asarray(whole(x + v)), np.asarray(z + J @ v), tolerance=1e-12),
+        close("and that of the displacement", np.asarray(near(v)), np.asarray(z + J @ v), tolerance=1e-12),
+    )
