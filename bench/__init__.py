@@ -18,4 +18,5 @@ SUBJECTS = (
     "gp",
     "infinite",
     "ntk",
+    "attack",
 )

@@ -25,7 +25,8 @@ def main(*names: str, json: Path | None = None, pairs: int | None = None) -> int
     Parameters
     ----------
     names
-        Subjects: mlp, start, resume, claims, restarts, tune, recurrent, conv, encoder, language, gp, infinite, ntk.
+        Subjects: mlp, start, resume, claims, restarts, tune, recurrent, conv, encoder, language, gp, infinite, ntk,
+        attack.
     json
         Where to write the machine and the rows.
     pairs

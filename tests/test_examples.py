@@ -101,3 +101,12 @@ def test_chapter_10(tmp_path):
     assert found["error"] < 0.9 * found["spread"]
     assert found["off"] < 0.05
     assert {path.name for path in tmp_path.iterdir()} == {"belief.png", "intervals.png"}
+
+
+def test_chapter_13(tmp_path):
+    found = runpy.run_path(str(EXAMPLES / "chapter_13.py"))["main"](folder=str(tmp_path), epochs=12)
+    assert found["hardened robust"] > found["plain robust"] + 0.2
+    assert found["hardened clean"] > 0.85
+    assert found["hardened distance"] > found["plain distance"]
+    assert found["hardened certified"] <= found["hardened clean"]
+    assert (tmp_path / "robust.png").stat().st_size > 10_000

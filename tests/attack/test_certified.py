@@ -1,5 +1,7 @@
 """Certificates that no attack breaks, and a training that makes them many."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -113,8 +115,9 @@ def test_a_ramp_begins_and_ends_where_it_says():
 
 def test_bad_input_is_refused(unchecked):
     line, data = Linear(jnp.eye(2), jnp.zeros(2)), (jnp.ones((3, 2)), jnp.zeros(3, int))
+    unknown: Any = "exact"
     with pytest.raises(ValueError, match="bounds is one of interval, mixed, linear; got 'exact'"):
-        certified(line, data, Linf(0.1), **{"bounds": "exact"})
+        certified(line, data, Linf(0.1), bounds=unknown)
     with pytest.raises(ValueError, match=r"expected inputs from 0\.0 to 0\.5"):
         certified(line, data, Linf(0.1), box=(0.0, 0.5))
     with pytest.raises(ValueError, match="batch must be at least 1"):

@@ -153,6 +153,10 @@ RESULTS = {
     "intervals": explain.intervals(np.zeros(3), np.ones(3), np.array([0.1, 3.0, -0.4])),
     "widths": explain.Widths(*np.geomspace(1, 0.01, 18).reshape(3, 3, 2), np.array([8, 32, 128])),
     "wide beliefs": explain.WideBeliefs(np.linspace(-1, 1, 60).reshape(2, 10, 3), np.linspace(1, 2, 20).reshape(2, 10)),
+    "certificates": explain.Certificates(np.linspace(0, 1.2, 9), np.array([0.5, 1.0]), np.array([0.9, 0.6]), 1.3),
+    "disguise": explain.Disguise(
+        np.full((3, 6, 6), 9, np.uint8), np.full((3, 6, 6), 8, np.uint8), ("cat", "a very long name"), (0.9, 0.4)
+    ),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},
 }

@@ -11,6 +11,7 @@ import jax.random as jr
 from rich.table import Table
 
 from ..recipes import RECIPES, Job, Outcome, find_recipe
+from ..recipes.reopen import reopen, trained, typed
 from ..train import JsonLines, Run, watch
 from .app import INTERRUPTED, app, err, out, print_json
 
@@ -79,26 +80,11 @@ def train(recipe: str | None = None, /, *, resume: Path | None = None, json: boo
 
 
 def _resume(folder: Path, *, as_json: bool, recipe: str | None = None) -> int:
-    about = _trained(Run.open(folder)).described
+    about = trained(Run.open(folder)).described
     if recipe not in (None, about["recipe"]):
         raise ValueError(f"{folder} is a run of {about['recipe']}, not of {recipe}.")
-    arguments = _typed(about["recipe"], about["arguments"])
+    arguments = typed(about["recipe"], about["arguments"])
     return _train(about["recipe"], arguments, seed=about["seed"], folder=folder, as_json=as_json)
-
-
-def _trained(run: Run) -> Run:
-    """The run of a recipe; the folder of a search is another thing."""
-    if (run.folder / "study.log").exists():
-        raise ValueError(f"{run.folder} is a search: go on with thetax tune --resume, and read its report.html.")
-    return run
-
-
-def _typed(recipe: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples; a recipe's options have."""
-    known = inspect.signature(find_recipe(recipe)).parameters
-    if odd := sorted(set(arguments) - set(known)):
-        raise ValueError(f"The recipe {recipe} has no option {odd[0]!r} any more; begin a new run.")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in arguments.items()}
 
 
 def _common(*, seed: int = 0, out: Path | None = None, resume: Path | None = None, json: bool = False) -> None:
@@ -155,13 +141,10 @@ def look(run: Path | None = None, /, *, only: tuple[str, ...] = (), json: bool =
     from ..report import look as write_report  # brings matplotlib, which nothing else needs
 
     folder = run or _newest()
-    opened = _trained(Run.open(folder, look_only=True))
-    about, began = opened.described, time.monotonic()
-    watcher = JsonLines() if json else watch()
-    outcome = find_recipe(about["recipe"])(
-        Job(opened, jr.key(about["seed"]), watcher), **_typed(about["recipe"], about["arguments"])
-    )
-    page = write_report(outcome, folder, only=only, facts=about, progress=_say_nothing if json else _lens_progress)
+    opened, began = Run.open(folder, look_only=True), time.monotonic()
+    outcome = reopen(opened, JsonLines() if json else watch())
+    progress = _say_nothing if json else _lens_progress
+    page = write_report(outcome, folder, only=only, facts=opened.described, progress=progress)
     seconds = time.monotonic() - began
     if json:
         print_json({"event": "done", "report": str(page), "table": outcome.table, "seconds": seconds})

@@ -19,6 +19,7 @@ from .boundary import Boundary as Boundary
 from .boundary import boundary as boundary
 from .calibration import Calibration as Calibration
 from .calibration import calibration as calibration
+from .certificates import Certificates as Certificates
 from .convexity import Convexity as Convexity
 from .convexity import convexity as convexity
 from .cost import Cost as Cost
@@ -38,6 +39,7 @@ from .curvature import spectrum as spectrum
 from .curvature import trace as trace
 from .curves import Curves as Curves
 from .curves import curves as curves
+from .disguise import Disguise as Disguise
 from .distance import Distance as Distance
 from .distance import Minimax as Minimax
 from .distance import distance as distance

@@ -5,11 +5,14 @@ function with `draws`.
 """
 
 from . import approximation as approximation
+from . import attack as attack
 from . import attention as attention
+from . import certificates as certificates
 from . import cost as cost
 from . import critical as critical
 from . import depth as depth
 from . import descent as descent
+from . import disguise as disguise
 from . import doubt as doubt
 from . import images as images
 from . import intervals as intervals

@@ -1,9 +1,10 @@
 """Whole jobs on real data, one function each: what `thetax train NAME` runs.
 
 >>> sorted(RECIPES)
-['adding', 'bert', 'chars', 'cnn', 'default', 'digits', 'distil', ...]
+['adding', 'attack', 'bert', 'chars', 'cnn', 'default', 'digits', 'distil', ...]
 """
 
+from .attacked import attack as attack
 from .bert import bert as bert
 from .cars import gp as gp
 from .characters import chars as chars
@@ -11,6 +12,7 @@ from .classify import digits as digits
 from .classify import mnist as mnist
 from .dates import seq2seq as seq2seq
 from .distil import distil as distil
+from .hardened import robust_mnist as robust_mnist
 from .images import cnn as cnn
 from .images import resnet as resnet
 from .imdb import imdb as imdb
@@ -29,6 +31,7 @@ from .outcome import Outcome as Outcome
 from .patches import vit as vit
 from .sentiment import sentiment as sentiment
 from .series import nyse as nyse
+from .smoothed import smooth as smooth
 from .spam import spam as spam
 from .spans import spans as spans
 from .tagging import tagging as tagging

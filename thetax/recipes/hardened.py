@@ -11,21 +11,29 @@ from jaxtyping import PRNGKeyArray
 
 from .. import data
 from ..attack import (
+    APGD,
     PGD,
     Alarm,
+    Ball,
     Linf,
+    Targeted,
+    WorstOf,
     away,
+    certified,
+    instead,
+    interval_cross_entropy,
     margin,
     overfitting,
     pair_logits,
+    ramped,
     robust,
     robustness,
     single_step,
     trades,
 )
-from ..core import Batch, Objective
+from ..core import Batch, Iteration, Objective
 from ..layers import Chain, Convolution, Linear, relu
-from ..train import cross_entropy, descend, error_rate, fit, log_loss, watch
+from ..train import Progress, cross_entropy, descend, error_rate, fit, log_loss, watch
 from .classify import percent_wrong
 from .images import pictures
 from .job import Job, positive, recipe
@@ -36,7 +44,7 @@ HELD_OUT = 1 / 60  # of the training images, for validation: 1,000
 WARM = 0.2  # of the steps, in which the rate rises
 LOUD = 0.2  # of the validation images withstand one step and not many: the alarm
 
-Hardening = Literal["trades", "pgd", "single-step", "pairing", "none"]
+Hardening = Literal["trades", "pgd", "single-step", "pairing", "interval"]
 
 
 def strided(channels: tuple[int, ...], hidden: int, *, key: PRNGKeyArray) -> Chain:
@@ -77,7 +85,8 @@ def robust_mnist(
     ----------
     hardening
         What is made small: trades asks for the same answer all around each image, pgd for the right one at the worst
-        place that several steps find, single-step at that of one; pairing ties the logits to each other besides.
+        place that several steps find, single-step at that of one; pairing ties the logits to each other besides;
+        interval makes a bound small that holds for every change, with which the network is certified.
     radius
         How far a pixel may be moved; they go from 0 to 1.
     steps
@@ -103,23 +112,28 @@ def robust_mnist(
     key_valid, key_init, key_fit, key_judge = jr.split(job.key, 4)
     full = pictures(job, "mnist")
     train, valid = data.split(full.train, 1 - HELD_OUT, key=key_valid, by=full.train[1])
-    objective = hardened(hardening, Linf(radius), steps=steps, strength=strength)
+    assert full.test is not None
+    ball, some = Linf(radius), (full.test[0][:judged], full.test[1][:judged])
+    objective = hardened(hardening, ball, steps=steps, strength=strength)
     net = strided(channels, hidden, key=key_init)
-    table, ball, some = {}, Linf(radius), tuple(part[:judged] for part in full.test)
-    plans = {"plain network": (cross_entropy, max(1, epochs // 3)), "hardened network": (objective, epochs)}
-    for name, (aim, passes) in plans.items():
-        job.say(f"training the {name}")
-        found = harden(job, name, net, train, valid, aim, ball, rate=rate, epochs=passes, batch=batch, key=key_fit)
-        judge = partial(_judged, job, found.model, some, ball, restarts, key_judge)
-        numbers = job.remember(name.replace(" ", "-"), judge)
-        table[name] = {"test error %": percent_wrong(found.model, full.test)} | numbers
+    table = {}
+    for name, aim, passes in (("plain", "none", max(1, epochs // 3)), ("hardened", hardening, epochs)):
+        job.say(f"training the {name} network")
+        iteration = climb(aim, ball, objective, rate=rate, count=passes * (len(train[1]) // batch))
+        found = fit(
+            iteration, net, train, epochs=passes, batch=batch, validation=valid, metrics=metrics(ball), key=key_fit,
+            run=job.part(name), progress=watched(job, aim),
+        )  # fmt: skip
+        judge = partial(judgement, job, found.model, some, ball, restarts, aim, key_judge)
+        row = {"test error %": percent_wrong(found.model, full.test)} | job.remember(f"{name}-attacked", judge)
+        table[f"{name} network"] = row
     return Outcome(
         found.model, train, full.test, objective, found.history, full.classes, table, found.reason, found.seconds,
         start=found.start,
     )  # fmt: skip
 
 
-def hardened(hardening: Hardening, ball: Linf, *, steps: int, strength: float) -> Objective:
+def hardened(hardening: str, ball: Linf, *, steps: int, strength: float) -> Objective:
     """The objective of a way to harden a network."""
     attack = PGD(log_loss, ball, rate=ball.radius / 2, steps=steps, box=BOX, keep="last")
     made = {
@@ -127,44 +141,59 @@ def hardened(hardening: Hardening, ball: Linf, *, steps: int, strength: float) -
         "pgd": lambda: robust(cross_entropy, attack),
         "single-step": lambda: robust(cross_entropy, single_step(ball, box=BOX)),
         "pairing": lambda: pair_logits(attack, strength=strength),
-        "none": lambda: cross_entropy,
+        "interval": lambda: interval_cross_entropy(ball, box=BOX),
     }
     return made[hardening]()
 
 
-def harden(
-    job: Job, name: str, net: Any, train: Batch, valid: Batch, objective: Objective, ball: Linf, *, rate: float,
-    epochs: int, batch: int, key: PRNGKeyArray,
-) -> Any:  # fmt: skip
-    """Fits a network by Adam, with its error under attack as a metric and an alarm for catastrophic overfitting."""
-    steps = epochs * (len(train[1]) // batch)
-    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, max(1, round(WARM * steps)), max(2, steps))
+def climb(hardening: str, ball: Linf, objective: Objective, *, rate: float, count: int) -> Iteration:
+    """So many steps of Adam. A bound has to grow from nothing, or the network learns to say the same of everything."""
+    warm = max(1, round(WARM * count))
+    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, warm, max(warm + 1, count))
+    adam = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
+    if hardening == "none":
+        return descend(cross_entropy, adam)
+    if hardening != "interval":
+        return descend(objective, adam)
+    grown = lambda t: interval_cross_entropy(Linf(ball.radius * t), box=BOX, strength=0.5 * t)
+    return ramped(grown, adam, start=count // 20, steps=max(1, count // 2))
+
+
+def metrics(ball: Linf) -> dict[str, Objective]:
+    """The error, that under attack, and whether one step is no longer enough to find what many do."""
     many = PGD(away(margin), ball, rate=ball.radius / 4, steps=10, box=BOX)
     one = PGD(log_loss, ball, rate=ball.radius, steps=1, box=BOX)
-    metrics = {
+    return {
         "error": error_rate,
         "error under attack": robust(error_rate, many),
         "overfitting": overfitting(one, many),
     }
-    watched = job.progress or watch()
-    return fit(
-        descend(objective, optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))),
-        net,
-        train,
-        epochs=epochs,
-        batch=batch,
-        validation=valid,
-        metrics=metrics,
-        key=key,
-        run=job.part(name.split()[0]),
-        progress=watched if objective is cross_entropy else Alarm(watched, "valid overfitting", above=LOUD),
-    )
 
 
-def _judged(job: Job, model: Any, some: Batch, ball: Linf, restarts: int, key: PRNGKeyArray) -> dict[str, float]:
-    """The error under attack of some test images, in percent; what makes it doubtful is said."""
+def watched(job: Job, hardening: str) -> Progress:
+    """Training on single steps has an alarm."""
+    progress = job.progress or watch()
+    return Alarm(progress, "valid overfitting", above=LOUD) if hardening == "single-step" else progress
+
+
+def judgement(
+    job: Job, model: Any, some: Batch, ball: Linf, restarts: int, hardening: str, key: PRNGKeyArray
+) -> dict[str, float]:
+    """The error under attack of some test images in percent, and what cannot be certified; doubts are said."""
     job.say(f"attacking it on {len(some[1]):,} test images")
-    found = robustness(model, some, ball, box=BOX, steps=50, restarts=restarts, key=key)
+    found = robustness(model, some, ball, box=BOX, steps=50, restarts=restarts, white=_white, trial=64, key=key)
     for warning in found.warnings:
         job.say(warning)
-    return {"error under attack %": 100 * (1 - found.robust), "doubts": float(len(found.warnings))}
+    numbers = {"error under attack %": 100 * (1 - found.robust), "doubts": float(len(found.warnings))}
+    if hardening != "interval":
+        return numbers
+    sure = certified(model, some, ball, box=BOX, bounds="interval", batch=256)
+    return numbers | {"not certified %": 100 * (1 - sure.accuracy)}
+
+
+def _white(ball: Ball, steps: int, restarts: int) -> WorstOf:
+    """Projected ascent of twice as many short steps on two losses, and the ensemble that follows gradients."""
+    long = [PGD(away(loss), ball, rate=ball.radius / 30, steps=2 * steps, restarts=restarts, box=BOX)
+            for loss in (log_loss, margin)]  # fmt: skip
+    ascents = APGD(away(), ball, steps=steps, restarts=restarts, box=BOX), APGD(instead(), ball, steps=steps, box=BOX)
+    return WorstOf(ball, *long, ascents[0], Targeted(ascents[1]), box=BOX)

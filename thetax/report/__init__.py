@@ -5,6 +5,8 @@
 A lens is one registration in `lenses`; its figure is what `thetax.plot.draw` makes of its result.
 """
 
+from . import attack as attack
+from . import attacked as attacked
 from . import attention as attention
 from . import descent as descent
 from . import geometry as geometry

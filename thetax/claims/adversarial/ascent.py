@@ -78,7 +78,9 @@ def euclidean(key):
     linear = PGD(lambda out, y: out @ w, ball, rate=0.3, steps=20)(IDENTITY, jnp.zeros(D), jnp.array(0))
     c = jnp.asarray([0.3, -0.2, 0.1, 0.25])
     net, xs, ys = examples(key)
-    found = perturb(PGD(log_loss, ball, rate=0.2, steps=50, restarts=5), net, (xs, ys), key=key)
+    found = perturb(
+        PGD(log_loss, ball, rate=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40), net, (xs, ys), key=key
+    )
     return Verdict(
         *projected(ball, {"type": "ineq", "fun": lambda eta: eps**2 - eta @ eta}, key),
         close("a linear loss", np.asarray(linear), eps * np.asarray(w / jnp.linalg.norm(w)), tolerance=1e-9),
@@ -128,15 +130,18 @@ def euclidean_printed(key):
        of=("attack.PGD", "attack.Linf"), cites="Madry et al. 2018")  # fmt: skip
 def cube(key):
     r"""$\eta \leftarrow \mathrm{clip}(\eta + \alpha\, \mathrm{sgn}(\nabla_x \ell(x + \eta)), -\varepsilon,
-    \varepsilon)$: to clip is the Euclidean projection. A linear loss is largest at $\varepsilon\, \mathrm{sgn}(w)$, which is reached
-    once the steps sum to $2\varepsilon$, from anywhere; a maximum inside is found; no number leaves the cube."""
+    \varepsilon)$: to clip is the Euclidean projection. A linear loss is largest at $\varepsilon\, \mathrm{sgn}(w)$, and
+    that is reached once the steps sum to $2\varepsilon$, from anywhere; a maximum inside is found; no number leaves the
+    cube."""
     ball, eps = Linf(0.6), 0.6
     w = jnp.asarray(chance(key).normal(size=D))
     steps = PGD(lambda out, y: out @ w, ball, rate=0.3, steps=4)
     linear = jnp.stack([steps(IDENTITY, jnp.zeros(D), jnp.array(0), key=one) for one in jr.split(key, 5)])
     c = jnp.asarray([0.3, -0.2, 0.1, 0.25])
     net, xs, ys = examples(key)
-    found = perturb(PGD(log_loss, ball, rate=0.1, steps=50, restarts=5), net, (xs, ys), key=key)
+    found = perturb(
+        PGD(log_loss, ball, rate=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40), net, (xs, ys), key=key
+    )
     return Verdict(
         *projected(ball, {"type": "ineq", "fun": lambda eta: eps - np.abs(np.concatenate([eta, -eta]))}, key),
         close("a linear loss, from five starts", np.asarray(linear), np.tile(eps * np.sign(w), (5, 1)),

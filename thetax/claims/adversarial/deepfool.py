@@ -3,6 +3,7 @@ r"""§13.1: DeepFool, the affine solution taken again and again where the classi
 from functools import cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -76,16 +77,14 @@ def deepfool(key):
     )  # fmt: skip
 
 
-def stops(rule: Any, key: Any) -> tuple[int, bool]:
-    """After how many affine steps a rule is met, of 50, and whether the class has changed by then."""
-    line, x, i = problem(key)
-    rival = int(jnp.argmin(jnp.where(jnp.arange(4) == i, jnp.inf, line(x)[i] - line(x))))
-    point = x
-    for step in range(50):
-        if rule(line(point), int(i), rival):
-            return step, int(jnp.argmax(line(point))) != int(i)
-        point = AffineAttack(L2, overshoot=0.02)(line, x, i)
-    return 50, False
+def stops(rule: Any, keys: Any) -> tuple[np.ndarray, np.ndarray]:
+    """After how many steps on affine classifiers a rule is met, of 50, and whether the class has changed by then."""
+    lines, xs, said = jax.vmap(problem)(keys)
+    ends = jax.vmap(AffineAttack(L2, overshoot=0.02))(lines, xs, said)  # from the first step on it stays there
+    z = [np.asarray(jax.vmap(lambda line, x: line(x))(lines, points)) for points in (xs, ends)]
+    met = np.array([[rule(row, int(i)) for row, i in zip(part, said)] for part in z])
+    steps = np.where(met[0], 0, np.where(met[1], 1, 50))
+    return steps, (steps == 1) & (np.argmax(z[1], axis=1) != np.asarray(said))
 
 
 @erratum(
@@ -98,11 +97,11 @@ def stops(rule: Any, key: Any) -> tuple[int, bool]:
 def stop_printed(key):
     r"""The printed rule compares a number with itself and is never met; the loop must end when another class has
     overtaken the right one."""
-    overtaken = lambda z, i, j: bool(jnp.delete(z, i).max() > z[i])
-    printed = lambda z, i, j: bool(z[i] > z[i])
-    ends = lambda rule: np.array([stops(rule, one)[0] for one in jr.split(key, 10)])
+    overtaken = lambda z, i: np.delete(z, i).max() > z[i]
+    printed = lambda z, i: z[i] > z[i]
+    keys = jr.split(key, 10)
     return Verdict(
-        at_most("steps until it stops, on ten affine classifiers", ends(overtaken), 1),
-        equal("and the class has changed", [stops(overtaken, one)[1] for one in jr.split(key, 10)], [True] * 10),
-        printed=[at_most("steps until it stops, on ten affine classifiers", ends(printed), 49)],
+        at_most("steps until it stops, on ten affine classifiers", stops(overtaken, keys)[0], 1),
+        equal("and the class has changed", stops(overtaken, keys)[1], np.ones(10, bool)),
+        printed=[at_most("steps until it stops, on ten affine classifiers", stops(printed, keys)[0], 49)],
     )

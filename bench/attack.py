@@ -1,0 +1,172 @@
+"""Attacks on a small convolutional network for MNIST, beside Foolbox's and torchattacks': the same weights, the same
+radius, as many steps of the same length.
+
+Both sides see the same images at once, and begin at points of the ball drawn by their own generators. Before they are
+timed, ours must leave no more images right than theirs, and its nearest wrong images must be no further away; the
+network that judges them is always PyTorch's.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+
+from thetax import data
+from thetax.attack import PGD, DeepFool, Linf, perturb
+from thetax.models import CNN
+from thetax.train import Silent, cross_entropy, descend, fit, log_loss
+
+from .conv import small
+from .row import Row, Work, library
+
+IMAGES, WIDTHS, RADIUS, STEP, STEPS, BOX = 256, (16, 32), 0.1, 0.01, 40, (0.0, 1.0)
+LEARNT = 12_000  # images, in two passes
+
+
+class Sample:
+    """A trained network, its twin, and images that are right."""
+
+    @cached_property
+    def model(self) -> CNN:
+        """Ours."""
+        xs, ys = data.load("mnist").train
+        chosen = jnp.asarray(xs[:LEARNT])[:, None], jnp.asarray(ys[:LEARNT])
+        net = CNN.init(WIDTHS, classes=10, key=jr.key(0))
+        iteration = descend(cross_entropy, optax.adam(2e-3))
+        return fit(iteration, net, chosen, epochs=2, batch=64, key=jr.key(1), progress=Silent()).model
+
+    @cached_property
+    def twin(self) -> Any:
+        """Theirs."""
+        return small(library("torch"), self.model).eval()
+
+    @cached_property
+    def pair(self) -> tuple[np.ndarray, np.ndarray]:
+        """Test images and their labels."""
+        test = data.load("mnist").test
+        assert test is not None
+        xs, ys = np.asarray(test[0][: 2 * IMAGES])[:, None], np.asarray(test[1][: 2 * IMAGES])
+        right = np.asarray(jnp.argmax(jax.vmap(self.model)(jnp.asarray(xs)), axis=-1)) == ys
+        return xs[right][:IMAGES], ys[right][:IMAGES]
+
+    @property
+    def ours(self) -> tuple[Any, Any]:
+        """For JAX."""
+        return jnp.asarray(self.pair[0]), jnp.asarray(self.pair[1], jnp.int32)
+
+    @property
+    def theirs(self) -> tuple[Any, Any]:
+        """For PyTorch."""
+        torch = library("torch")
+        return torch.tensor(self.pair[0]), torch.tensor(self.pair[1].astype(np.int64))
+
+    def left(self, xs: Any) -> tuple[int, float]:
+        """How many images PyTorch's network still has right, and how far those that are wrong were moved."""
+        torch = library("torch")
+        with torch.no_grad():
+            right = self.twin(torch.tensor(np.asarray(xs))).argmax(1).numpy() == self.pair[1]
+        moved = np.linalg.norm((np.asarray(xs) - self.pair[0]).reshape(len(right), -1), axis=1)
+        return int(right.sum()), float(moved[~right].mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """One attack of ours and of a peer."""
+
+    sample: Sample
+    attack: Any
+    peer: Callable[[Sample], Any]  # their perturbed images
+    nearest: bool = False  # is judged by how far it goes
+
+    def ours(self) -> np.ndarray:
+        """Our perturbed images."""
+        key = None if self.nearest else jr.key(2)
+        return np.asarray(perturb(self.attack, self.sample.model, self.sample.ours, key=key, batch=IMAGES))
+
+    def theirs(self) -> np.ndarray:
+        """Theirs."""
+        return self.peer(self.sample).detach().numpy()
+
+    def check(self) -> None:
+        """Raises unless ours is as strong."""
+        (left, far), (other, further) = (self.sample.left(xs) for xs in (self.ours(), self.theirs()))
+        print(f"left right: ours {left}, theirs {other} of {IMAGES}; mean norm: ours {far:.5f}, theirs {further:.5f}")
+        assert left <= other, f"{left} images are left right, and {other} by the peer"
+        if self.nearest:
+            assert far <= further * (1 + 1e-4), f"the mean norm is {far:.5f}, and {further:.5f} by the peer"
+        else:
+            assert np.abs(self.ours() - self.sample.pair[0]).max() <= RADIUS * (1 + 1e-5)
+
+    def timed(self, once: Callable[[], Any]) -> Callable[[], float]:
+        """Milliseconds an image."""
+
+        def measure() -> float:
+            began = time.perf_counter()
+            once()
+            return 1e3 * (time.perf_counter() - began) / IMAGES
+
+        return measure
+
+
+def foolbox_pgd(sample: Sample) -> Any:
+    """Foolbox's projected ascent."""
+    foolbox = library("foolbox")
+    model = foolbox.PyTorchModel(sample.twin, bounds=BOX, device="cpu")
+    return foolbox.attacks.LinfPGD(abs_stepsize=STEP, steps=STEPS)(model, *sample.theirs, epsilons=RADIUS)[1]
+
+
+def torchattacks_pgd(sample: Sample) -> Any:
+    """That of torchattacks."""
+    return library("torchattacks").PGD(sample.twin, eps=RADIUS, alpha=STEP, steps=STEPS)(*sample.theirs)
+
+
+def foolbox_deepfool(sample: Sample) -> Any:
+    """Foolbox's DeepFool, to any distance."""
+    foolbox = library("foolbox")
+    model = foolbox.PyTorchModel(sample.twin, bounds=BOX, device="cpu")
+    return foolbox.attacks.L2DeepFoolAttack(steps=50, overshoot=0.02)(model, *sample.theirs, epsilons=None)[1]
+
+
+def work(passes: float) -> Work:
+    """The products of so many passes through the network; its weights and an image once a pass."""
+    first, second = 784 * 9 * WIDTHS[0], 196 * 9 * WIDTHS[0] * WIDTHS[1]
+    weights = 9 * WIDTHS[0] + 9 * WIDTHS[0] * WIDTHS[1] + 90 * WIDTHS[1]
+    return Work(2 * passes * (first + second + 90 * WIDTHS[1]), 4 * passes * (784 + weights / IMAGES))
+
+
+def count() -> str:
+    """What is measured."""
+    return (
+        f"Attacks on {IMAGES} digits at once and a network of {WIDTHS[0]} and {WIDTHS[1]} channels. A step of "
+        "projected ascent is a pass forwards and one backwards."
+    )
+
+
+def rows() -> list[Row]:
+    """Projected ascent beside both, and DeepFool."""
+    sample = Sample()
+    ascent = PGD(log_loss, Linf(RADIUS), rate=STEP, steps=STEPS, box=BOX)
+    row = lambda name, peer, contest, **more: Row(
+        name,
+        peer,
+        contest.timed(contest.ours),
+        contest.timed(contest.theirs),
+        "ms/image",
+        contest.check,
+        pairs=5,
+        **more,
+    )
+    return [
+        row("PGD, 40 steps, Linf", "Foolbox", Contest(sample, ascent, foolbox_pgd), target=3.0, work=work(2 * STEPS)),
+        row("PGD, 40 steps, Linf", "torchattacks", Contest(sample, ascent, torchattacks_pgd), target=5.0),
+        row(
+            "DeepFool, 50 steps, L2", "Foolbox", Contest(sample, DeepFool(box=BOX), foolbox_deepfool, True), target=5.0
+        ),
+    ]

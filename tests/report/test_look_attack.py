@@ -1,0 +1,115 @@
+"""The lenses on attacks: to whom they apply, what they say, and that one search serves them all."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from thetax import attack as attacks
+from thetax.core import predict
+from thetax.layers import Chain, Linear
+from thetax.models import CNN, GPT, MLP, SequenceClassifier
+from thetax.recipes.outcome import Outcome
+from thetax.report import LENSES, attack, look
+from thetax.report.lenses import NotSeen
+from thetax.train import cross_entropy, squared_error
+
+CURVES, NEAR, FRAGILE, AROUND = found = (
+    "Attacks: accuracy against the radius",
+    "Attacks: distance to the nearest wrong input",
+    "Attacks: the most fragile examples",
+    "Attacks: the loss around an example",
+)
+xs = np.asarray(jr.uniform(jr.key(1), (24, 4)))
+net = MLP.init(4, 8, 3, key=jr.key(0))
+ys = np.asarray(jnp.argmax(predict(net, jnp.asarray(xs)), axis=1)).copy()
+ys[3] = (ys[3] + 1) % 3
+
+
+def judged(net, xs=xs, ys=ys, classes=("a", "b", "c"), **parts):
+    data = jnp.asarray(xs), jnp.asarray(ys)
+    return Outcome(net, data, data, cross_entropy, classes=classes, **parts)
+
+
+def seen(outcome):
+    return {shown.title for shown in LENSES if shown.compute.__module__ == attack.__name__ and shown.applies(outcome)}
+
+
+def find(title):
+    return next(shown for shown in LENSES if shown.title == title)
+
+
+def test_they_apply_to_classifiers_of_floating_point_numbers():
+    every = set(found)
+    assert seen(judged(net)) == every
+    assert seen(judged(MLP.init(4, 5, 1, key=jr.key(0)), ys=ys % 2, classes=("no", "yes"))) == every
+    assert seen(judged(CNN.init((2,), classes=3, key=jr.key(0)), np.zeros((24, 1, 8, 8), np.float32))) == every
+    assert seen(judged(net, ys=xs[:, 0], classes=())) == set()
+    assert seen(judged(net, ys=ys - 1)) == set()  # classes are not counted from 0
+    assert seen(judged(net, classes=("a", "b", "c", "d"))) == set()
+    words = np.arange(120).reshape(24, 5) % 7
+    assert seen(judged(SequenceClassifier.init(4, 3, tokens=7, width=3, key=jr.key(0)), words)) == set()
+    gpt = GPT.init(7, d=4, depth=1, heads=1, length=5, key=jr.key(0))
+    assert seen(judged(gpt, words, words, tuple("abcdefg"), tokens=tuple("abcdefg"))) == set()
+    assert seen(Outcome(net, (), (), squared_error)) == set()
+
+
+def test_what_they_show_is_the_library_s_own(tmp_path, monkeypatch):
+    searches = []
+    own = attacks.boundary
+    monkeypatch.setattr(attack, "boundary", lambda *a, **k: searches.append(a[2].__name__) or own(*a, **k))
+    given = judged(net, features=("p", "q", "r", "s"))
+    text = look(given, tmp_path, only=["attacks"]).read_text()
+    assert "failed" not in text
+    assert text.count("<svg") == 4
+    assert searches == ["Linf", "L2"]  # once for all
+    box = float(xs.min()), float(xs.max())
+    direct = own(net, given.test, attacks.L2, box=box)
+    right = direct.distance[direct.distance > 0]
+    assert f"median {np.median(right):.3g}, nearest {right.min():.2g}" in text
+    assert "23 that are right, of 24" in text
+    assert f"after a change of length {right.min():.2g}" in text
+    assert f"{100 * 23 / 24:.2f} % right as they are" in text
+    assert "by lines through every bend" in text
+    assert ">p<" in text
+
+
+def test_two_classes_by_one_logit_and_the_range_of_inputs():
+    one = Linear(jnp.array([[3.0, -4.0, 0.0, 0.0]]), jnp.zeros(1))
+    pair = attack.Pair(one)
+    x = jnp.asarray(xs)
+    assert jnp.argmax(predict(pair, x), axis=1).tolist() == (x @ one.W[0] > 0).astype(int).tolist()
+    inside = x.at[0, 0].set(0.0).at[0, 1].set(1.0)
+    given = judged(one, inside, (inside @ one.W[0] > 0).astype(int), ("no", "yes"))
+    assert attack.searched(given).box == (0.0, 1.0)
+    curves = find(CURVES).compute(given)
+    for norm in ("Linf", "L2"):
+        assert (curves.radii[norm] <= curves.distances[norm] * (1 + 1e-5)).all()
+    dual = np.abs(np.asarray(inside @ one.W[0])) / 7  # without the range: over the sum of |w|
+    clear = np.isfinite(curves.distances["Linf"])
+    assert (curves.distances["Linf"][clear] >= dual[clear] * 0.999).all()
+
+
+def test_a_model_that_cannot_be_bounded_is_attacked_all_the_same():
+    sorts = Chain(net, lambda z: z + 0.01 * jnp.sort(z))
+    given = judged(sorts, ys=np.asarray(jnp.argmax(predict(sorts, jnp.asarray(xs)), axis=1)))
+    curves = find(CURVES).compute(given)
+    told = find(CURVES).tells(curves)
+    assert not curves.radii
+    assert "sort" in told["nothing proven"]
+    assert "proven to stand" not in " ".join(told.values())
+
+
+def test_who_cannot_be_seen_is_told_why(monkeypatch):
+    sure = Chain(net, lambda z: jnp.exp(z) / jnp.exp(z).sum())
+    with pytest.raises(NotSeen, match="the model gives probabilities"):
+        attack.searched(judged(sure))
+    with pytest.raises(NotSeen, match="all its inputs are one number"):
+        attack.searched(judged(net, np.zeros_like(xs)))
+    wrong = judged(net, ys=(np.asarray(jnp.argmax(predict(net, jnp.asarray(xs)), axis=1)) + 1) % 3)
+    with pytest.raises(NotSeen, match="no example that is right"):
+        find(AROUND).compute(wrong)
+    assert find(FRAGILE).tells(find(FRAGILE).compute(wrong))["fragile examples"].startswith("none")
+    monkeypatch.setattr(attack, "WORK", 1.0)
+    with pytest.raises(NotSeen, match="an attack on 16 examples would take too long"):
+        attack.searched(judged(net))
