@@ -19,9 +19,9 @@ import numpy as np
 import optax
 
 from thetax import data
-from thetax.attack import PGD, DeepFool, Linf, perturb
+from thetax.attack import PGD, DeepFool, Linf, away, perturb
 from thetax.models import CNN
-from thetax.train import Silent, cross_entropy, descend, fit, log_loss
+from thetax.train import Silent, cross_entropy, descend, fit
 
 from .conv import small
 from .row import Row, Work, library
@@ -68,12 +68,12 @@ class Sample:
         return torch.tensor(self.pair[0]), torch.tensor(self.pair[1].astype(np.int64))
 
     def left(self, xs: Any) -> tuple[int, float]:
-        """How many images PyTorch's network still has right, and how far those that are wrong were moved."""
+        """How many images PyTorch's network still has right, and how far they were moved on average."""
         torch = library("torch")
         with torch.no_grad():
             right = self.twin(torch.tensor(np.asarray(xs))).argmax(1).numpy() == self.pair[1]
         moved = np.linalg.norm((np.asarray(xs) - self.pair[0]).reshape(len(right), -1), axis=1)
-        return int(right.sum()), float(moved[~right].mean())
+        return int(right.sum()), float(moved.mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ def count() -> str:
 def rows() -> list[Row]:
     """Projected ascent beside both, and DeepFool."""
     sample = Sample()
-    ascent = PGD(log_loss, Linf(RADIUS), rate=STEP, steps=STEPS, box=BOX)
+    ascent = PGD(away(), Linf(RADIUS), rate=STEP, steps=STEPS, box=BOX)
     row = lambda name, peer, contest, **more: Row(
         name,
         peer,

@@ -15,7 +15,28 @@ import numpy as np
 import optax
 
 from thetax import layers, tree
-from thetax.attack import PGD, Linf, pair_logits, robust, trades
+from thetax.attack import (
+    APGD,
+    L2,
+    PGD,
+    AffineAttack,
+    Attack,
+    CarliniWagner,
+    DeepFool,
+    HopSkipJump,
+    Linf,
+    Nearest,
+    Square,
+    Targeted,
+    WorstOf,
+    away,
+    fgsm,
+    instead,
+    margin,
+    pair_logits,
+    robust,
+    trades,
+)
 from thetax.core import BATCH, Iteration, Objective
 from thetax.explain import Linearised, linearise
 from thetax.layers import (
@@ -553,6 +574,36 @@ ITERATIONS = [
     IterationRow("swa", swa(of(optax.sgd(0.3)), start=2)),
     IterationRow("restarts", restarts(of(optax.adam(0.05))), partial(Ensemble.init, dropped, 2)),
     IterationRow("ema of restarts", ema(restarts(of(optax.sgd(0.3))), decay=0.9), partial(Ensemble.init, dropped, 2)),
+]
+
+
+class AttackRow(NamedTuple):
+    """An attack on inputs from 0 to 1, and whether it needs a key."""
+
+    name: str
+    attack: Attack
+    draws: bool = False
+    bounded: bool = True  # keeps to a radius of 0.2 in the maximum norm
+
+
+UNIT = (0.0, 1.0)
+NEAR = Linf(0.2)
+ASCENT = PGD(away(margin), NEAR, rate=0.1, steps=3, box=UNIT)
+
+ATTACKS = [
+    AttackRow("PGD", ASCENT),
+    AttackRow("PGD restarts", PGD(away(), NEAR, rate=0.1, steps=2, restarts=2, momentum=0.5, box=UNIT), draws=True),
+    AttackRow("fgsm", fgsm(log_loss, NEAR, box=UNIT)),
+    AttackRow("APGD", APGD(away(), NEAR, steps=5, box=UNIT)),
+    AttackRow("Targeted", Targeted(APGD(instead(), NEAR, steps=3, box=UNIT), targets=2)),
+    AttackRow("Square", Square(away(margin), NEAR, queries=6, box=UNIT), draws=True),
+    AttackRow("WorstOf", WorstOf(NEAR, ASCENT, DeepFool(steps=2, box=UNIT), box=UNIT)),
+    AttackRow("Nearest", Nearest(ASCENT, rounds=3)),
+    AttackRow("DeepFool", DeepFool(L2, steps=5, box=UNIT), bounded=False),
+    AttackRow("DeepFool Linf", DeepFool(Linf, steps=5, box=UNIT), bounded=False),
+    AttackRow("CarliniWagner", CarliniWagner(steps=6, rounds=2, rate=0.1, price=1.0, box=UNIT), bounded=False),
+    AttackRow("HopSkipJump", HopSkipJump(L2, steps=2, queries=6, tries=6, box=UNIT), draws=True, bounded=False),
+    AttackRow("AffineAttack", AffineAttack(L2, overshoot=0.02), bounded=False),
 ]
 
 

@@ -1,6 +1,7 @@
-"""Every layer, model, objective and iteration of the tables keeps the contracts of the library."""
+"""Every layer, model, objective, iteration and attack of the tables keeps the contracts of the library."""
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,6 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from contracts import (
+    ATTACKS,
     ITERATIONS,
     MODELS,
     OBJECTIVES,
@@ -23,12 +25,13 @@ from contracts import (
 
 from thetax import tree
 from thetax.core import apply, predict, run
-from thetax.layers import fold
+from thetax.layers import Linear, fold
 from thetax.train import load_weights, save_weights
 
 models = pytest.mark.parametrize("row", MODELS, ids=lambda row: row.name)
 objectives = pytest.mark.parametrize("row", OBJECTIVES, ids=lambda row: row.name)
 iterations = pytest.mark.parametrize("row", ITERATIONS, ids=lambda row: row.name)
+attacks = pytest.mark.parametrize("row", ATTACKS, ids=lambda row: row.name)
 strict = pytest.mark.usefixtures("strict")
 
 
@@ -250,3 +253,71 @@ def test_run_is_a_loop_of_steps(row):
     assert close(eager.model, step(start, (xs, ys), keys[0])[0].model, rtol=1e-4, atol=1e-5)
     assert same_bits(scan(model, jr.key(1))[0].model, state.model)
     assert not same_bits(scan(model, jr.key(2))[0].model, state.model)
+
+
+# Attacks
+
+
+class Attacked(NamedTuple):
+    """An affine classifier, inputs from 0 to 1, what it says of them, and keys."""
+
+    model: Any
+    xs: Any
+    ys: Any
+    keys: Any
+
+
+@pytest.fixture(scope="module")
+def attacked():
+    W, xs = normal(20, 3, 4), jr.uniform(jr.key(21), (5, 4))
+    model = Linear(W, -W @ jnp.full(4, 0.5))  # so that classes meet in the middle
+    return Attacked(model, xs, jnp.argmax(jax.vmap(model)(xs), axis=-1), jr.split(jr.key(22), 5))
+
+
+@attacks
+def test_an_attack_keeps_its_contract(row, attacked):
+    """The compiled batch is the loop, in one trace; the same key gives the same bits; the input stays in its range and
+    ball; and none that is wrong already becomes right."""
+    model, xs, ys, keys = attacked
+    call = lambda x, y, key: row.attack(model, x, y, key=key if row.draws else None)
+    f, traces = counted(jax.vmap(call))
+    compiled = jax.jit(f)
+    found = compiled(xs, ys, keys)
+    assert same_bits(found, compiled(xs, ys, keys))
+    assert len(traces) == 1
+    one = jax.jit(call)
+    assert close(found, jnp.stack([one(*each) for each in zip(xs, ys, keys)]), rtol=1e-4, atol=1e-5)
+    assert found.shape == xs.shape
+    assert found.dtype == xs.dtype
+    if row.name != "AffineAttack":  # which has no range
+        assert float(found.min()) >= 0
+        assert float(found.max()) <= 1
+    if row.bounded:
+        assert float(jnp.abs(found - xs).max()) <= 0.2 * (1 + 1e-5)
+    if row.draws:
+        assert not same_bits(found, compiled(xs, ys, keys[::-1]))
+    others = (ys + 1) % 3
+    said = jnp.argmax(jax.vmap(model)(compiled(xs, others, keys)), axis=-1)
+    assert not bool((said == others).any())
+
+
+@attacks
+def test_the_leaves_of_an_attack_are_numbers(row):
+    """So that another radius is no new program."""
+    assert all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(row.attack))
+
+
+@attacks
+def test_an_attack_refuses_bad_input(row, attacked, unchecked):
+    name = type(row.attack).__name__
+    key = attacked.keys[0]
+    with pytest.raises(ValueError, match=r"images are floats; divide pixels by 255; got int32"):
+        row.attack(attacked.model, jnp.ones(4, jnp.int32), attacked.ys[0], key=key)
+    with pytest.raises(ValueError, match=r"expected a label from 0 to 2, got 7"):
+        row.attack(attacked.model, attacked.xs[0], jnp.array(7), key=key)
+    if name != "AffineAttack":
+        with pytest.raises(ValueError, match=r"expected inputs from 0.0 to 1.0, but they go from 2 to 2"):
+            row.attack(attacked.model, jnp.full(4, 2.0), attacked.ys[0], key=key)
+    if row.draws and name != "PGD":
+        with pytest.raises(ValueError, match="give a key"):
+            row.attack(attacked.model, attacked.xs[0], attacked.ys[0])

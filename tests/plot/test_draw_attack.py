@@ -15,7 +15,9 @@ bowl = np.exp(side)[None] + 0.1 * side[:, None] ** 2
 
 def moved(x, classes=("a", "a very long name of a class"), features=()):
     m, pair = len(x), np.array([[0], [1]]).repeat(len(x), axis=1)
-    found = Boundary(np.linspace(0.1, 0.2, m), x + rng.normal(size=x.shape) / 9, x, pair[0], pair, pair * 0.1 + 0.5)
+    found = Boundary(
+        np.linspace(0.1, 0.2, m), x + rng.normal(size=x.shape).astype(x.dtype) / 9, x, pair[0], pair, pair * 0.1 + 0.5
+    )
     return Fragile(found, np.arange(m), "L2", classes, features)
 
 
@@ -27,7 +29,7 @@ RESULTS = {
     "no distances": Distances({"Linf": np.array([np.inf, 0.0])}),
     "all wrong": Distances({"Linf": np.zeros(3)}),
     "pictures": moved(rng.uniform(size=(6, 1, 8, 8))),
-    "two pictures": moved(rng.uniform(size=(2, 64))),
+    "two pictures": moved(rng.uniform(size=(2, 64)).astype(np.float32)),
     "coloured": moved(rng.uniform(size=(4, 3, 8, 8))),
     "rows": moved(rng.normal(size=(6, 9)), features=tuple(f"the feature number {i}" for i in range(9))),
     "one short row": moved(rng.normal(size=(1, 2))),

@@ -53,6 +53,8 @@ OTHERS = {  # do not apply
     "Linearised against true training",
     "Against the width",
     "Beside infinite width",
+    "The picture that fools it",
+    "Proven right within a radius",
 }
 HISTORY = {"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.5, 0.25])}
 

@@ -63,7 +63,8 @@ class DeepFool(eqx.Module):
         z = model(x)
         rivals = _rivals(z, y, self.classes)
         between = jax.vmap(lambda j: _one(y, z) - _one(j, z))(rivals)
-        past = FIRM * self.overshoot * (between @ z)
+        sure = jnp.where(self.overshoot > 0, 64 * jnp.finfo(z.dtype).eps * jnp.abs(z).max(), 0.0)  # of rounding
+        past = (FIRM * self.overshoot * (between @ z) + sure).astype(z.dtype)
 
         def at(eta):
             return placed(x, ((1 + self.overshoot) * eta).astype(x.dtype), self.box)

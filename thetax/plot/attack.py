@@ -79,7 +79,7 @@ def _changed_pictures(result: Fragile, before: np.ndarray, theme: Theme) -> Figu
     found, m = result.found, len(before)
     after = np.asarray(as_pictures(found.nearest))
     change = after - before
-    low, high = min(before.min(), after.min()), max(before.max(), after.max())
+    low, high = float(min(before.min(), after.min())), float(max(before.max(), after.max()))
     factor = _plain((high - low) / max(float(np.quantile(np.abs(change), STRONG)), 1e-12))
     columns = max(m, 4)
     figure = blank(0.6 + 3 * WIDTH / (columns + 0.6), WIDTH)
