@@ -1,4 +1,4 @@
-"""Seventeen formulas of the library, each broken by one sign or index: the claim that covers it must notice.
+"""Twenty formulas of the library, each broken by one sign or index: the claim that covers it must notice.
 
 A formula is broken in the source of its function, which is compiled anew and put in its place everywhere.
 """
@@ -40,6 +40,9 @@ BREAKS = [
     Break("layers.dropout.thin", "jnp.asarray(1 - p, x.dtype)", "jnp.asarray(1 + p, x.dtype)", "8.4-dropout-scaling"),
     Break("train.distil.tempered_loss", "return -jnp.vdot", "return jnp.vdot", "8.9-distill-loss"),
     Break("explain.modes.modes", "V.T @ (ys - f)", "V.T @ (ys + f)", "9.1-prediction"),
+    Break("attack.affine.distances", "gaps / jnp.where", "-gaps / jnp.where", "13.1-affine-optimal"),
+    Break("attack.norm.p_steepest", "** (q - 1)", "** q", "13.1-dual-norm"),
+    Break("attack.gradient.unit", "return g / jnp", "return -g / jnp", "13.2-fgsm"),
     Break("models.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T", "L1-deep-linear-dynamics"),
     Break("models.autoencoder.principal_components", "C = Ut[:width]", "C = Ut[-width:]", "L1-optimal-ae"),
 ]  # fmt: skip

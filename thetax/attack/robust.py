@@ -175,7 +175,7 @@ class Alarm:
 def _pair(name: str, batch: Any) -> tuple[Array, Array]:
     if not (isinstance(batch, tuple) and len(batch) == 2):
         raise ValueError(f"{name}: expected a batch (xs, ys), got {type(batch).__name__}.")
-    return batch
+    return jnp.asarray(batch[0]), jnp.asarray(batch[1])
 
 
 def _split(key: PRNGKeyArray | None) -> Any:
