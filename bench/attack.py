@@ -1,9 +1,9 @@
 """Attacks on a small convolutional network for MNIST, beside Foolbox's and torchattacks': the same weights, the same
 radius, as many steps of the same length.
 
-Both sides see the same images at once, and begin at points of the ball drawn by their own generators. Before they are
-timed, ours must leave no more images right than theirs, and its nearest wrong images must be no further away; the
-network that judges them is always PyTorch's.
+Both sides see the same images at once, and begin at the images themselves. Before they are timed, ours must leave no
+more images right than theirs, and its nearest wrong images must be no further away; the network that judges them is
+always PyTorch's.
 """
 
 import time
@@ -87,8 +87,7 @@ class Contest:
 
     def ours(self) -> np.ndarray:
         """Our perturbed images."""
-        key = None if self.nearest else jr.key(2)
-        return np.asarray(perturb(self.attack, self.sample.model, self.sample.ours, key=key, batch=IMAGES))
+        return np.asarray(perturb(self.attack, self.sample.model, self.sample.ours, batch=IMAGES))
 
     def theirs(self) -> np.ndarray:
         """Theirs."""
@@ -119,12 +118,15 @@ def foolbox_pgd(sample: Sample) -> Any:
     """Foolbox's projected ascent."""
     foolbox = library("foolbox")
     model = foolbox.PyTorchModel(sample.twin, bounds=BOX, device="cpu")
-    return foolbox.attacks.LinfPGD(abs_stepsize=STEP, steps=STEPS)(model, *sample.theirs, epsilons=RADIUS)[1]
+    return foolbox.attacks.LinfPGD(abs_stepsize=STEP, steps=STEPS, random_start=False)(
+        model, *sample.theirs, epsilons=RADIUS
+    )[1]
 
 
 def torchattacks_pgd(sample: Sample) -> Any:
     """That of torchattacks."""
-    return library("torchattacks").PGD(sample.twin, eps=RADIUS, alpha=STEP, steps=STEPS)(*sample.theirs)
+    attack = library("torchattacks").PGD(sample.twin, eps=RADIUS, alpha=STEP, steps=STEPS, random_start=False)
+    return attack(*sample.theirs)
 
 
 def foolbox_deepfool(sample: Sample) -> Any:

@@ -46,7 +46,7 @@ def classifier(key):
     line, _, _ = problem(key)
     rng = chance(key)
     xs, w, b = rng.normal(size=(200, D)), rng.normal(size=D), rng.normal()
-    moved = Linear(line.W + w, line.b + b)
+    moved = Linear(line.W + w, line(jnp.zeros(D)) + b)
     say = lambda model: np.argmax(np.asarray(jax.vmap(model)(jnp.asarray(xs))), axis=1)
     by_hand = [max(range(M), key=lambda i: float(np.asarray(line.W)[i] @ x + np.asarray(line.b)[i])) for x in xs]
     return Verdict(
