@@ -42,7 +42,7 @@ def quadratic(w: np.ndarray, gap: float) -> Any:
 
 @claim("13.1-affine-classifier", title="Affine classifiers", kind="model", of=("layers.Linear",))
 def classifier(key):
-    r"""$f(x) = \arg\max_i w_i^\top x + b_i$ says the same if one $w$ and one $b$ are added to all classes."""
+    r"""$f(x) = \mathrm{argmax}_i\, w_i^\top x + b_i$ says the same if one $w$ and one $b$ are added to all classes."""
     line, _, _ = problem(key)
     rng = chance(key)
     xs, w, b = rng.normal(size=(200, D)), rng.normal(size=D), rng.normal()
