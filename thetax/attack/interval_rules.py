@@ -64,11 +64,13 @@ def bounded(name: str, do: Do, how: Any, ins: list[Any]) -> list[Interval] | Non
 
 
 def rising(do: Do, ins: list[Any]) -> list[Interval]:
+    """What grows with everything it reads: lows from lows, highs from highs."""
     lows, highs = do(*[ends(v)[0] for v in ins]), do(*[ends(v)[1] for v in ins])
     return [Interval(low, high) for low, high in zip(lows, highs)]
 
 
 def ends(value: Any) -> tuple[Any, Any]:
+    """Low and high; of what is certain both the same."""
     return (value.low, value.high) if isinstance(value, Interval) else (value, value)
 
 
@@ -90,6 +92,7 @@ def multiplied(do: Do, ins: list[Any]) -> list[Interval]:
 
 
 def times(do: Do, ins: list[Any]) -> list[Interval]:
+    """A product, number by number: of a value with itself a square, of two that vary the extremes of the corners."""
     a, b = ins
     if a is b:
         return bowl(lambda z: do(z, z), ins[:1])
@@ -101,6 +104,7 @@ def times(do: Do, ins: list[Any]) -> list[Interval]:
 
 
 def divided(do: Do, ins: list[Any]) -> list[Interval]:
+    """A quotient; anything at all where the divisor may be 0."""
     a, b = ins
     if not isinstance(b, Interval):
         c, r = ball_of(a)
@@ -112,6 +116,7 @@ def divided(do: Do, ins: list[Any]) -> list[Interval]:
 
 
 def less(do: Do, ins: list[Any]) -> list[Interval]:
+    """A difference: least where the first is least and the second largest."""
     (a, b), (c, d) = ends(ins[0]), ends(ins[1])
     return [Interval(do(a, d)[0], do(b, c)[0])]
 
@@ -137,21 +142,25 @@ def over(do: Do, ins: list[Any]) -> list[Interval]:
 
 
 def under(do: Do, ins: list[Any]) -> list[Interval]:
+    """a < b or a ≤ b, as b over a."""
     return over(lambda a, b: do(b, a), ins[::-1])
 
 
 def equal(do: Do, ins: list[Any]) -> list[Interval]:
+    """Certain if both are single numbers and the same, possible if they overlap."""
     (a, b), (c, d) = ends(ins[0]), ends(ins[1])
     certain = (a == b) & (c == d) & (a == c)
     return [Interval(certain | (ins[0] is ins[1]), ~((b < c) | (d < a)))]
 
 
 def unequal(do: Do, ins: list[Any]) -> list[Interval]:
+    """The contrary of equal."""
     (same,) = equal(do, ins)
     return [Interval(~same.high & (ins[0] is not ins[1]), ~same.low)]
 
 
 def finite(do: Do, ins: list[Any]) -> list[Interval]:
+    """Certain if both ends are finite; always possible."""
     certain = do(ins[0].low)[0] & do(ins[0].high)[0]
     return [Interval(certain, jnp.ones_like(certain))]
 
