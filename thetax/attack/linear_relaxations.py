@@ -54,6 +54,7 @@ def bend(name: str, f: Callable[[Any], Any], z: Interval, out: Interval) -> Stri
 
 
 def convex(f: Callable[[Any], Any], z: Interval) -> Strip:
+    """Above the tangent in the middle, below the chord."""
     l, h = _finite(z)
     middle = l / 2 + h / 2
     value, slope = _tangent(f, middle)
@@ -61,6 +62,7 @@ def convex(f: Callable[[Any], Any], z: Interval) -> Strip:
 
 
 def curve(f: Callable[[Any], Any], z: Interval) -> Strip:
+    """Of an S, steepest at 0: chords where it bends one way only, else lines of its least slope through its ends."""
     l, h = _finite(z)
     (at_l, slope_l), (at_h, slope_h), chord = _tangent(f, l), _tangent(f, h), _chord(f, l, h)
     k = jnp.minimum(slope_l, slope_h)
