@@ -9,6 +9,7 @@ from thetax import attack as attacks
 from thetax.core import predict
 from thetax.layers import Chain, Linear
 from thetax.models import CNN, GPT, MLP, SequenceClassifier
+from thetax.recipes.attacked import both_logits
 from thetax.recipes.outcome import Outcome
 from thetax.report import LENSES, attack, look
 from thetax.report.lenses import NotSeen
@@ -76,7 +77,7 @@ def test_what_they_show_is_the_library_s_own(tmp_path, monkeypatch):
 
 def test_two_classes_by_one_logit_and_the_range_of_inputs():
     one = Linear(jnp.array([[3.0, -4.0, 0.0, 0.0]]), jnp.zeros(1))
-    pair = attack.Pair(one)
+    pair = Chain(one, both_logits)
     x = jnp.asarray(xs)
     assert jnp.argmax(predict(pair, x), axis=1).tolist() == (x @ one.W[0] > 0).astype(int).tolist()
     inside = x.at[0, 0].set(0.0).at[0, 1].set(1.0)

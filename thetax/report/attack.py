@@ -3,7 +3,6 @@
 import weakref
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -25,6 +24,8 @@ from ..attack import (
 from ..attack.robustness import check_logits
 from ..core import Batch, apply, predict
 from ..explain import operations
+from ..layers import Chain
+from ..recipes.attacked import both_logits
 from ..recipes.outcome import Outcome
 from .lenses import FEW, NotSeen, classifies, lens, percent, some
 
@@ -39,16 +40,6 @@ BEYOND = 1.25  # of the distance found: where certificates are begun to be looke
 VERDICTS = {"smooth": "smooth: the gradient shows the way", "jagged": "jagged: the gradient misleads",
             "hidden": "gradients are hidden: the loss rises at random as well, or nowhere"}  # fmt: skip
 NORMS = {"Linf": Linf, "L2": L2}
-
-
-class Pair(eqx.Module):
-    """The two logits of a model that gives one: 0 and its own."""
-
-    model: Any
-
-    def __call__(self, x: Any) -> Any:
-        z = jnp.ravel(apply(self.model, x))
-        return jnp.concatenate([jnp.zeros_like(z), z])
 
 
 class Searched(NamedTuple):
@@ -76,7 +67,7 @@ def attackable(outcome: Outcome) -> bool:
 
 
 def _box(outcome: Outcome, xs: Any) -> tuple[float, float]:
-    """From 0 to 1 if that is where inputs lie and end; else from the least to the largest that there is."""
+    """From the least to the largest number that inputs have, as pixels go from 0 to 1."""
     parts = [np.asarray(part) for part in (outcome.train[0], xs)]
     low, high = min(float(part.min()) for part in parts), max(float(part.max()) for part in parts)
     if not high > low:
@@ -106,7 +97,7 @@ def searched(outcome: Outcome) -> Searched:
         return _last[1]
     k = len(outcome.classes)
     out = jax.eval_shape(lambda x: apply(outcome.model, x), outcome.test[0][0])
-    model = outcome.model if out.shape == (k,) else Pair(outcome.model)
+    model = outcome.model if out.shape == (k,) else Chain(outcome.model, both_logits)
     xs, _ = data = _examples(model, outcome.test)
     try:
         check_logits("look", model, jnp.asarray(xs))
