@@ -4,6 +4,7 @@ Dtype promotion is strict where no Optax step is involved (its `adam` mixes int 
 Compiled programs are kept between runs in the user's cache folder, so that a second run only runs.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -32,7 +33,14 @@ settings.load_profile("thetax")
 
 
 def pytest_configure(config):
-    """Two workers share the cache: one may find a file the other is still writing, and then compiles by itself."""
+    """The quick run compiles more than it computes, and so without most optimizations; the whole run as users do.
+
+    Two workers share the cache: one may find a file the other is still writing, and then compiles by itself.
+    """
+    if "not slow" in config.option.markexpr:
+        jax.config.update("jax_disable_most_optimizations", True)
+        if jax.__version_info__ < (0, 11):  # a later XLA may not know this flag; here it halves what is left
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
     config.addinivalue_line("filterwarnings", "ignore:Error (reading|writing) persistent compilation cache")
 
 
@@ -76,3 +84,10 @@ def in_an_empty_folder(tmp_path, monkeypatch):
 @pytest.fixture
 def silent() -> Silent:
     return Silent()
+
+
+def pytest_collection_finish():
+    """What is imported stays: the collector of garbage need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
