@@ -45,7 +45,7 @@ class MLP(eqx.Module):
         """Draws a network of the given widths, input first and output last."""
         if len(sizes) < 2 or min(sizes) < 1:
             raise ValueError(
-                f"MLP: needs an input and an output width, all positive, as in init(784, 256, 10, key=key); got {sizes}."
+                f"MLP: needs an input and an output width, all positive, as in init(784, 256, 10, key=k); got {sizes}."
             )
         if connect not in (None, Residual, Concat):
             raise ValueError(f"MLP: connect is Residual, Concat or None; got {connect!r}.")
