@@ -46,6 +46,25 @@ def test_the_gradient_goes_to_one_place():
     assert slope.sum() == 2 * 9
 
 
+@pytest.mark.parametrize("window", [(2, 2), (3, 2)])
+def test_of_equal_numbers_the_first_has_the_gradient(window):
+    """Side by side, both ways through the derivative, and places that no window holds."""
+    x = np.random.default_rng(0).integers(0, 3, (2, 7, 7)).astype(np.float32)
+    slope, (r, q) = np.zeros_like(x), window
+    for c, i, j in np.ndindex(2, 7 // r, 7 // q):
+        k = int(x[c, i * r : (i + 1) * r, j * q : (j + 1) * q].argmax())
+        slope[c, i * r + k // q, j * q + k % q] = 1
+    total = lambda x: MaxPool(window)(x).sum()
+    np.testing.assert_array_equal(jax.grad(total)(jnp.asarray(x)), slope)
+    np.testing.assert_array_equal(jax.jacfwd(total)(jnp.asarray(x)), slope)
+    again = jax.hessian(lambda x: (MaxPool((2,))(x) ** 2).sum())(jnp.array([[1.0, 3.0, 3.0, 3.0]]))
+    np.testing.assert_array_equal(again.reshape(4, 4), np.diag([0.0, 2.0, 2.0, 0.0]))
+
+
+def test_not_a_number_is_no_maximum_to_hide():
+    assert np.isnan(MaxPool((2,))(jnp.array([[jnp.nan, 1.0, 2.0, 3.0]]))).tolist() == [[True, False]]
+
+
 def test_adaptive_ends_meet():
     x = normal(0, 2, 5, 7)
     found = AdaptivePool((2, 3))(jnp.asarray(x))

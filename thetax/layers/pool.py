@@ -53,6 +53,8 @@ class MaxPool(eqx.Module):
         _expect("MaxPool", x, self.window)
         if self.boundary == "same":
             x = jnp.pad(x, [(0, 0), *((r // 2, r // 2) for r in self.window)], constant_values=-jnp.inf)
+        if self.window == self.stride:
+            return jnp.moveaxis(_largest(tiles("MaxPool", x, self.window)), -1, 0)
         return reduce(lambda a, b: jnp.where(a >= b, a, b), shifted("MaxPool", x, self.window, self.stride))
 
 
@@ -73,6 +75,9 @@ class AveragePool(eqx.Module):
 
     def __call__(self, x: Float[Array, "c *s"]) -> Float[Array, "c *t"]:
         _expect("AveragePool", x, self.window)
+        if self.window == self.stride:
+            parts = tiles("AveragePool", x, self.window)
+            return jnp.moveaxis(parts.mean(axis=tuple(range(1, parts.ndim, 2))), -1, 0)
         return reduce(jnp.add, shifted("AveragePool", x, self.window, self.stride)) / math.prod(self.window)
 
 
@@ -120,15 +125,48 @@ def global_max(x: Float[Array, "c *s"]) -> Float[Array, " c"]:
     return x.max(axis=tuple(range(1, x.ndim)))
 
 
+def tiles(name: str, x: Any, window: tuple[int, ...]) -> Float[Array, "..."]:
+    """What lies in windows side by side, channels last: of shape `(t, r, ..., c)` with as many `t, r` as axes."""
+    _expect_room(name, x, window)
+    count = [n // r for n, r in zip(x.shape[1:], window)]
+    x = jnp.moveaxis(x, 0, -1)[tuple(slice(t * r) for t, r in zip(count, window))]
+    return x.reshape(*(n for pair in zip(count, window) for n in pair), x.shape[-1])
+
+
+@jax.custom_jvp
+def _largest(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The largest number of every tile; its derivative is that of the first place where it is attained.
+
+    Channels stay last, where a convolution leaves them, and to go back is to write every place once.
+    """
+    return reduce(jnp.maximum, _places(x))
+
+
+@_largest.defjvp
+def _push(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (x,), (d_x,) = primals, tangents
+    y, parts, axes = _largest(x), _places(x), tuple(range(1, x.ndim, 2))
+    first = jnp.full(y.shape, len(parts) - 1)
+    for k in reversed(range(len(parts) - 1)):
+        first = jnp.where(parts[k] == y, k, first)
+    place = jnp.arange(len(parts)).reshape([n if axis % 2 else 1 for axis, n in enumerate(x.shape)])
+    here = jnp.broadcast_to(jnp.expand_dims(first, axes), x.shape) == jnp.broadcast_to(place, x.shape)
+    return y, jnp.where(here, d_x, 0).sum(axes)
+
+
+def _places(x: Float[Array, "..."]) -> list[Float[Array, "..."]]:
+    """For every place of a tile, what lies there in each of them."""
+    axes = range(1, x.ndim, 2)
+    part = lambda at: reduce(
+        lambda y, k: jax.lax.index_in_dim(y, k[1], k[0], keepdims=False), reversed([*zip(axes, at)]), x
+    )
+    return [part(at) for at in product(*(range(x.shape[axis]) for axis in axes))]
+
+
 def shifted(name: str, x: Any, window: tuple[int, ...], stride: tuple[int, ...]) -> list[Float[Array, "c *t"]]:
     """For every place of the window, what lies there in each of its positions."""
-    space = x.shape[1:]
-    if any(r > n for r, n in zip(window, space)):
-        raise ValueError(
-            f"{name}: a window of {window} does not fit into an input of {space}: expected places as many as the "
-            f"window's, or more, got {x.shape}; take a smaller window."
-        )
-    count = [(n - r) // s + 1 for n, r, s in zip(space, window, stride)]
+    _expect_room(name, x, window)
+    count = [(n - r) // s + 1 for n, r, s in zip(x.shape[1:], window, stride)]
     limits = lambda at: [k + (t - 1) * s + 1 for k, t, s in zip(at, count, stride)]
     places = product(*map(range, window))
     return [jax.lax.slice(x, (0, *at), (len(x), *limits(at)), (1, *stride)) for at in places]
@@ -138,6 +176,15 @@ def _expect(name: str, x: Any, window: tuple[int, ...]) -> None:
     """Refuses what is no signal or image with as many axes of space as the window."""
     expect_shape(name, x, ("c", *"hwdefg"[: len(window)]))
     expect_floats(name, x)
+
+
+def _expect_room(name: str, x: Any, window: tuple[int, ...]) -> None:
+    """Refuses an input that is smaller than a window."""
+    if any(r > n for r, n in zip(window, x.shape[1:])):
+        raise ValueError(
+            f"{name}: a window of {window} does not fit into an input of {x.shape[1:]}: expected places as many as the "
+            f"window's, or more, got {x.shape}; take a smaller window."
+        )
 
 
 def _sizes(name: str, window: Any, stride: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
