@@ -8,6 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from thetax.layers import channels_last
 from thetax.layers.channels_last import correlate_last
 from thetax.layers.convolution import AXES
 
@@ -28,8 +29,10 @@ def plain(W, x, stride, padding, dilation):
     return jax.lax.conv_general_dilated(x[None], W, stride, padding, rhs_dilation=dilation, dimension_numbers=axes)[0]
 
 
+@pytest.mark.parametrize("many", [channels_last.MANY, 1], ids=["as one operation", "as sums"])
 @pytest.mark.parametrize(("space", "k", "stride", "pad", "dilation"), SETTINGS)
-def test_values_and_derivatives_are_those_of_the_plain_one(space, k, stride, pad, dilation, x64):
+def test_values_and_derivatives_are_those_of_the_plain_one(space, k, stride, pad, dilation, many, x64, monkeypatch):
+    monkeypatch.setattr(channels_last, "MANY", many)
     xs = jr.normal(jr.key(0), (2, 2, *(9, 8)[:space]))
     W = jr.normal(jr.key(1), (3, 2, *(k,) * space))
     how = (stride,) * space, (pad,) * space, (dilation,) * space
@@ -54,6 +57,15 @@ def test_every_convolution_of_a_step_is_in_the_fast_layout():
     fast = "ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))"
     assert len(layouts) == 3
     assert set(layouts) == {fast}
+
+
+def test_large_images_of_few_channels_are_sums_where_a_derivative_is_wanted():
+    """And one operation where none is."""
+    how = (1, 1), ((1, 1), (1, 1)), (1, 1)
+    total = lambda x: correlate_last(jnp.ones((3, 1, 3, 3)), x, *how).sum()
+    assert str(jax.make_jaxpr(total)(jnp.ones((1, 16, 16)))).count("conv_general_dilated[") == 1
+    assert "conv_general_dilated[" not in str(jax.make_jaxpr(jax.grad(total))(jnp.ones((1, 16, 16))))
+    assert "conv_general_dilated[" in str(jax.make_jaxpr(jax.grad(total))(jnp.ones((1, 8, 8))))
 
 
 def test_what_is_not_changed_costs_nothing():

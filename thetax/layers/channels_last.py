@@ -7,9 +7,15 @@ $$\bar x = \bar y * W, \qquad \bar W = \bar y \star x,$$
 
 each written as a correlation in the same layout. The derivative of $y$ is told as the transpose of these, so that to go
 back through it is to compute them.
+
+Of an image of one channel or three XLA's own convolution is slow: most of its time goes into copies. There, where a
+derivative is wanted, $y$ is the sum of products with numbers, and $\bar x$ the sum of what one matrix product has for
+every place of the window. Without a derivative $y$ stays one operation, which those who read a program know.
 """
 
+import math
 from functools import partial
+from itertools import product
 from typing import Any
 
 import jax
@@ -20,6 +26,7 @@ from jaxtyping import Array, Float
 Sizes = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
 AXES = {1: ("NHC", "HIO", "NHC"), 2: ("NHWC", "HWIO", "NHWC")}
+FEW, MANY = 27, 256  # numbers that make one output, and places that have one
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
@@ -39,7 +46,7 @@ def correlate_last(
 @partial(correlate_last.defjvp, symbolic_zeros=True)
 def _push(stride: Sizes, padding: Padding, dilation: Sizes, primals: Any, tangents: Any) -> tuple[Array, Array]:
     (W, x), (d_W, d_x), how = primals, tangents, (stride, padding, dilation)
-    y = correlate_last(W, x, *how)
+    y = (_sum_of_products if _is_thin(W, x) else correlate_last)(W, x, *how)
     d_y = jnp.zeros_like(y)
     if not isinstance(d_x, SymbolicZero):
         d_y += jax.linear_transpose(lambda g: _back_to_x(W, g, x.shape[1:], *how), y)(d_x)[0]
@@ -53,7 +60,10 @@ def _back_to_x(W: Array, g: Array, size: Sizes, stride: Sizes, padding: Padding,
     turned = jnp.moveaxis(jnp.flip(W, tuple(range(2, W.ndim))), (0, 1), (-2, -1))
     before = [d * (k - 1) - low for d, k, (low, _) in zip(dilation, W.shape[2:], padding)]
     after = [n + low - (t - 1) * s - 1 for n, (low, _), t, s in zip(size, padding, g.shape[1:], stride)]
-    y = _slide(jnp.moveaxis(g, 0, -1)[None], turned, (1,) * len(size), tuple(zip(before, after)), stride, dilation)
+    around = tuple(zip(before, after))
+    if _is_thin(W, g) and set(stride) == {1} and min(*before, *after) >= 0:
+        return _product_and_sum(turned, g, size, around, dilation)
+    y = _slide(jnp.moveaxis(g, 0, -1)[None], turned, (1,) * len(size), around, stride, dilation)
     return jnp.moveaxis(y[0], -1, 0)
 
 
@@ -65,6 +75,35 @@ def _back_to_W(x: Array, g: Array, window: Sizes, stride: Sizes, padding: Paddin
     pads = tuple((low, max(m, 0)) for (low, _), m in zip(padding, more))
     y = _slide(x[..., None], jnp.moveaxis(g, 0, -1)[..., None, :], dilation, pads, (1,) * len(window), stride)
     return jnp.moveaxis(y, (0, -1), (1, 0))
+
+
+def _is_thin(W: Array, x: Array) -> bool:
+    """Whether so few numbers make one output, of so many, that a convolution is not worth its copies."""
+    return math.prod(W.shape[1:]) <= FEW and math.prod(x.shape[1:]) >= MANY
+
+
+def _sum_of_products(W: Array, x: Array, stride: Sizes, padding: Padding, dilation: Sizes) -> Array:
+    """The signal at every place of the window, times the numbers that the kernel has there."""
+    x = jnp.pad(jnp.moveaxis(x, 0, -1), [*padding, (0, 0)])
+    reach = [d * (k - 1) for d, k in zip(dilation, W.shape[2:])]
+    places = lambda at: tuple(
+        slice(d * j, n - r + d * j, s) for d, j, n, r, s in zip(dilation, at, x.shape, reach, stride)
+    )
+    outputs = jax.lax.optimization_barrier(jnp.moveaxis(W, 0, -1))  # side by side in memory, also inside a loop
+    number = lambda k, at: outputs[(k, *at)][(None,) * len(at)]
+    windows = product(*map(range, W.shape[2:]))
+    parts = [x[places(at)][..., k : k + 1] * number(k, at) for at in windows for k in range(W.shape[1])]
+    return jnp.moveaxis(sum(parts[1:], parts[0]), -1, 0)
+
+
+def _product_and_sum(turned: Array, g: Array, size: Sizes, padding: Padding, dilation: Sizes) -> Array:
+    """One product of the gradients with every place of the kernel, each laid where it belongs."""
+    window, (m, c) = turned.shape[:-2], turned.shape[-2:]
+    z = jnp.moveaxis(g, 0, -1) @ jnp.moveaxis(turned, -2, 0).reshape(m, -1)
+    z = jnp.pad(z, [*padding, (0, 0)])
+    places = lambda at: tuple(slice(d * j, d * j + n) for d, j, n in zip(dilation, at, size))
+    parts = [z[places(at)][..., k * c : (k + 1) * c] for k, at in enumerate(product(*map(range, window)))]
+    return jnp.moveaxis(sum(parts[1:], parts[0]), -1, 0)
 
 
 def _slide(x: Array, W: Array, stride: Sizes, padding: Any, spread: Sizes, dilation: Sizes) -> Array:
