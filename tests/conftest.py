@@ -37,7 +37,7 @@ def pytest_configure(config):
 
     Two workers share the cache: one may find a file the other is still writing, and then compiles by itself.
     """
-    if "not slow" in config.option.markexpr:
+    if config.option.markexpr.endswith("and not slow"):
         jax.config.update("jax_disable_most_optimizations", True)
         if jax.__version_info__ < (0, 11):  # a later XLA may not know this flag; here it halves what is left
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
@@ -51,6 +51,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.nodeid in listed:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    """What is imported stays: the collector of garbage need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
 
 
 @pytest.fixture
@@ -84,10 +91,3 @@ def in_an_empty_folder(tmp_path, monkeypatch):
 @pytest.fixture
 def silent() -> Silent:
     return Silent()
-
-
-def pytest_collection_finish():
-    """What is imported stays: the collector of garbage need not look at it again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 50)

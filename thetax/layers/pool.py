@@ -156,11 +156,8 @@ def _push(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 def _places(x: Float[Array, "..."]) -> list[Float[Array, "..."]]:
     """For every place of a tile, what lies there in each of them."""
-    axes = range(1, x.ndim, 2)
-    part = lambda at: reduce(
-        lambda y, k: jax.lax.index_in_dim(y, k[1], k[0], keepdims=False), reversed([*zip(axes, at)]), x
-    )
-    return [part(at) for at in product(*(range(x.shape[axis]) for axis in axes))]
+    every = product(*map(range, x.shape[1::2]))
+    return [x[tuple(index for k in at for index in (slice(None), k))] for at in every]
 
 
 def shifted(name: str, x: Any, window: tuple[int, ...], stride: tuple[int, ...]) -> list[Float[Array, "c *t"]]:
