@@ -84,15 +84,15 @@ def robustness(
     white: White | None = None,
     black: Black | None = None,
     trial: int = 128,
-    batch: int = 256,
+    batch: int = 128,
     key: PRNGKeyArray,
 ) -> Robustness:
     r"""The accuracy on `(xs, ys)` that is left in a ball around every example, and whether that can be believed.
 
     By default the gradient is followed by `APGD` on cross-entropy and towards each likely class (`PGD` in `L1` and
     `L0`), and not seen by `Square` in `Linf`, `HopSkipJump` in `L2` with a box; `white` and `black` give others. The
-    evaluation is tried on the first `trial` examples. The model gives logits, and takes inputs as they are: whatever
-    scales them is part of it, for instance `Chain(Affine(...), model)`.
+    evaluation is tried on the first `trial` examples; `batch` are attacked at once. The model gives logits, and takes
+    inputs as they are: whatever scales them is part of it, for instance `Chain(Affine(...), model)`.
 
     >>> import jax.random as jr
     >>> from thetax.layers import Linear
@@ -110,11 +110,12 @@ def robustness(
         raise ValueError(f"robustness: trial must be at least 1 example; got {trial}.")
     check_logits("robustness", model, xs[:trial])
     white, black = white or partial(_white, box=box), black or partial(_black, box=box, span=_span(xs))
-    judge = Judge(model, min(batch, trial, len(xs)), key)
+    judge = Judge(model, min(batch, len(xs)), key)
+    tried = judge._replace(batch=min(batch, trial, len(xs)))
     right = judge.right(xs, ys)
     seen = judge.stand(white(ball, steps, restarts), xs, ys, right)
-    blind = judge.stand(black(ball), xs, ys, right[:trial])
-    checks = _checks(judge, xs[:trial], ys[:trial], ball, box, steps, restarts, white, seen, blind)
+    blind = tried.stand(black(ball), xs, ys, right[:trial])
+    checks = _checks(tried, xs[:trial], ys[:trial], ball, box, steps, restarts, white, seen, blind)
     both = judge.stand(black(ball), xs, ys, seen.stands, seen.worst)
     return Robustness(float(both.stands.mean()), float(right.mean()), both.stands, both.worst, checks)
 

@@ -42,6 +42,7 @@ from .outcome import Outcome
 BOX = (0.0, 1.0)
 HELD_OUT = 1 / 60  # of the training images, for validation: 1,000
 WARM = 0.2  # of the steps, in which the rate rises
+TRIAL = 64  # of the images that are attacked, the attacks themselves are tried on
 LOUD = 0.2  # of the validation images withstand one step and not many: the alarm
 
 Hardening = Literal["trades", "pgd", "single-step", "pairing", "interval"]
@@ -90,7 +91,7 @@ def robust_mnist(
     radius
         How far a pixel may be moved; they go from 0 to 1.
     steps
-        Of the attack in training, each half as long as the radius.
+        Of the attack in training; together two and a half times as long as the radius.
     strength
         Of the tie between an image and its surroundings, for trades and pairing.
     channels
@@ -135,7 +136,7 @@ def robust_mnist(
 
 def hardened(hardening: str, ball: Linf, *, steps: int, strength: float) -> Objective:
     """The objective of a way to harden a network."""
-    attack = PGD(log_loss, ball, rate=ball.radius / 2, steps=steps, box=BOX, keep="last")
+    attack = PGD(log_loss, ball, rate=2.5 * ball.radius / steps, steps=steps, box=BOX, keep="last")
     made = {
         "trades": lambda: trades(attack, strength=strength),
         "pgd": lambda: robust(cross_entropy, attack),
@@ -181,7 +182,10 @@ def judgement(
 ) -> dict[str, float]:
     """The error under attack of some test images in percent, and what cannot be certified; doubts are said."""
     job.say(f"attacking it on {len(some[1]):,} test images")
-    found = robustness(model, some, ball, box=BOX, steps=50, restarts=restarts, white=_white, trial=64, key=key)
+    batch = max(TRIAL, len(some[1]) // 10)
+    found = robustness(
+        model, some, ball, box=BOX, steps=50, restarts=restarts, white=_white, trial=TRIAL, batch=batch, key=key
+    )
     for warning in found.warnings:
         job.say(warning)
     numbers = {"error under attack %": 100 * (1 - found.robust), "doubts": float(len(found.warnings))}
