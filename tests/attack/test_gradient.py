@@ -58,13 +58,32 @@ def test_a_maximum_inside_the_ball_is_found(name):
     np.testing.assert_allclose(found, c, atol=2e-3)
 
 
-def test_the_best_is_kept_and_reaching_the_goal_comes_first(net):
+def test_the_best_is_kept_and_the_goal_once_reached_is_the_end(net):
     """A step that is far too long leaps about; the best of what it saw is no worse than where it began."""
     wild = PGD(away(), L2(3.0), rate=50.0, steps=7)(net, X, Y)
     assert float(log_loss(net(wild), Y)) >= float(log_loss(net(X), Y))
-    low = Goal(lambda out, y: out[0], lambda out, y: out[0] < 0.325)  # more gain leads away from the goal
-    found = PGD(low, Linf(0.2), rate=0.01, steps=9)(lambda x: x, X, Y)
-    assert float(found[0]) == pytest.approx(0.32)
+    climb = lambda reached, **more: PGD(
+        Goal(lambda out, y: out[0], lambda out, y: reached(out[0])), Linf(0.2), rate=0.01, steps=9, **more
+    )(lambda x: x, X, Y)
+    assert float(climb(lambda z: z > 0.325)[0]) == pytest.approx(0.33)
+    assert float(climb(lambda z: z < 0.325)[0]) == pytest.approx(0.3)  # where it begins
+    assert float(climb(lambda z: z > 1.0)[0]) == pytest.approx(0.39)
+    assert float(climb(lambda z: z > 0.325, keep="last")[0]) == pytest.approx(0.39)
+
+
+def test_another_start_only_where_the_goal_is_not_reached():
+    """In a pit at 0 nothing climbs, and outside of it everything is wrong: the start decides, and the first will do."""
+    model = lambda x: jnp.stack([jnp.full((), 0.5), jnp.where(jnp.abs(x[0]) < 0.9, 0.0, 1.0)])
+    attack = lambda restarts: PGD(away(margin), Linf(1.0), rate=0.01, steps=1, restarts=restarts)
+    keys = jr.split(jr.key(0), 40)
+    ends = lambda restarts: jax.vmap(lambda key: attack(restarts)(model, jnp.zeros(1), Y, key=key))(keys)[:, 0]
+    assert 0 < (jnp.abs(ends(1)) >= 0.9).sum() < 15  # one start in ten
+    found = np.asarray(ends(30))
+    assert (np.abs(found) >= 0.9).sum() > 30  # 1 - 0.9^30 = 0.96
+    starts = jax.vmap(lambda key: jax.vmap(lambda k: Linf(1.0).sample(k, (1,))[0])(jr.split(key, 30)))(keys)
+    for start, end in zip(np.asarray(starts), found):
+        outside = start[np.abs(start) >= 0.9]
+        assert not len(outside) or end == outside[0]
 
 
 def test_more_steps_and_restarts_never_help_the_defender(net):

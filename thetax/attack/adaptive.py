@@ -18,10 +18,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..core import Model, Scalar
-from .attempt import Attempt, Range, check_box, check_input, placed
+from .attempt import Attempt, Range, check_box, check_input, nothing, placed
 from .ball import L2, Ball, Linf, Shift, limits_of
 from .goal import Goal, as_goal
 from .gradient import free, starts
+from .search import Search
 
 ONWARDS = 0.75  # of a step is the new direction, the rest is that of the step before
 RISES = 0.75  # the share of the steps that has to gain
@@ -71,8 +72,9 @@ class APGD(eqx.Module):
     r"""Projected ascent with momentum whose step begins at $2\varepsilon$ and is halved where it stalls, for the balls
     `Linf` and `L2` (Croce & Hein 2020).
 
-    From the input itself, or with a key from points of the ball; of all points that it came to, over all `restarts`, it
-    gives the best, as `PGD` does. `box` is the range of valid inputs. A plain loss is a goal never reached.
+    From the input itself, or with a key from points of the ball; it stops where its goal is reached, and of all points
+    that it came to, over all `restarts`, it gives the best, as `PGD` does. `box` is the range of valid inputs. A plain
+    loss is a goal never reached.
 
     >>> from thetax.attack import margin
     >>> from thetax.layers import Linear
@@ -98,8 +100,15 @@ class APGD(eqx.Module):
 
     def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
         check_input("APGD", model, x, y, self.box)
+        return self.search(model, x, y, key=key).run()
+
+    def search(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Search:
+        """Step by step; the first of each ascent only looks at its start."""
         x = jnp.asarray(x)
         limits = limits_of(x, self.box)
+        start = starts("APGD", self.ball, x, limits, self.restarts, key)
+        spans = jnp.concatenate([jnp.zeros(1, jnp.int32), _spans(self.steps)])
+        rate = jnp.asarray(2 * self.ball.radius, x.dtype)
 
         def inside(eta):
             return self.ball.project(eta, limits).astype(x.dtype)
@@ -112,20 +121,27 @@ class APGD(eqx.Module):
             (_, seen), slope = jax.value_and_grad(gained, has_aux=True)(eta)
             return Place(seen, free(slope, eta, limits))
 
-        def ascend(climb, now):
-            onwards, span = now
+        def begin():
+            none = nothing(jnp.zeros_like(x))
+            return _begin(Place(none, jnp.zeros_like(x)), none, rate), jnp.zeros((), jnp.int32)
+
+        def unfinished(now):
+            climb, step = now
+            return ~climb.best.reached & (step < (1 + self.steps) * self.restarts)
+
+        def move(now):
+            (climb, step), k = now, now[1] % (1 + self.steps)
             eta = climb.here.seen.eta
+            onwards = jnp.where(k == 1, 1.0, ONWARDS).astype(x.dtype)  # there is no step before the first
             z = inside(eta + climb.rate * self.ball.steepest(climb.here.slope))
-            eta = inside(eta + onwards * (z - eta) + (1 - onwards) * (eta - climb.before))
-            return climb.to(look(eta)).checked(span), None
+            next_one = inside(eta + onwards * (z - eta) + (1 - onwards) * (eta - climb.before))
+            seen = look(jnp.where(k == 0, start(step // (1 + self.steps)), next_one))
+            return _choose(k == 0, _begin(seen, climb.best, rate), climb.to(seen).checked(spans[k])), step + 1
 
-        def once(start):
-            begun = _begin(look(start), jnp.asarray(2 * self.ball.radius, x.dtype))
-            onwards = jnp.full(self.steps, ONWARDS, x.dtype).at[0].set(1.0)  # there is no step before the first
-            return jax.lax.scan(ascend, begun, (onwards, _spans(self.steps)))[0].best
+        def answer(now):
+            return placed(x, now[0].best.eta, self.box)
 
-        found = jax.lax.map(once, starts("APGD", self.ball, x, limits, self.restarts, key))
-        return placed(x, found.best().eta, self.box)
+        return Search(begin, unfinished, move, answer)
 
 
 def checkpoints(steps: int) -> tuple[int, ...]:
@@ -148,9 +164,11 @@ def _spans(steps: int) -> Int[Array, " t"]:
     return jnp.asarray(spans)
 
 
-def _begin(here: Place, rate: Scalar) -> Climb:
+def _begin(here: Place, best: Attempt, rate: Scalar) -> Climb:
+    """An ascent from here, after others of which the best is known."""
     eta, gain = here.seen.eta, here.seen.gain
-    return Climb(here, eta, here, here.seen, rate, jnp.zeros((), jnp.int32), jnp.zeros((), bool), gain)
+    rises, halved = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    return Climb(here, eta, here, best.beside(here.seen), rate, rises, halved, gain)
 
 
 def _choose(condition: Any, a: Any, b: Any) -> Any:

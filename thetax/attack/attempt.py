@@ -43,6 +43,11 @@ class Attempt(NamedTuple):
         return jax.tree.map(lambda a: a[at], self)
 
 
+def nothing(eta: Shift) -> Attempt:
+    """Before the first attempt: any other is better."""
+    return Attempt(eta, jnp.full((), -jnp.inf, eta.dtype), jnp.zeros((), bool))
+
+
 def check_input(name: str, model: Model, x: Any, y: Any, box: Range | None) -> None:
     """Refuses what no attack can begin with; of what is only traced the shapes and kinds are looked at.
 

@@ -9,7 +9,7 @@ $$\delta = -\frac{f_y(x_t) - f_j(x_t)}{\|\Delta w\|_q} \arg\max_{\|v\|_p \le 1} 
 until the class changes. Of an affine classifier the first step is the last.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,8 +19,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..core import Model, Scalar
 from .affine import check_norm, check_overshoot, distances, nearest_tie
 from .attempt import Range, check_box, check_input, placed
-from .ball import L2, Ball
+from .ball import L2, Ball, Shift
 from .goal import margin
+from .search import Search
 
 FIRM = 1e-3  # late steps are short, and so is their overshoot: they go this part of the first one further
 
@@ -59,32 +60,49 @@ class DeepFool(eqx.Module):
 
     def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
         check_input("DeepFool", model, x, y, self.box)
+        return self.search(model, x, y).run()
+
+    def search(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Search:
+        """Step by step; chance is not in it."""
         x = jnp.asarray(x)
-        z = model(x)
-        rivals = _rivals(z, y, self.classes)
-        between = jax.vmap(lambda j: _one(y, z) - _one(j, z))(rivals)
-        sure = jnp.where(self.overshoot > 0, 64 * jnp.finfo(z.dtype).eps * jnp.abs(z).max(), 0.0)  # of rounding
-        past = (FIRM * self.overshoot * (between @ z) + sure).astype(z.dtype)
 
         def at(eta):
             return placed(x, ((1 + self.overshoot) * eta).astype(x.dtype), self.box)
 
-        def unfinished(state):
-            _, z, step = state
-            firm = jnp.where(self.overshoot > 0, 32 * jnp.finfo(z.dtype).eps, 0.0)  # or rounding could undo it
-            return (margin(z, y) <= firm * jnp.abs(z).max()) & (step < self.steps)
+        def begin():
+            z = model(x)
+            between = jax.vmap(lambda j: _one(y, z) - _one(j, z))(_rivals(z, y, self.classes))
+            sure = jnp.where(self.overshoot > 0, 64 * jnp.finfo(z.dtype).eps * jnp.abs(z).max(), 0.0)  # of rounding
+            past = (FIRM * self.overshoot * (between @ z) + sure).astype(z.dtype)
+            return Way(jnp.zeros_like(x), z, between, past, jnp.where(jnp.argmax(z) == y, 0, self.steps))
 
-        def move(state):
-            eta, _, step = state
-            z, pull = jax.vjp(lambda x: model(x), at(eta))
-            slopes = jax.vmap(pull)(between)[0]
-            eta = eta + nearest_tie(distances(between @ z + past, slopes, self.norm), slopes, self.norm)
-            return eta, model(at(eta)), step + 1
+        def unfinished(way):
+            firm = jnp.where(self.overshoot > 0, 32 * jnp.finfo(way.z.dtype).eps, 0.0)  # or rounding could undo it
+            return (margin(way.z, y) <= firm * jnp.abs(way.z).max()) & (way.step < self.steps)
 
-        begin = jnp.where(jnp.argmax(z) == y, 0, self.steps)
-        eta, z, _ = jax.lax.while_loop(unfinished, move, (jnp.zeros_like(x), z, begin))
-        tied = margin(z, y) >= -8 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()  # where rounding decides
-        return jnp.where((jnp.argmax(z) != y) | (tied & (self.overshoot == 0)), at(eta), x)
+        def move(way):
+            z, pull = jax.vjp(lambda x: model(x), at(way.eta))
+            slopes = jax.lax.map(lambda one: pull(one)[0], way.between)
+            far = distances(way.between @ z + way.past, slopes, self.norm)
+            eta = way.eta + nearest_tie(far, slopes, self.norm)
+            return way._replace(eta=eta, z=model(at(eta)), step=way.step + 1)
+
+        def answer(way):
+            z = way.z
+            tied = margin(z, y) >= -8 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()  # where rounding decides
+            return jnp.where((jnp.argmax(z) != y) | (tied & (self.overshoot == 0)), at(way.eta), x)
+
+        return Search(begin, unfinished, move, answer)
+
+
+class Way(NamedTuple):
+    """How far it has gone and the logits there; the classes it may go to, and how far past a tie with each."""
+
+    eta: Shift
+    z: Float[Array, " k"]
+    between: Float[Array, "m k"]
+    past: Float[Array, " m"]
+    step: Any
 
 
 def _rivals(z: Float[Array, " k"], y: Any, classes: int) -> Array:

@@ -90,14 +90,14 @@ def logit_ratio(logits: Logits, y: Label) -> Scalar:
 
 def target_ratio(logits: Logits, y: Label, target: Label) -> Scalar:
     r"""$(z_t - z_y) / (z_{(1)} - \frac12 (z_{(3)} + z_{(4)}))$: from the class y to the class t, the same if all logits
-    are scaled or shifted (Croce & Hein 2020, targeted DLR). Of three classes the mean is $z_{(3)}$; of two, where the
-    ratio would be a constant, it is the difference alone.
+    are scaled or shifted (Croce & Hein 2020, targeted DLR). With three classes these are $z_{(2)}$, $z_{(3)}$; with
+    two, where the ratio would be a constant, it is the difference alone.
 
     >>> target_ratio(jnp.array([3.0, 2.5, 1.0, 1.0]), jnp.array(0), jnp.array(1)).item()
     -0.25
     """
     order = jnp.sort(logits)[::-1]
-    spread = order[0] - order[2:4].mean() if len(order) > 2 else jnp.zeros_like(order[0])
+    spread = order[0] - order[:4][-2:].mean() if len(order) > 2 else jnp.zeros_like(order[0])
     rise = jnp.where(_mine(logits, target), logits, 0).sum() - jnp.where(_mine(logits, y), logits, 0).sum()
     return rise / jnp.where(spread > 0, spread, 1.0)
 

@@ -8,7 +8,7 @@ single number in that of the sum. One long step from the input itself is the fas
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,19 +18,20 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..core import Model, Scalar
 from ..train.loss import Loss
-from .attempt import Range, check_box, check_input, placed
+from .attempt import Attempt, Range, check_box, check_input, nothing, placed
 from .ball import Ball, Limits, Linf, Shift, limits_of
 from .goal import Goal, as_goal
+from .search import Search
 
 
 class PGD(eqx.Module):
     r"""Projected gradient ascent from the input itself, or with a key from points of the ball (§13.2).
 
     `rate` is $\alpha$, times `schedule` of the number of the step. With `momentum` $\mu$ the direction is that of
-    $g \leftarrow \mu g + \nabla / \|\nabla\|_1$. `box` is the range of valid inputs, which is kept to exactly. Of all
-    the points that it came to, over all `restarts`, it gives the best, so that more of either never helps the
-    defender; with `keep="last"` the last one, as robust training wants it. A plain loss is a goal never reached.
-    Madry et al. 2018; with momentum, Dong et al. 2018.
+    $g \leftarrow \mu g + \nabla / \|\nabla\|_1$. `box` is the range of valid inputs, which is kept to exactly. It stops
+    at the first point that reaches its goal. A plain loss is a goal never reached: then it gives the best of all points
+    that it came to, over all `restarts`, so that more of either never helps the defender. With `keep="last"` it makes
+    all steps and gives the last point, as robust training wants it. Madry et al. 2018; with momentum, Dong et al. 2018.
 
     Departs: the notes rescale to the sphere after every step, and miss a maximum inside the ball.
 
@@ -56,6 +57,8 @@ class PGD(eqx.Module):
         if self.steps < 1 or self.restarts < 1:
             came = f"steps={self.steps}, restarts={self.restarts}"
             raise ValueError(f"PGD: steps and restarts must be at least 1; got {came}.")
+        if self.keep == "last" and self.restarts > 1:
+            raise ValueError(f"PGD: restarts={self.restarts} need a best one; leave out keep='last'.")
         if isinstance(self.momentum, float | int) and not 0 <= self.momentum <= 1:
             raise ValueError(f"PGD: momentum must lie in [0, 1]; got {self.momentum}.")
         if self.box is not None:
@@ -63,31 +66,55 @@ class PGD(eqx.Module):
 
     def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
         check_input("PGD", model, x, y, self.box)
+        search = self.search(model, x, y, key=key)
+        if self.keep == "best":
+            return search.run()
+        return search.answer(jax.lax.fori_loop(0, self.steps, lambda _, now: search.move(now), search.begin()))
+
+    def search(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Search:
+        """Step by step: a point is judged when it is left, so the last is left too."""
         x = jnp.asarray(x)
         limits = limits_of(x, self.box)
-
-        def see(eta):
-            return self.goal.judge(model, x, eta, y)
+        start = starts("PGD", self.ball, x, limits, self.restarts, key)
+        climb = self.steps + (self.keep == "best")
 
         def gained(eta):
-            seen = see(eta)
+            seen = self.goal.judge(model, x, eta, y)
             return seen.gain, seen
 
-        def ascend(state, step):
-            eta, g, best = state
+        def begin():
+            eta = start(0)
+            return Ascent(eta, jnp.zeros_like(x), nothing(eta), jnp.zeros((), jnp.int32))
+
+        def unfinished(now):
+            return ~now.best.reached & (now.step < climb * self.restarts)
+
+        def move(now):
+            again = now.step % climb == 0  # from another start
+            eta, g, best, step = now if self.restarts == 1 else now.where(again, start(now.step // climb))
             (_, seen), slope = jax.value_and_grad(gained, has_aux=True)(eta)
             g = self.momentum * g + unit(free(slope, eta, limits))
-            rate = self.rate * self.schedule(step)
+            rate = self.rate * self.schedule(step % climb)
             eta = self.ball.project(eta + rate * self.ball.steepest(g), limits).astype(x.dtype)
-            return (eta, g, best.beside(seen) if self.keep == "best" else best), None
+            return Ascent(eta, g, best.beside(seen), step + 1)
 
-        def once(start):
-            state = start, jnp.zeros_like(x), see(start)
-            (eta, _, best), _ = jax.lax.scan(ascend, state, jnp.arange(self.steps))
-            return best.beside(see(eta)) if self.keep == "best" else best._replace(eta=eta)
+        def answer(now):
+            return placed(x, now.best.eta if self.keep == "best" else now.eta, self.box)
 
-        found = jax.lax.map(once, starts("PGD", self.ball, x, limits, self.restarts, key))
-        return placed(x, found.best().eta, self.box)
+        return Search(begin, unfinished, move, answer)
+
+
+class Ascent(NamedTuple):
+    """The next point and the direction so far, the best of the points before, and how many these are."""
+
+    eta: Shift
+    g: Shift
+    best: Attempt
+    step: Any
+
+    def where(self, again: Any, start: Shift) -> "Ascent":
+        """The same, or at another start."""
+        return self._replace(eta=jnp.where(again, start, self.eta), g=jnp.where(again, 0.0, self.g))
 
 
 def fgsm(goal: Goal | Loss, ball: Linf, *, box: Range | None = None) -> PGD:
@@ -105,14 +132,16 @@ def fgsm(goal: Goal | Loss, ball: Linf, *, box: Range | None = None) -> PGD:
     return PGD(goal, ball, rate=ball.radius, steps=1, box=box, keep="last")
 
 
-def starts(name: str, ball: Ball, x: Array, limits: Limits | None, restarts: int, key: PRNGKeyArray | None) -> Array:
-    """The input itself, or with a key so many points of the ball, as shifts along the first axis."""
-    if key is not None:
-        drawn = jax.vmap(lambda key: ball.sample(key, x.shape).astype(x.dtype))(jr.split(key, restarts))
-        return jax.vmap(lambda eta: ball.project(eta, limits))(drawn)
-    if restarts > 1:
-        raise ValueError(f"{name}: restarts={restarts} begin at different points; give a key.")
-    return jnp.zeros_like(x)[None]
+def starts(
+    name: str, ball: Ball, x: Array, limits: Limits | None, restarts: int, key: PRNGKeyArray | None
+) -> Callable[[Any], Shift]:
+    """Where the ascent of each number begins: at the input itself, or with a key anywhere in the ball."""
+    if key is None:
+        if restarts > 1:
+            raise ValueError(f"{name}: restarts={restarts} begin at different points; give a key.")
+        return lambda number: jnp.zeros_like(x)
+    keys = jr.split(key, restarts)
+    return lambda number: ball.project(ball.sample(keys[number], x.shape).astype(x.dtype), limits)
 
 
 def free(g: Shift, eta: Shift, limits: Limits | None) -> Shift:

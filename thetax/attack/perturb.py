@@ -1,4 +1,4 @@
-"""An attack on every example of a set: blocks of them, one compiled program, another radius no new one."""
+"""An attack on every example of a set: many at once, one compiled program, another radius no new one."""
 
 from typing import Any
 
@@ -14,12 +14,15 @@ from ..data.check import check_examples, check_labels
 from ..data.progress import counted
 from ..layers import has_batch_norm
 from .attempt import Attack, check_input
+from .search import Searching, search_all
 
 
 def perturb(
-    attack: Attack, model: Model, data: tuple[Any, Any], *, key: PRNGKeyArray | None = None, batch: int = 256
+    attack: Attack, model: Model, data: tuple[Any, Any], *, key: PRNGKeyArray | None = None, batch: int = 128
 ) -> Float[Array, "n *s"]:
     """The attack's answer to every example of `(xs, ys)`, so many at once; with a key, a key for each.
+
+    Where the attack is done with an example before its last step, the next one takes its place.
 
     >>> from thetax.attack import PGD, Linf, margin
     >>> from thetax.layers import Linear
@@ -33,8 +36,10 @@ def perturb(
     n, size = len(xs), min(batch, len(xs))
     keys = None if key is None else jr.split(key, n)
     attack = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float | int) else leaf, attack)
-    blocks = []
     with counted(f"perturb, {type(attack).__name__}: examples", n) as update:
+        if isinstance(attack, Searching):
+            return jnp.asarray(search_all(attack, model, xs, ys, keys, places=size, done=update))
+        blocks = []
         for first in range(0, n, size):
             rows = np.minimum(np.arange(first, first + size), n - 1)  # the last block is as long as the others
             block = _compiled(attack, model, xs[rows], ys[rows], None if keys is None else keys[rows])

@@ -172,10 +172,12 @@ class Judge(NamedTuple):
 
 
 def _members(attack: Attack) -> Sequence[Attack]:
-    """The attacks of an ensemble, each kept to its ball."""
+    """The attacks of an ensemble, each kept to its ball if it does not keep to it by itself."""
     if not isinstance(attack, WorstOf):
         return [attack]
-    return [WorstOf(attack.ball, member, goal=attack.goal, box=attack.box) for member in attack.attacks]
+    kept = lambda member: isinstance(member, PGD | APGD) and (member.ball, member.box) == (attack.ball, attack.box)
+    alone = lambda member: WorstOf(attack.ball, member, goal=attack.goal, box=attack.box)
+    return [member if kept(member) else alone(member) for member in attack.attacks]
 
 
 def _checks(judge, xs, ys, ball, box, steps, restarts, white, seen, blind) -> tuple[Check, ...]:

@@ -25,6 +25,8 @@ from jaxtyping import Array, Float
 from ..core import expect_floats, expect_shape
 from .convolution import Sizes, check_window
 
+FEW = 8  # places of a mean that are added one by one
+
 
 class MaxPool(eqx.Module):
     r"""The largest number of every window; by default windows lie side by side (§4.2).
@@ -102,9 +104,15 @@ class AdaptivePool(eqx.Module):
             )
         for axis, (k, n) in enumerate(zip(self.size, space), start=1):
             ends = [(i * n // k, -(-(i + 1) * n // k)) for i in range(k)]
-            parts = [self.of(jax.lax.slice_in_dim(x, a, b, axis=axis), axis=axis) for a, b in ends]
-            x = jnp.stack(parts, axis=axis)
+            x = jnp.stack([self._pooled(jax.lax.slice_in_dim(x, a, b, axis=axis), axis) for a, b in ends], axis=axis)
         return x
+
+    def _pooled(self, part: Array, axis: int) -> Array:
+        """One number along an axis; a mean of few as a sum, which XLA joins with what lies around it."""
+        n = part.shape[axis]
+        if self.of is not jnp.mean or n > FEW:
+            return self.of(part, axis=axis)
+        return reduce(jnp.add, [jax.lax.index_in_dim(part, k, axis, keepdims=False) for k in range(n)]) / n
 
 
 def global_mean(x: Float[Array, "c *s"]) -> Float[Array, " c"]:
@@ -146,10 +154,11 @@ def _largest(x: Float[Array, "..."]) -> Float[Array, "..."]:
 def _push(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (x,), (d_x,) = primals, tangents
     y, parts, axes = _largest(x), _places(x), tuple(range(1, x.ndim, 2))
-    first = jnp.full(y.shape, len(parts) - 1)
+    square = jnp.full(y.shape, (len(parts) - 1) ** 2, jnp.float32)
     for k in reversed(range(len(parts) - 1)):
-        first = jnp.where(parts[k] == y, k, first)
-    place = jnp.arange(len(parts)).reshape([n if axis % 2 else 1 for axis, n in enumerate(x.shape)])
+        square = jnp.where(parts[k] == y, k**2, square)
+    first = jnp.sqrt(square)  # XLA computes no root twice; it would, for each place, the layers before what is cheaper
+    place = jnp.arange(len(parts), dtype=jnp.float32).reshape([n if axis % 2 else 1 for axis, n in enumerate(x.shape)])
     here = jnp.broadcast_to(jnp.expand_dims(first, axes), x.shape) == jnp.broadcast_to(place, x.shape)
     return y, jnp.where(here, d_x, 0).sum(axes)
 
