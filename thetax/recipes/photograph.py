@@ -110,7 +110,9 @@ def _attacked(
     goal, label = (away(), seen) if wanted is None else (towards(), wanted)
     x = jnp.asarray(before, jnp.float32) / LEVELS
     box = (0.0, 1.0)
-    ascent = PGD(goal, ball, rate=2.5 * float(ball.radius) / steps, steps=steps, restarts=restarts, box=box)
+    ascent = PGD(  # to the end, so that it is still wrong when every pixel is one of 256 levels
+        goal.gain, ball, rate=2.5 * float(ball.radius) / steps, steps=steps, restarts=restarts, box=box
+    )
     found = eqx.filter_jit(ascent)(model, x, jnp.asarray(label), key=jr.fold_in(job.key, 0))
     return whole_levels(before, found, ball)
 
