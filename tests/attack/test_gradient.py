@@ -155,3 +155,5 @@ def test_bad_input(net, unchecked):
         PGD(away(), Linf(0.1), rate=0.1, steps=1, momentum=2.0)
     with pytest.raises(ValueError, match="restarts=3 begin at different points; give a key"):
         PGD(away(), Linf(0.1), rate=0.1, steps=1, restarts=3)(net, X, Y)
+    with pytest.raises(ValueError, match="restarts=2 need a best one; leave out keep='last'"):
+        PGD(away(), Linf(0.1), rate=0.1, steps=1, restarts=2, keep="last")
