@@ -30,19 +30,23 @@ def plain(W, x, stride, padding, dilation):
     return jax.lax.conv_general_dilated(x[None], W, stride, padding, rhs_dilation=dilation, dimension_numbers=axes)[0]
 
 
-@pytest.mark.parametrize("many", [channels_last.MANY, 1], ids=["as one operation", "as sums"])
+WAYS = {"as one operation": {"SMALL": 0}, "by rows": {}, "as sums": {"MANY": 1}}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("space", "k", "stride", "pad", "dilation"), SETTINGS)
-def test_values_and_derivatives_are_those_of_the_plain_one(space, k, stride, pad, dilation, many, x64, monkeypatch):
-    monkeypatch.setattr(channels_last, "MANY", many)
+def test_values_and_derivatives_are_those_of_the_plain_one(space, k, stride, pad, dilation, way, x64, monkeypatch):
+    for name, value in WAYS[way].items():
+        monkeypatch.setattr(channels_last, name, value)
     xs = jr.normal(jr.key(0), (2, 2, *(9, 8)[:space]))
     W = jr.normal(jr.key(1), (3, 2, *(k,) * space))
     how = (stride,) * space, (pad,) * space, (dilation,) * space
 
     def seen(correlate, W, xs):
         loss = lambda W, xs: jnp.sin(jax.vmap(lambda x: correlate(W, x, *how))(xs)).sum()
-        back = jax.grad(loss, argnums=(0, 1))
         ys, onward = jax.jvp(jax.vmap(lambda x: correlate(W, x, *how)), (xs,), (jnp.cos(xs),))
-        return ys, onward, back(W, xs), jax.jvp(back, (W, xs), (jnp.cos(W), jnp.cos(xs)))[1]
+        back = [jax.grad(loss, argnums) for argnums in ((0, 1), 1)]  # at both, and at the input under a fixed kernel
+        return ys, onward, [jax.jvp(slope, (W, xs), (jnp.cos(W), jnp.cos(xs))) for slope in back]
 
     both = (jax.tree.leaves(jax.jit(partial(seen, correlate))(W, xs)) for correlate in (correlate_last, plain))
     for ours, theirs in zip(*both):
@@ -66,7 +70,16 @@ def test_large_images_of_few_channels_are_sums_where_a_derivative_is_wanted():
     total = lambda x: correlate_last(jnp.ones((3, 1, 3, 3)), x, *how).sum()
     assert str(jax.make_jaxpr(total)(jnp.ones((1, 16, 16)))).count("conv_general_dilated[") == 1
     assert "conv_general_dilated[" not in str(jax.make_jaxpr(jax.grad(total))(jnp.ones((1, 16, 16))))
-    assert "conv_general_dilated[" in str(jax.make_jaxpr(jax.grad(total))(jnp.ones((1, 8, 8))))
+
+
+def test_small_images_are_taken_by_rows_where_the_kernel_is_fixed():
+    """And by one operation where it is not, or where the image is large."""
+    loss = lambda W, x: correlate_last(W, x, (1, 1), ((1, 1), (1, 1)), (1, 1)).sum()
+    W, x = jnp.ones((8, 8, 3, 3)), jnp.ones((8, 16, 16))
+    seen = lambda argnums, x: str(jax.make_jaxpr(jax.grad(loss, argnums))(W, x))
+    assert "conv_general_dilated[" not in seen(1, x)
+    assert seen((0, 1), x).count("conv_general_dilated[") == 3
+    assert "conv_general_dilated[" in seen(1, jnp.ones((8, 64, 64)))
 
 
 def test_what_is_not_changed_costs_nothing():

@@ -10,7 +10,9 @@ back through it is to compute them.
 
 Of an image of one channel or three XLA's own convolution is slow: most of its time goes into copies. There, where a
 derivative is wanted, $y$ is the sum of products with numbers, and $\bar x$ the sum of what one matrix product has for
-every place of the window. Without a derivative $y$ stays one operation, which those who read a program know.
+every place of the window. Where the kernel is not to change, as under an attack, a CPU takes a small image by its rows:
+one matrix product has what every row of the window makes of every row of the image, and their sum is one with what
+comes after. Without a derivative $y$ stays one operation, which those who read a program know.
 """
 
 import math
@@ -27,6 +29,7 @@ Sizes = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
 AXES = {1: ("NHC", "HIO", "NHC"), 2: ("NHWC", "HWIO", "NHWC")}
 FEW, MANY = 27, 256  # numbers that make one output, and places that have one
+SMALL = 45_000  # numbers of an image by its rows, so that those of a batch stay near the processor
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
@@ -46,16 +49,29 @@ def correlate_last(
 @partial(correlate_last.defjvp, symbolic_zeros=True)
 def _push(stride: Sizes, padding: Padding, dilation: Sizes, primals: Any, tangents: Any) -> tuple[Array, Array]:
     (W, x), (d_W, d_x), how = primals, tangents, (stride, padding, dilation)
-    y = (_sum_of_products if _is_thin(W, x) else correlate_last)(W, x, *how)
+    fixed = isinstance(d_W, SymbolicZero)
+    y = _forward(W, x, *how, fixed=fixed)
     d_y = jnp.zeros_like(y)
     if not isinstance(d_x, SymbolicZero):
-        d_y += jax.linear_transpose(lambda g: _back_to_x(W, g, x.shape[1:], *how), y)(d_x)[0]
-    if not isinstance(d_W, SymbolicZero):
+        d_y += jax.linear_transpose(lambda g: _back_to_x(W, g, x.shape[1:], *how, fixed=fixed), y)(d_x)[0]
+    if not fixed:
         d_y += jax.linear_transpose(lambda g: _back_to_W(x, g, W.shape[2:], *how), y)(d_W)[0]
     return y, d_y
 
 
-def _back_to_x(W: Array, g: Array, size: Sizes, stride: Sizes, padding: Padding, dilation: Sizes) -> Array:
+def _forward(W: Array, x: Array, stride: Sizes, padding: Padding, dilation: Sizes, *, fixed: bool) -> Array:
+    """The correlation itself, the fastest way."""
+    if _is_thin(W, x):
+        return _sum_of_products(W, x, stride, padding, dilation)
+    kernel = jnp.moveaxis(W, (0, 1), (-1, -2))
+    if fixed and _is_small(kernel, x, stride, padding):
+        return _by_rows(kernel, x, padding, dilation)
+    return correlate_last(W, x, stride, padding, dilation)
+
+
+def _back_to_x(
+    W: Array, g: Array, size: Sizes, stride: Sizes, padding: Padding, dilation: Sizes, *, fixed: bool
+) -> Array:
     """The gradient at the signal: the kernel turned round, over the gradients spread out by the stride."""
     turned = jnp.moveaxis(jnp.flip(W, tuple(range(2, W.ndim))), (0, 1), (-2, -1))
     before = [d * (k - 1) - low for d, k, (low, _) in zip(dilation, W.shape[2:], padding)]
@@ -63,6 +79,8 @@ def _back_to_x(W: Array, g: Array, size: Sizes, stride: Sizes, padding: Padding,
     around = tuple(zip(before, after))
     if _is_thin(W, g) and set(stride) == {1} and min(*before, *after) >= 0:
         return _product_and_sum(turned, g, size, around, dilation)
+    if fixed and _is_small(turned, g, stride, around):
+        return _by_rows(turned, g, around, dilation)
     y = _slide(jnp.moveaxis(g, 0, -1)[None], turned, (1,) * len(size), around, stride, dilation)
     return jnp.moveaxis(y[0], -1, 0)
 
@@ -80,6 +98,14 @@ def _back_to_W(x: Array, g: Array, window: Sizes, stride: Sizes, padding: Paddin
 def _is_thin(W: Array, x: Array) -> bool:
     """Whether so few numbers make one output, of so many, that a convolution is not worth its copies."""
     return math.prod(W.shape[1:]) <= FEW and math.prod(x.shape[1:]) >= MANY
+
+
+def _is_small(kernel: Array, x: Array, stride: Sizes, padding: Padding) -> bool:
+    """Whether an image is small enough to be taken by its rows, on a CPU."""
+    if jax.default_backend() != "cpu" or len(stride) != 2 or set(stride) != {1} or min(map(min, padding)) < 0:
+        return False
+    (height, width), (rows, columns) = x.shape[1:], kernel.shape[:2]
+    return rows * columns > 1 and (height + sum(padding[0])) * width * rows * kernel.shape[-1] <= SMALL
 
 
 def _sum_of_products(W: Array, x: Array, stride: Sizes, padding: Padding, dilation: Sizes) -> Array:
@@ -103,6 +129,17 @@ def _product_and_sum(turned: Array, g: Array, size: Sizes, padding: Padding, dil
     z = jnp.pad(z, [*padding, (0, 0)])
     places = lambda at: tuple(slice(d * j, d * j + n) for d, j, n in zip(dilation, at, size))
     parts = [z[places(at)][..., k * c : (k + 1) * c] for k, at in enumerate(product(*map(range, window)))]
+    return jnp.moveaxis(sum(parts[1:], parts[0]), -1, 0)
+
+
+def _by_rows(kernel: Array, x: Array, padding: Padding, dilation: Sizes) -> Array:
+    """One product of what lies side by side with every row of the kernel, and the sum of its rows."""
+    (rows, columns), (c, m), (down, across) = kernel.shape[:2], kernel.shape[2:], dilation
+    x = jnp.pad(jnp.moveaxis(x, 0, -1), [*padding, (0, 0)])
+    height, width = x.shape[0] - down * (rows - 1), x.shape[1] - across * (columns - 1)
+    beside = jnp.concatenate([x[:, across * j : across * j + width] for j in range(columns)], axis=-1)
+    z = beside @ jnp.moveaxis(kernel.reshape(rows, columns * c, m), 0, 1).reshape(columns * c, rows * m)
+    parts = [z[down * i : down * i + height, :, i * m : (i + 1) * m] for i in range(rows)]
     return jnp.moveaxis(sum(parts[1:], parts[0]), -1, 0)
 
 
