@@ -51,7 +51,7 @@ def boundary(
     box: Range | None = None,
     steps: int = 20,
     rounds: int = 8,
-    batch: int = 256,
+    batch: int = 64,
 ) -> Boundary:
     r"""The nearest wrong input to every example of `(xs, ys)`, in the norm of `L2` or `Linf`.
 

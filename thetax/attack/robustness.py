@@ -84,7 +84,7 @@ def robustness(
     white: White | None = None,
     black: Black | None = None,
     trial: int = 128,
-    batch: int = 128,
+    batch: int = 64,
     key: PRNGKeyArray,
 ) -> Robustness:
     r"""The accuracy on `(xs, ys)` that is left in a ball around every example, and whether that can be believed.
