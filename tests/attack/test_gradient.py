@@ -8,6 +8,8 @@ import pytest
 from contracts import normal
 
 from thetax.attack import L0, L1, L2, PGD, Goal, Linf, away, fgsm, logit_ratio, margin, towards
+from thetax.attack.attempt import nothing
+from thetax.attack.gradient import Ascent
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.train import log_loss
@@ -112,6 +114,21 @@ def test_it_stays_in_the_ball_and_in_the_range(net, ball):
     assert ball.norm(found - x) <= ball.radius * (1 + 1e-12)
     assert found.min() >= 0
     assert found.max() <= 1
+
+
+def test_what_points_out_of_the_range_is_no_way():
+    """The steepest number is at its edge, and the next one is moved in its place."""
+    slopes = Linear(jnp.array([[0.0, 0.0], [5.0, 1.0]]), jnp.zeros(2))
+    found = PGD(margin, L1(0.4), rate=0.1, steps=4, box=(0.0, 1.0))(slopes, jnp.array([1.0, 0.5]), Y)
+    np.testing.assert_allclose(found, [1.0, 0.9], atol=1e-12)
+
+
+def test_another_start_remembers_no_direction():
+    ascent = Ascent(X, jnp.ones(4), nothing(X), jnp.array(3))
+    eta, g, *_ = ascent.where(jnp.array(True), 2 * X)
+    assert jnp.array_equal(eta, 2 * X)
+    assert not g.any()
+    assert all(map(jnp.array_equal, ascent.where(jnp.array(False), 2 * X)[:2], (X, jnp.ones(4))))
 
 
 def test_momentum_is_the_sum_of_unit_gradients(net):
