@@ -12,7 +12,8 @@ import pytest
 from contracts import normal
 
 from thetax.attack import APGD, L1, L2, PGD, Goal, Linf, away, logit_ratio, margin, towards
-from thetax.attack.adaptive import checkpoints
+from thetax.attack.adaptive import Climb, Place, checkpoints
+from thetax.attack.attempt import Attempt
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.train import log_loss
@@ -166,6 +167,17 @@ def test_a_batch_is_a_vmap(net):
     alone = jnp.stack([one(x, key) for x, key in zip(xs, keys)])
     np.testing.assert_allclose(jax.jit(jax.vmap(call))(xs, keys), alone, atol=1e-12)
     np.testing.assert_allclose(call(xs[0], keys[0]), alone[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("halved", [False, True])
+def test_a_peak_that_stays_halves_the_step_unless_it_was_just_halved(halved):
+    """Though every step since the last checkpoint rose."""
+    at = lambda gain: Place(Attempt(X, jnp.asarray(gain), jnp.asarray(False)), jnp.zeros(4))
+    climb = Climb(at(1.0), X, at(2.0), at(2.0).seen, jnp.array(0.4), jnp.array(5), jnp.array(halved), jnp.array(2.0))
+    after = climb.checked(jnp.array(5))
+    assert bool(after.halved) is not halved
+    assert float(after.rate) == (0.4 if halved else 0.2)
+    assert float(after.here.seen.gain) == (1.0 if halved else 2.0)
 
 
 def test_bad_input(net, unchecked):

@@ -72,6 +72,24 @@ def test_where_nothing_is_wrong_or_x_is_already_x_stays():
     assert np.array_equal(found, jnp.stack([XS[0], XS[0]]))
 
 
+def test_where_most_is_wrong_the_direction_is_not_theirs():
+    """Nine in ten points are wrong: with the mean taken off the answers, they tell the normal all the same."""
+    n = jnp.ones(20) / jnp.sqrt(20)
+    attack, here = HopSkipJump(L2, steps=1, queries=100, box=BOX), jnp.full(20, 0.5)
+    wrong = lambda point: (point - here) @ n > -0.03  # of steps 0.1 long
+    towards_n = [float(n @ attack._direction(wrong, here, jnp.array(0.1), key)) for key in jr.split(jr.key(0), 20)]
+    assert np.mean(towards_n) > 0.70
+
+
+def test_more_hops_never_end_farther():
+    """Though with one query for a direction most of them go astray."""
+    net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
+    hops = (answers(HopSkipJump(L2, steps=steps, queries=1, box=BOX), net) for steps in (1, 2, 4, 8))
+    far = np.array([np.linalg.norm(found - np.asarray(XS), axis=1) for found in hops])
+    assert (np.diff(far, axis=0) <= 1e-12).all()
+    assert (np.diff(far, axis=0) < -1e-3).any()
+
+
 def test_bad_input(unchecked):
     with pytest.raises(ValueError, match="HopSkipJump: norm is L2 or Linf; got L1"):
         HopSkipJump(L1, steps=1, box=BOX)

@@ -85,6 +85,22 @@ def test_where_nothing_is_found_the_input_stays(net):
     assert jnp.array_equal(Nearest(PGD(away(), L2(1e-4), rate=1e-4, steps=2), rounds=3)(net, x, y), x)
 
 
+def test_a_radius_that_failed_is_tried_again_below_what_was_found_nearer():
+    """An attack with luck in large balls and in small ones only."""
+
+    class Fickle(eqx.Module):
+        ball: L2
+        goal: object = eqx.field(static=True)
+
+        def __call__(self, model, x, y, *, key=None):
+            size = jnp.where(self.ball.radius > 0.6, 0.2, jnp.where(self.ball.radius < 0.15, 0.05, 0.0))
+            return x.at[0].add(size)
+
+    step = lambda x: jnp.array([0.01, x[0]])
+    found = Nearest(Fickle(L2(1.0), away(margin)), rounds=4)(step, jnp.zeros(2), jnp.array(0))
+    assert found.tolist() == [0.05, 0.0]
+
+
 def test_bad_input(net, unchecked):
     with pytest.raises(ValueError, match="Nearest: rounds must be at least 1; got 0"):
         Nearest(PGD(away(), L2(1.0), rate=0.1, steps=1), rounds=0)

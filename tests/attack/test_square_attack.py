@@ -105,6 +105,14 @@ def test_what_is_wrong_already_stays(net):
     assert np.array_equal(Square(away(margin), BALL, queries=15)(net, X, y, key=KEY), X)
 
 
+def test_no_query_is_spent_on_what_is_known():
+    """One number has two ends: the start tries one of them, and the first square the other."""
+    up = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
+    attack = Square(margin, BALL, queries=3)
+    found = [float(attack(up, jnp.zeros(1), Y, key=key)[0]) for key in jr.split(KEY, 8)]
+    assert found == [0.2] * 8
+
+
 def test_bad_input(net, unchecked):
     with pytest.raises(ValueError, match="Square: its squares are made for Linf; got L2"):
         Square(margin, L2(0.1), queries=10)
