@@ -154,3 +154,9 @@ def test_bad_input(unchecked):
         L2(-1.0)
     with pytest.raises(ValueError, match="Linf: radius must be finite and not negative; got nan"):
         Linf(float("nan"))
+    with pytest.raises(ValueError, match=r"Linf: radius must be finite and not negative; got -0\.5"):
+        Linf(np.float32(-0.5))
+    with pytest.raises(ValueError, match=r"L2: radius must be finite and not negative; got -0\.5"):
+        L2(jnp.array(-0.5))
+    with pytest.raises(ValueError, match=r"L0: radius is how many numbers may change, so a whole number; got 1\.5"):
+        L0(1.5)

@@ -130,3 +130,7 @@ def test_bad_input_is_refused(unchecked):
         worst_margins(lambda x: x[None], jnp.ones(2), jnp.array(0), Linf(0.1))
     with pytest.raises(ValueError, match="steps at least 1"):
         ramped(lambda t: cross_entropy, optax.sgd(1.0), steps=0)
+    with pytest.raises(
+        ValueError, match="certified: expected a logit for each class, but the model gives a single one"
+    ):
+        certified(lambda x: x[:1], data, Linf(0.1))

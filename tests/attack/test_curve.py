@@ -69,3 +69,5 @@ def test_bad_input(unchecked):
             certified_radii(net, data, L2, most=most)
     with pytest.raises(ValueError, match="certified_radii: box"):
         certified_radii(net, data, L2, most=1.0, box=(1.0, 1.0))
+    with pytest.raises(ValueError, match=r"certified_radii: expected inputs from 0\.0 to 0\.1"):
+        certified_radii(net, data, L2, most=1.0, box=(0.0, 0.1))

@@ -130,3 +130,11 @@ def test_bad_input(unchecked):
         DeepFool(box=(1.0, 0.0))
     with pytest.raises(ValueError, match=r"expected inputs from 0.0 to 1.0"):
         DeepFool(box=(0.0, 1.0))(lambda x: x, jnp.array([2.0, 0.0]), jnp.array(0))
+
+
+def test_in_the_sum_of_changes_it_goes_on_with_another_number_at_the_edge():
+    """The steepest number reaches 0 before the classes tie; the next one does what is left."""
+    line = Linear(jnp.array([[1.0, 0.9, 0.9], [0.0, 0.0, 0.0]]), jnp.array([-0.5, 0.0]))
+    found = DeepFool(L1, box=(0.0, 1.0))(line, jnp.array([0.4, 0.9, 0.9]), jnp.array(0))
+    assert jnp.argmax(line(found)) == 1
+    assert 1.5 < float(jnp.abs(found - jnp.array([0.4, 0.9, 0.9])).sum()) < 1.8

@@ -1,5 +1,7 @@
 """Ascent where the maximum is known: affine classifiers, a bowl turned over; and what holds of every attack."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 from contracts import normal
 
-from thetax.attack import L0, L1, L2, PGD, Goal, Linf, away, fgsm, logit_ratio, margin, towards
+from thetax.attack import APGD, L0, L1, L2, PGD, DeepFool, Goal, Linf, away, fgsm, logit_ratio, margin, towards
 from thetax.attack.attempt import nothing
 from thetax.attack.gradient import Ascent
 from thetax.layers import Linear, tanh
@@ -131,6 +133,38 @@ def test_another_start_remembers_no_direction():
     assert all(map(jnp.array_equal, ascent.where(jnp.array(False), 2 * X)[:2], (X, jnp.ones(4))))
 
 
+@pytest.mark.parametrize("attack", [
+    PGD(away(), Linf(0.9), rate=0.3, steps=10), APGD(away(), Linf(0.9), steps=10), DeepFool(),
+], ids=["PGD", "APGD", "DeepFool"])  # fmt: skip
+def test_what_is_no_number_is_no_way_and_no_success(net, attack):
+    """A root has no slope at 0; the other numbers have one, and the attack goes on with them."""
+    rooted = lambda x: net(x) + 0 * jnp.linalg.norm(x[3:])
+    x = X.at[3].set(0.0)
+    y = jnp.argmax(net(x))
+    found = attack(rooted, x, y)
+    assert jnp.isfinite(found).all()
+    assert found[3] == 0
+    assert jnp.argmax(net(found)) != y
+    nowhere = attack(lambda x: jnp.where((x == X).all(), net(x), jnp.nan), X, jnp.argmax(net(X)))
+    assert jnp.array_equal(nowhere, X)
+
+
+def test_half_precision_is_kept(net):
+    x = X.astype(jnp.bfloat16)
+    for attack in (
+        PGD(away(), Linf(0.2), rate=0.1, steps=2, momentum=0.5),
+        APGD(away(), Linf(0.2), steps=2),
+        DeepFool(),
+    ):
+        assert attack(net, x, Y).dtype == jnp.bfloat16
+
+
+def test_an_input_out_of_the_range_stays_in_the_ball(net):
+    """As in a compiled program, which cannot refuse it."""
+    found = jax.jit(lambda x: PGD(log_loss, Linf(0.1), rate=0.1, steps=3, box=(0.0, 1.0))(net, x, Y))(100 * X)
+    assert jnp.abs(found - 100 * X).max() <= 0.1 + 1e-12
+
+
 def test_momentum_is_the_sum_of_unit_gradients(net):
     """Two steps by hand."""
     unit = lambda x: (lambda g: g / jnp.abs(g).sum())(jax.grad(lambda x: log_loss(net(x), Y))(x))
@@ -174,3 +208,8 @@ def test_bad_input(net, unchecked):
         PGD(away(), Linf(0.1), rate=0.1, steps=1, restarts=3)(net, X, Y)
     with pytest.raises(ValueError, match="restarts=2 need a best one; leave out keep='last'"):
         PGD(away(), Linf(0.1), rate=0.1, steps=1, restarts=2, keep="last")
+    with pytest.raises(ValueError, match=r"rate must be finite and not negative; got -0\.1"):
+        PGD(away(), Linf(0.1), rate=-0.1, steps=1)
+    unknown: Any = "lst"
+    with pytest.raises(ValueError, match="keep is 'best' or 'last'; got 'lst'"):
+        PGD(away(), Linf(0.1), rate=0.1, steps=1, keep=unknown)

@@ -143,3 +143,16 @@ def test_maxima_of_what_moves_together_are_told_apart():
     f = lambda x: MaxPool((2,))(jnp.stack([x, x + 1], axis=-1).reshape(1, -1))[0] - x
     low, high = jax.jit(lambda x: linear_bounds(f, x, Linf(3.0)))(jnp.zeros(2))
     np.testing.assert_allclose([low, high], 1.0, atol=1e-12)
+
+
+def test_what_stops_gradients_changes_no_bound():
+    """Its derivative is 0 and it is none; JAX's softmax has one inside."""
+    low, high = linear_bounds(lambda x: jax.lax.stop_gradient(2 * x), jnp.zeros(1), Linf(1.0))
+    np.testing.assert_allclose([low[0], high[0]], [-2.0, 2.0], atol=1e-12)
+    W, V, x = normal(0, 4, 3), normal(1, 2, 4), normal(2, 3)
+    f = lambda x: V @ jax.nn.softmax(3 * W @ x)
+    low, high = jax.jit(lambda x: linear_bounds(f, x, Linf(0.3)))(x)
+    shifts = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (2000, 3)))
+    outs = jax.vmap(lambda shift: f(x + 0.3 * shift))(jnp.concatenate([shifts, jnp.sign(shifts)]))
+    assert (outs >= low[None] - 1e-9).all()
+    assert (outs <= high[None] + 1e-9).all()

@@ -173,3 +173,8 @@ def test_bad_input(unchecked):
         robust(cross_entropy, ATTACK)(net(key=jr.key(0)), jnp.zeros((3, 3)))
     with pytest.raises(ValueError, match="pair_logits: strength must not be negative"):
         pair_logits(PGD(margin, Linf(0.1), rate=0.1, steps=1), strength=-2)
+    boxed = PGD(log_loss, Linf(0.1), rate=0.1, steps=1, box=(0.0, 1.0))
+    batch = 255 * jnp.ones((2, 3)), jnp.zeros(2, int)
+    for objective in (robust(cross_entropy, boxed), trades(boxed, strength=1.0), pair_logits(boxed, strength=1.0)):
+        with pytest.raises(ValueError, match=r": expected inputs from 0\.0 to 1\.0, but they go from 255 to 255"):
+            objective(net(key=jr.key(0)), batch)

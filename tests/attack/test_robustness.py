@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.attack import L1, L2, PGD, Linf, Square, away, margin, perturb, robustness, strongest
+from thetax.attack import L0, L1, L2, PGD, HopSkipJump, Linf, Square, away, margin, perturb, robustness, strongest
 from thetax.attack.robustness import MASKED
 from thetax.layers import BatchNorm, Chain, Linear
 from thetax.models import MLP
@@ -104,13 +104,15 @@ def test_a_weak_attack_is_told(line, examples):
     assert any("not strong enough" in warning for warning in found.warnings)
 
 
-def test_an_attack_that_moves_at_radius_0_is_told(line, examples):
+def test_an_attack_that_keeps_to_no_ball_is_cut_back(line, examples):
     class Wild(eqx.Module):
         def __call__(self, model, x, y, *, key=None):
             return jnp.clip(x + 0.3 * jr.normal(key, x.shape), *BOX)
 
     found = judged(line, examples, white=lambda ball, steps, restarts: Wild())
-    assert failed(found)[0] == "right at radius 0"
+    assert found.checks[0].name == "right at radius 0"
+    assert found.checks[0].holds
+    assert np.abs(np.asarray(found.worst - examples[0])).max() <= BALL.radius + 1e-6
 
 
 @pytest.mark.parametrize("ball", [Linf(0.05), L2(0.1), L1(0.15)], ids=["Linf", "L2", "L1"])
@@ -151,6 +153,8 @@ def test_bad_input(line, examples, unchecked):
         judged(line, examples, box=(1.0, 0.0))
     with pytest.raises(ValueError, match="robustness: trial must be at least 1 example; got 0"):
         judged(line, examples, trial=0)
+    with pytest.raises(ValueError, match="robustness: batch must be at least 1; got 0"):
+        judged(line, examples, batch=0)
     with pytest.raises(ValueError, match="not finite"):
         judged(Linear(line.W * jnp.nan, line.b), examples)
     with pytest.raises(ValueError, match=r"Linf: radius must be finite and not negative; got -0\.1"):
@@ -185,3 +189,27 @@ def test_another_radius_is_no_new_program(line, examples):
         if radius == 0.1:
             traced = len(seen)
     assert len(seen) - traced == 2 * len(seen[:1])  # the shape of the output is asked for each time, and nothing else
+
+
+def test_what_lies_outside_of_the_ball_does_not_count(line, examples):
+    """An attack to any distance is cut back to the ball."""
+    found = judged(line, examples, black=lambda ball: HopSkipJump(L2, steps=2, queries=10, box=BOX))
+    assert found.robust == judged(line, examples).robust
+    assert np.abs(np.asarray(found.worst - examples[0])).max() <= BALL.radius + 1e-6
+
+
+def test_counts_of_changes_do_not_depend_on_the_scale(line, examples):
+    xs, ys = examples
+    still = lambda ball: PGD(away(margin), ball, rate=0.0, steps=1)
+    told = lambda scale: robustness(
+        lambda x: line(x / scale),
+        (scale * xs, ys),
+        L0(1),
+        box=(0.0, scale),
+        steps=4,
+        black=still,
+        trial=8,
+        key=jr.key(0),
+    )
+    small, large = told(1.0), told(255.0)
+    assert large.robust == small.robust < small.clean

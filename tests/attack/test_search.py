@@ -68,7 +68,8 @@ def test_no_step_is_spent_on_who_is_done():
     PGD(away(), Linf(0.4), rate=0.1, steps=6, restarts=3),
     APGD(away(), Linf(0.4), steps=6, restarts=2),
     DeepFool(steps=9),
-], ids=["PGD", "APGD", "DeepFool"])  # fmt: skip
+    PGD(away(), Linf(0.4), rate=0.2, steps=4, keep="last"),
+], ids=["PGD", "APGD", "DeepFool", "the last point of PGD"])  # fmt: skip
 def test_many_are_as_one_by_one(attack):
     """With fewer places than examples, as many, and more; each with its own key."""
     net = MLP.init(5, 8, 3, activation=tanh, key=jr.key(0))

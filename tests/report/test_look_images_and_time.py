@@ -14,7 +14,7 @@ from thetax.models import CNN, MLP, EncoderDecoder, NGram, SequenceClassifier
 from thetax.recipes.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.report.images import convolves, sees
-from thetax.report.lenses import BENT, FEW, bent
+from thetax.report.lenses import BENT, FEW, NotSeen, bent
 from thetax.report.time import attends, recurs
 from thetax.train import cross_entropy, squared_error
 
@@ -113,6 +113,9 @@ def test_convolutions_on_a_cpu_are_bent_on_as_many_examples_as_are_afforded(monk
     assert counted(MLP.init(784, 2, key=jr.key(0)), xs) == BENT
     monkeypatch.setattr("thetax.report.lenses.WORK", 1)
     assert counted(net, xs) == FEW
+    monkeypatch.setattr("thetax.report.lenses.DEAR", 1)
+    with pytest.raises(NotSeen, match="it would take many minutes for a network of this size"):
+        counted(net, xs)
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")
     assert counted(net, xs) == BENT
 

@@ -82,5 +82,5 @@ def check_box(name: str, box: Range) -> None:
 
 
 def placed(x: Any, eta: Shift, box: Range | None) -> Any:
-    """The input with the shift, in the range to the last bit."""
-    return x + eta if box is None else jnp.clip(x + eta, *box)
+    """The input with the shift, in the range to the last bit, and nowhere else if it was not in it."""
+    return x + eta if box is None else jnp.clip(x + eta, jnp.minimum(x, box[0]), jnp.maximum(x, box[1]))

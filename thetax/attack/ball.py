@@ -17,12 +17,14 @@ import math
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..core import Scalar
 
 Shift = Float[Array, "*s"]
-Radius = float | int | Scalar
+Radius = float | int | Scalar | Int[Array, ""]
 Limits = tuple[Shift, Shift]  # the least and the most that may be added to an input
 
 
@@ -32,9 +34,13 @@ class Ball(eqx.Module):
     radius: eqx.AbstractVar[Radius]
 
     def __check_init__(self):
-        known = isinstance(self.radius, float | int)
+        known = isinstance(self.radius, float | int | np.number) or (
+            isinstance(self.radius, Array) and not isinstance(self.radius, Tracer) and self.radius.ndim == 0
+        )
         if known and not 0 <= self.radius < math.inf:
             raise ValueError(f"{type(self).__name__}: radius must be finite and not negative; got {self.radius}.")
+        if known and isinstance(self, L0) and self.radius != int(self.radius):
+            raise ValueError(f"L0: radius is how many numbers may change, so a whole number; got {self.radius}.")
 
     @abc.abstractmethod
     def norm(self, eta: Shift) -> Scalar:
@@ -184,13 +190,13 @@ class L0(Ball):
 
 
 def limits_of(x: Shift, box: tuple[float, float] | None) -> Limits | None:
-    """What may be added to an input without its leaving the range of values.
+    """What may be added to an input without its leaving the range of values, or going further out where it has.
 
     >>> low, high = limits_of(jnp.array([0.25, 1.0]), (0.0, 1.0))
     >>> low.tolist(), high.tolist()
     ([-0.25, -1.0], [0.75, 0.0])
     """
-    return None if box is None else (box[0] - x, box[1] - x)
+    return None if box is None else (jnp.minimum(box[0] - x, 0.0), jnp.maximum(box[1] - x, 0.0))
 
 
 def _length(x: Shift) -> Scalar:

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from ..core import BATCH, Model
 from ..data.progress import counted
-from .attempt import Range, check_box
+from .attempt import Range, check_input
 from .ball import L0, Ball
 from .certified import worst_margins
 from .linear_trail import Bounds
@@ -76,9 +76,9 @@ def certified_radii(
         raise ValueError("certified_radii: L0 counts and cannot be halved; take L1, L2 or Linf.")
     if rounds < 1 or batch < 1:
         raise ValueError(f"certified_radii: rounds and batch must be at least 1; got {rounds} and {batch}.")
-    if box is not None:
-        check_box("certified_radii", box)
     xs, ys = check_attacked("certified_radii", None, model, data)
+    if box is not None:
+        check_input("certified_radii", model, xs, jnp.zeros(0), box)
     n, size = len(xs), min(batch, len(xs))
     most = np.broadcast_to(np.asarray(most, np.float64), n)
     if not (np.isfinite(most).all() and (most >= 0).all()):

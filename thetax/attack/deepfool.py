@@ -19,8 +19,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..core import Model, Scalar
 from .affine import check_norm, check_overshoot, distances, nearest_tie
 from .attempt import Range, check_box, check_input, placed
-from .ball import L2, Ball, Shift
+from .ball import L1, L2, Ball, Shift, limits_of
 from .goal import margin
+from .gradient import free
 from .search import Search
 
 FIRM = 1e-3  # late steps are short, and so is their overshoot: they go this part of the first one further
@@ -76,21 +77,27 @@ class DeepFool(eqx.Module):
             past = (FIRM * self.overshoot * (between @ z) + sure).astype(z.dtype)
             return Way(jnp.zeros_like(x), z, between, past, jnp.where(jnp.argmax(z) == y, 0, self.steps))
 
+        def passable(slope, here):
+            """In L1 a step moves one number, and so one that can still be moved."""
+            return -free(-slope, here - x, limits_of(x, self.box) if self.norm is L1 else None)
+
         def unfinished(way):
             firm = jnp.where(self.overshoot > 0, 32 * jnp.finfo(way.z.dtype).eps, 0.0)  # or rounding could undo it
             return (margin(way.z, y) <= firm * jnp.abs(way.z).max()) & (way.step < self.steps)
 
         def move(way):
-            z, pull = jax.vjp(lambda x: model(x), at(way.eta))
-            slopes = jax.lax.map(lambda one: pull(one)[0], way.between)
+            here = at(way.eta)
+            z, pull = jax.vjp(lambda x: model(x), here)
+            slopes = jax.lax.map(lambda one: passable(pull(one)[0], here), way.between)
             far = distances(way.between @ z + way.past, slopes, self.norm)
-            eta = way.eta + nearest_tie(far, slopes, self.norm)
+            eta = (way.eta + nearest_tie(far, slopes, self.norm)).astype(x.dtype)
             return way._replace(eta=eta, z=model(at(eta)), step=way.step + 1)
 
         def answer(way):
             z = way.z
             tied = margin(z, y) >= -8 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()  # where rounding decides
-            return jnp.where((jnp.argmax(z) != y) | (tied & (self.overshoot == 0)), at(way.eta), x)
+            found = (jnp.argmax(z) != y) | (tied & (self.overshoot == 0))
+            return jnp.where(found & ~jnp.isnan(z).any(), at(way.eta), x)
 
         return Search(begin, unfinished, move, answer)
 

@@ -27,9 +27,9 @@ class Goal(NamedTuple):
     reached: Loss
 
     def judge(self, model: Model, x: Any, eta: Shift, y: Any) -> Attempt:
-        """What a shift of the input comes to."""
+        """What a shift of the input comes to; where an output is no number, nothing is reached."""
         out = model(x + eta)
-        return Attempt(eta, self.gain(out, y), self.reached(out, y))
+        return Attempt(eta, self.gain(out, y).astype(eta.dtype), self.reached(out, y) & ~jnp.isnan(out).any())
 
 
 def as_goal(goal: Goal | Loss) -> Goal:

@@ -57,6 +57,10 @@ class PGD(eqx.Module):
         if self.steps < 1 or self.restarts < 1:
             came = f"steps={self.steps}, restarts={self.restarts}"
             raise ValueError(f"PGD: steps and restarts must be at least 1; got {came}.")
+        if isinstance(self.rate, float | int) and not 0 <= self.rate < jnp.inf:
+            raise ValueError(f"PGD: rate must be finite and not negative; got {self.rate}.")
+        if self.keep not in ("best", "last"):
+            raise ValueError(f"PGD: keep is 'best' or 'last'; got {self.keep!r}.")
         if self.keep == "last" and self.restarts > 1:
             raise ValueError(f"PGD: restarts={self.restarts} need a best one; leave out keep='last'.")
         if isinstance(self.momentum, float | int) and not 0 <= self.momentum <= 1:
@@ -87,13 +91,14 @@ class PGD(eqx.Module):
             return Ascent(eta, jnp.zeros_like(x), nothing(eta), jnp.zeros((), jnp.int32))
 
         def unfinished(now):
-            return ~now.best.reached & (now.step < climb * self.restarts)
+            over = now.best.reached & (self.keep == "best")
+            return ~over & (now.step < climb * self.restarts)
 
         def move(now):
             again = now.step % climb == 0  # from another start
             eta, g, best, step = now if self.restarts == 1 else now.where(again, start(now.step // climb))
             (_, seen), slope = jax.value_and_grad(gained, has_aux=True)(eta)
-            g = self.momentum * g + unit(free(slope, eta, limits))
+            g = (self.momentum * g + unit(free(slope, eta, limits))).astype(x.dtype)
             rate = self.rate * self.schedule(step % climb)
             eta = self.ball.project(eta + rate * self.ball.steepest(g), limits).astype(x.dtype)
             return Ascent(eta, g, best.beside(seen), step + 1)
@@ -145,7 +150,8 @@ def starts(
 
 
 def free(g: Shift, eta: Shift, limits: Limits | None) -> Shift:
-    """The gradient without what points out of the range."""
+    """The gradient without what points out of the range, or is no number."""
+    g = jnp.where(jnp.isnan(g), 0.0, g)
     if limits is None:
         return g
     low, high = limits

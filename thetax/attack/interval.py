@@ -90,6 +90,8 @@ class Walk:
         if not any(isinstance(value, Interval) for value in ins):
             return done(program, equation, ins)
         name, how = equation.primitive.name, equation.params
+        if name == "stop_gradient":  # which changes no number, though its derivative says so
+            return ins
         if name == "scan":
             return looped(how, ins)
         inner = called(equation)

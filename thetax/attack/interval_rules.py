@@ -29,7 +29,7 @@ class Interval(NamedTuple):
 ANY = range(10**6)
 MOVES: dict[str, Any] = {  # sums and moves: affine, and growing with the arguments at these places
     **dict.fromkeys(("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev"), ANY),
-    **dict.fromkeys(("concatenate", "stack", "split", "pad", "copy", "copy_p", "stop_gradient"), ANY),
+    **dict.fromkeys(("concatenate", "stack", "split", "pad", "copy", "copy_p"), ANY),
     **dict.fromkeys(("reduce_sum", "cumsum", "reduce_window_sum", "add", "add_any", "reduce_precision"), ANY),
     "convert_element_type": ANY,
     "gather": (0,),

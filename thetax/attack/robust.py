@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 from ..core import Batch, Model, Objective, Scalar, predict, wide
 from ..train.loss import log_loss
 from ..train.regularise import check_strength
-from .attempt import Attack, Range
+from .attempt import Attack, Range, check_input
 from .ball import Linf
 from .gradient import PGD
 from .perturb import answers
@@ -40,7 +40,7 @@ def robust(objective: Objective, attack: Attack) -> Objective:
     """
 
     def hardened(model: Model, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
-        xs, ys = _pair("robust", batch)
+        xs, ys = _pair("robust", model, batch, attack)
         key_attack, key_objective = _split(key)
         return objective(model, (_worst(attack, model, xs, ys, _each(key_attack, xs)), ys), key=key_objective)
 
@@ -65,7 +65,7 @@ def trades(attack: Attack, *, strength: float | Scalar) -> Objective:
     check_strength("trades", strength)
 
     def smoothed(model: Model, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
-        xs, ys = _pair("trades", batch)
+        xs, ys = _pair("trades", model, batch, attack)
         key_attack, key_model = _split(key)
         keys = jnp.broadcast_to(jr.key(0), len(xs)) if key is None else jr.split(key_attack, len(xs))
         certain = jax.nn.softmax(wide(predict(model, xs)), axis=-1)
@@ -93,7 +93,7 @@ def pair_logits(attack: Attack, *, strength: float | Scalar) -> Objective:
     check_strength("pair_logits", strength)
 
     def paired(model: Model, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
-        xs, ys = _pair("pair_logits", batch)
+        xs, ys = _pair("pair_logits", model, batch, attack)
         key_attack, key_model = _split(key)
         worst = _worst(attack, model, xs, ys, _each(key_attack, xs))
         near, far = (wide(predict(model, inputs, key=key_model)) for inputs in (xs, worst))
@@ -127,7 +127,7 @@ def overfitting(single: Attack, many: Attack) -> Objective:
     """
 
     def gap(model: Model, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
-        xs, ys = _pair("overfitting", batch)
+        xs, ys = _pair("overfitting", model, batch, single, many)
         right = lambda attack: jnp.argmax(predict(model, _worst(attack, model, xs, ys, _each(key, xs))), axis=-1) == ys
         return (right(single) & ~right(many)).astype(float).mean()
 
@@ -172,10 +172,14 @@ class Alarm:
         self.progress.close()
 
 
-def _pair(name: str, batch: Any) -> tuple[Array, Array]:
+def _pair(name: str, model: Model, batch: Any, *attacks: Attack) -> tuple[Array, Array]:
+    """The examples and labels, in the range that the attacks know."""
     if not (isinstance(batch, tuple) and len(batch) == 2):
         raise ValueError(f"{name}: expected a batch (xs, ys), got {type(batch).__name__}.")
-    return jnp.asarray(batch[0]), jnp.asarray(batch[1])
+    xs, ys = jnp.asarray(batch[0]), jnp.asarray(batch[1])
+    for attack in attacks:
+        check_input(name, model, xs, jnp.zeros(0), getattr(attack, "box", None))
+    return xs, ys
 
 
 def _split(key: PRNGKeyArray | None) -> Any:

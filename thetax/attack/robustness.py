@@ -109,7 +109,10 @@ def robustness(
     if trial < 1:
         raise ValueError(f"robustness: trial must be at least 1 example; got {trial}.")
     check_logits("robustness", model, xs[:trial])
-    white, black = white or partial(_white, box=box), black or partial(_black, box=box, span=_span(xs))
+    if batch < 1:
+        raise ValueError(f"robustness: batch must be at least 1; got {batch}.")
+    white, black = white or partial(_white, box=box, span=_span(xs)), black or partial(_black, box=box, span=_span(xs))
+    white, black = _kept(white, box), _kept(black, box)
     judge = Judge(model, min(batch, len(xs)), key)
     tried = judge._replace(batch=min(batch, trial, len(xs)))
     right = judge.right(xs, ys)
@@ -175,9 +178,21 @@ def _members(attack: Attack) -> Sequence[Attack]:
     """The attacks of an ensemble, each kept to its ball if it does not keep to it by itself."""
     if not isinstance(attack, WorstOf):
         return [attack]
-    kept = lambda member: isinstance(member, PGD | APGD) and (member.ball, member.box) == (attack.ball, attack.box)
+    by_itself = PGD | APGD | Square
+    kept = lambda member: isinstance(member, by_itself) and (member.ball, member.box) == (attack.ball, attack.box)
     alone = lambda member: WorstOf(attack.ball, member, goal=attack.goal, box=attack.box)
     return [member if kept(member) else alone(member) for member in attack.attacks]
+
+
+def _kept(attacks: Callable[..., Attack], box: Range | None) -> Callable[..., Attack]:
+    """What the attacks in a ball find in it and in the box, whatever they would find elsewhere."""
+
+    def inside(ball: Ball, *effort: int) -> Attack:
+        attack = attacks(ball, *effort)
+        known = isinstance(attack, WorstOf) and (attack.ball, attack.box) == (ball, box)
+        return attack if known else WorstOf(ball, attack, box=box)
+
+    return inside
 
 
 def _checks(judge, xs, ys, ball, box, steps, restarts, white, seen, blind) -> tuple[Check, ...]:
@@ -230,9 +245,10 @@ def _predict(model, xs):
 
 @eqx.filter_jit
 def _flat(model, xs, ys):
-    """Whether no number of the input changes the loss."""
+    """Whether no number of the input changes the loss, or nobody can say."""
     slope = lambda x, y: jax.grad(lambda x: log_loss(model(x), y))(x)
-    return jax.vmap(lambda x, y: ~(jnp.abs(slope(x, y)) > 0).any())(xs, ys)
+    flat = lambda slope: ~(jnp.abs(slope) > 0).any() | jnp.isnan(slope).any()
+    return jax.vmap(lambda x, y: flat(slope(x, y)))(xs, ys)
 
 
 def _of_radius(ball: Ball, radius: float) -> Ball:
@@ -243,14 +259,15 @@ def _everything(ball: Ball, xs: Array, box: Range | None) -> float:
     """The radius of a ball around any input that holds all valid ones; without a range, ten times the data's."""
     width = box[1] - box[0] if box is not None else 10 * float(xs.max() - xs.min())
     d = xs[0].size
-    return {Linf: width, L2: width * d**0.5, L1: width * d, L0: d}[type(ball)]
+    return {Linf: width, L2: width * d**0.5, L1: width * d, L0: float(d)}[type(ball)]
 
 
-def _white(ball: Ball, steps: int, restarts: int, *, box: Range | None) -> Attack:
+def _white(ball: Ball, steps: int, restarts: int, *, box: Range | None, span: Range) -> Attack:
     if isinstance(ball, Linf | L2):
         ascent = APGD(away(), ball, steps=steps, restarts=restarts, box=box)
         return WorstOf(ball, ascent, Targeted(APGD(instead(), ball, steps=steps, restarts=restarts, box=box)), box=box)
-    rate = 2.5 * ball.radius / steps if isinstance(ball, L1) else 1.0
+    low, high = box or span
+    rate = 2.5 * ball.radius / steps if isinstance(ball, L1) else high - low  # a number is moved all the way
     losses = (away(), away(margin))
     return WorstOf(
         ball, *(PGD(loss, ball, rate=rate, steps=steps, restarts=restarts, box=box) for loss in losses), box=box

@@ -72,7 +72,7 @@ def smoothed(
     """
     expect_floats("smoothed: xs", xs)
     n = check_examples(xs, name="smoothed: xs")
-    if noise <= 0 or choose < 1 or draws < 1 or not 0 < failure < 1:
+    if not 0 < noise < np.inf or choose < 1 or draws < 1 or not 0 < failure < 1:
         came = f"noise={noise}, choose={choose}, draws={draws}, failure={failure}"
         raise ValueError(f"smoothed: noise must be positive, draws at least 1, failure in (0, 1); got {came}.")
     if has_batch_norm(model):

@@ -22,7 +22,7 @@ def _window(outcome: Outcome) -> explain.Window:
     for third in range(2, len(order)):
         if np.linalg.matrix_rank(flat[[1, third]] - flat[:1]) == 2:
             return explain.window_through(xs[order[[0, 1, third]]])
-    raise ValueError("the first test examples all lie on one line, so that no plane goes through three of them.")
+    raise NotSeen("the first test examples all lie on one line, so that no plane goes through three of them.")
 
 
 def _sliced(result: explain.Boundary | explain.Regions) -> dict[str, str]:

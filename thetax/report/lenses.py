@@ -23,6 +23,7 @@ from .examples import told_examples
 SEEN = 2000  # examples for activations and gradients
 BENT = 1000  # examples for curvature
 WORK = 30_000_000  # operations of their predictions on a CPU, for what is slow at curvature
+DEAR = 10**10  # operations of the fewest, at which curvature takes a CPU minutes
 SHORT, FEW = 10, 16  # targets along a sequence that count as one example, and examples that are always afforded
 LONG = 32  # targets along a sequence, of which many are not always afforded
 LOGITS = 40_000_000  # held at once
@@ -262,6 +263,8 @@ def afforded(model: Any, data: Batch, most: int, *, work: int) -> Batch:
     one = jax.tree.map(lambda a: a[:1], data[0])
     each = sum(explain.operations(predict, model, one).values())
     least = max(2, FEW // max(1, _targets(data) // LONG))
+    if least * each > DEAR:
+        raise NotSeen("on this machine it would take many minutes for a network of this size; look on an accelerator.")
     return some(data, min(most, max(least, work // each)))
 
 
