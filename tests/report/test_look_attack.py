@@ -114,3 +114,11 @@ def test_who_cannot_be_seen_is_told_why(monkeypatch):
     monkeypatch.setattr(attack, "WORK", 1.0)
     with pytest.raises(NotSeen, match="an attack on 16 examples would take too long"):
         attack.searched(judged(net))
+
+
+def test_layers_under_an_objective_that_moves_its_inputs_are_told_not_to_be_probed():
+    data = jnp.asarray(xs), jnp.asarray(ys)
+    step = attacks.PGD(cross_entropy, attacks.Linf(0.1), rate=0.1, steps=1)
+    for objective in (attacks.robust(cross_entropy, step), attacks.interval_cross_entropy(attacks.Linf(0.1))):
+        with pytest.raises(NotSeen, match=r"its layers cannot be probed: .* moved as one array, but .* are a tuple"):
+            find("Gradient signal through depth").compute(Outcome(net, data, data, objective, classes=("a", "b", "c")))

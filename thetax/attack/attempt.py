@@ -48,6 +48,17 @@ def nothing(eta: Shift) -> Attempt:
     return Attempt(eta, jnp.full((), -jnp.inf, eta.dtype), jnp.zeros((), bool))
 
 
+def check_one_array(name: str, xs: Any) -> None:
+    """Refuses examples of several parts, which are not moved in one ball.
+
+    >>> check_one_array("robust", (jnp.zeros(3), jnp.zeros(2)))
+    Traceback (most recent call last):
+    ValueError: robust: inputs are moved as one array, but those that came are a tuple.
+    """
+    if isinstance(xs, tuple | dict):
+        raise ValueError(f"{name}: inputs are moved as one array, but those that came are a {type(xs).__name__}.")
+
+
 def check_input(name: str, model: Model, x: Any, y: Any, box: Range | None) -> None:
     """Refuses what no attack can begin with; of what is only traced the shapes and kinds are looked at.
 

@@ -27,7 +27,7 @@ from ..core import BATCH, Iteration, Model, Objective, Scalar
 from ..data.progress import counted
 from ..train.descend import descend
 from ..train.loss import cross_entropy, log_loss
-from .attempt import Range, check_input
+from .attempt import Range, check_input, check_one_array
 from .ball import Ball
 from .interval_rules import Interval
 from .linear_bounds import follow
@@ -156,6 +156,7 @@ def interval_cross_entropy(
 
     def objective(model, batch, *, key=None):
         xs, ys = batch
+        check_one_array("interval_cross_entropy", xs)
         if not jnp.issubdtype(ys.dtype, jnp.integer):
             raise ValueError(f"interval_cross_entropy: expected integer labels, got {ys.dtype}{ys.shape}.")
         worst = lambda x, y: log_loss(-worst_margins(model, x, y, ball, box=box, bounds=bounds), y)

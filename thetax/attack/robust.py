@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 from ..core import Batch, Model, Objective, Scalar, predict, wide
 from ..train.loss import log_loss
 from ..train.regularise import check_strength
-from .attempt import Attack, Range, check_input
+from .attempt import Attack, Range, check_input, check_one_array
 from .ball import Linf
 from .gradient import PGD
 from .perturb import answers
@@ -176,6 +176,7 @@ def _pair(name: str, model: Model, batch: Any, *attacks: Attack) -> tuple[Array,
     """The examples and labels, in the range that the attacks know."""
     if not (isinstance(batch, tuple) and len(batch) == 2):
         raise ValueError(f"{name}: expected a batch (xs, ys), got {type(batch).__name__}.")
+    check_one_array(name, batch[0])
     xs, ys = jnp.asarray(batch[0]), jnp.asarray(batch[1])
     for attack in attacks:
         check_input(name, model, xs, jnp.zeros(0), getattr(attack, "box", None))

@@ -23,6 +23,16 @@ class Confusion:
         """The share of all examples off the diagonal."""
         return float(1 - np.trace(self.counts) / self.counts.sum())
 
+    def met(self) -> "Confusion":
+        """Of the classes only those that an example is of, or was taken for.
+
+        >>> found = Confusion(np.array([[1, 0, 2], [0, 0, 0], [0, 0, 0]]), np.array([0.5, 0, 0]), ("a", "b", "c"))
+        >>> found.met().counts.tolist(), found.met().classes
+        ([[1, 2], [0, 0]], ('a', 'c'))
+        """
+        at = np.flatnonzero(self.counts.any(axis=0) | self.counts.any(axis=1))
+        return Confusion(self.counts[np.ix_(at, at)], self.errors[at], tuple(self.classes[i] for i in at))
+
 
 def confusion(model: Model, data: Batch, classes: Sequence[str] = ()) -> Confusion:
     r"""Counts truth (rows) against guess (columns) over labelled data `(xs, ys)`.

@@ -27,6 +27,7 @@ DEAR = 10**10  # operations of the fewest, at which curvature takes a CPU minute
 SHORT, FEW = 10, 16  # targets along a sequence that count as one example, and examples that are always afforded
 LONG = 32  # targets along a sequence, of which many are not always afforded
 LOGITS = 40_000_000  # held at once
+SHOWN = 50  # classes of which a matrix can be read
 
 
 @dataclass(frozen=True)
@@ -132,12 +133,13 @@ def _confused(result: explain.Confusion) -> dict[str, str]:
 @lens(
     "Confusion matrix",
     says="Each row is a true class and each column a guess, counted on the test set. Everything off the diagonal, "
-    "in orange, is a mistake.",
+    f"in orange, is a mistake. Of more than {SHOWN} classes those are shown that occur.",
     applies=classifies,
     tells=_confused,
 )
 def _confusion(outcome: Outcome) -> explain.Confusion:
-    return explain.confusion(outcome.model, outcome.test, outcome.classes)
+    found = explain.confusion(outcome.model, outcome.test, outcome.classes)
+    return found.met() if len(found.classes) > SHOWN else found
 
 
 @lens(
@@ -239,7 +241,10 @@ def _reach(result: explain.Gradients) -> dict[str, str]:
 def _gradients(outcome: Outcome) -> explain.Gradients:
     if isinstance(outcome.model, Pretraining):
         raise NotSeen("what is descended takes the network apart, so that its layers cannot be probed as a whole.")
-    return explain.gradients(outcome.objective, outcome.model, seen(outcome))
+    try:
+        return explain.gradients(outcome.objective, outcome.model, seen(outcome))
+    except ValueError as reason:  # of an objective that moves its inputs, which are not alone when layers are probed
+        raise NotSeen(f"its layers cannot be probed: {reason}") from None
 
 
 def seen(outcome: Outcome) -> Batch:
