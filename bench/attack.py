@@ -3,8 +3,8 @@ radius, as many steps of the same length.
 
 Both sides attack the same images and begin at the images themselves, the peers with blocks of 256. Before they are
 timed, ours must leave no more images right than theirs, and its nearest wrong images must be no further away; the
-network that judges them is always PyTorch's. Ours stops with an image that is wrong, and theirs goes on; one row has
-ours go on too.
+network that judges them is always PyTorch's. Ours stops with an image that is wrong, and theirs goes on; in two rows
+ours goes on too.
 """
 
 import time

@@ -78,7 +78,7 @@ class DeepFool(eqx.Module):
             return Way(jnp.zeros_like(x), z, between, past, jnp.where(jnp.argmax(z) == y, 0, self.steps))
 
         def passable(slope, here):
-            """In L1 a step moves one number, and so one that can still be moved."""
+            """The slope without what is no number; in L1, where one number is moved, of those that still can be."""
             return -free(-slope, here - x, limits_of(x, self.box) if self.norm is L1 else None)
 
         def unfinished(way):

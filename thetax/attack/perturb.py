@@ -71,7 +71,7 @@ def check_attacked(name: str, attack: Any, model: Model, data: Any) -> tuple[Arr
     xs, ys = jnp.asarray(data[0]), jnp.asarray(data[1])
     check_input(name, model, xs, jnp.zeros(0), getattr(attack, "box", None))
     out = jax.eval_shape(lambda x: model(x), xs[0])
-    if out.shape in ((), (1,)):
+    if attack is None and out.shape in ((), (1,)):  # where classes are compared
         cure = "give it the other one too: lambda x: jnp.concatenate([jnp.zeros(1), model(x).reshape(1)])."
         raise ValueError(f"{name}: expected a logit for each class, but the model gives a single one; {cure}")
     if jnp.issubdtype(ys.dtype, jnp.integer) and ys.ndim == 1 and len(out.shape) == 1:

@@ -112,13 +112,13 @@ def robustness(
     if batch < 1:
         raise ValueError(f"robustness: batch must be at least 1; got {batch}.")
     white, black = white or partial(_white, box=box, span=_span(xs)), black or partial(_black, box=box, span=_span(xs))
-    white, black = _kept(white, box), _kept(black, box)
+    free, white, black = white, _kept(white, box), _kept(black, box)
     judge = Judge(model, min(batch, len(xs)), key)
     tried = judge._replace(batch=min(batch, trial, len(xs)))
     right = judge.right(xs, ys)
     seen = judge.stand(white(ball, steps, restarts), xs, ys, right)
     blind = tried.stand(black(ball), xs, ys, right[:trial])
-    checks = _checks(tried, xs[:trial], ys[:trial], ball, box, steps, restarts, white, seen, blind)
+    checks = _checks(tried, xs[:trial], ys[:trial], ball, box, steps, restarts, free, white, seen, blind)
     both = judge.stand(black(ball), xs, ys, seen.stands, seen.worst)
     return Robustness(float(both.stands.mean()), float(right.mean()), both.stands, both.worst, checks)
 
@@ -195,11 +195,11 @@ def _kept(attacks: Callable[..., Attack], box: Range | None) -> Callable[..., At
     return inside
 
 
-def _checks(judge, xs, ys, ball, box, steps, restarts, white, seen, blind) -> tuple[Check, ...]:
+def _checks(judge, xs, ys, ball, box, steps, restarts, free, white, seen, blind) -> tuple[Check, ...]:
     right, stands = judge.right(xs, ys), seen.stands[: len(xs)]
     share = lambda attack: float(judge.stand(attack, xs, ys, right).stands.mean())
     slack = max(SLACK, 1.5 / len(xs))
-    nothing = share(white(_of_radius(ball, 0.0), steps, restarts))
+    nothing = share(free(_of_radius(ball, 0.0), steps, restarts))  # not cut back, so that it would show
     whole = share(white(_of_radius(ball, _everything(ball, xs, box)), steps, restarts))
     more = share(white(ball, 4 * steps, restarts))
     again = share(white(ball, steps, restarts + 3))

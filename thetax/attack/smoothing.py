@@ -74,7 +74,9 @@ def smoothed(
     n = check_examples(xs, name="smoothed: xs")
     if not 0 < noise < np.inf or choose < 1 or draws < 1 or not 0 < failure < 1:
         came = f"noise={noise}, choose={choose}, draws={draws}, failure={failure}"
-        raise ValueError(f"smoothed: noise must be positive, draws at least 1, failure in (0, 1); got {came}.")
+        raise ValueError(
+            f"smoothed: noise must be positive and finite, draws at least 1, failure in (0, 1); got {came}."
+        )
     if has_batch_norm(model):
         raise ValueError("smoothed: batch normalisation ties the examples together; fold it in: fold(model, xs).")
     labels, counts = np.zeros(n, int), np.zeros(n, int)
