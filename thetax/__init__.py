@@ -2,7 +2,7 @@
 
 The parts are loaded when first touched, so that `import thetax` costs little more than importing JAX:
 `thetax.data`, `thetax.layers`, `thetax.models`, `thetax.train`, `thetax.explain`, `thetax.bayes`,
-`thetax.certify`, `thetax.plot`, `thetax.recipes`, `thetax.claims`, `thetax.report`.
+`thetax.certify`, `thetax.attack`, `thetax.plot`, `thetax.recipes`, `thetax.claims`, `thetax.report`.
 
 >>> import thetax
 >>> thetax.layers.Linear.__name__
@@ -13,9 +13,14 @@ import importlib
 from importlib.metadata import version
 from types import ModuleType
 
+from .compiler import set_xla_flags
+
+set_xla_flags()
+
 __version__ = version("thetax")
 
 _PARTS = (
+    "compiler",
     "core",
     "tree",
     "data",
@@ -25,6 +30,7 @@ _PARTS = (
     "explain",
     "bayes",
     "certify",
+    "attack",
     "plot",
     "recipes",
     "claims",
