@@ -17,15 +17,52 @@ class Closed(NamedTuple):
     consts: Sequence[Any]
 
 
-def called(equation: Any) -> Any:
-    """The program of a function that is called, with as many arguments; nothing for a loop or a choice."""
-    if equation.primitive.name in ("while", "cond"):
+class Scan(NamedTuple):
+    """A `lax.scan`: its body takes constants, carry and one slice of each sequence; it gives the carry and slices."""
+
+    body: Closed
+    consts: int  # how many of the operands are constants, which come first
+    carry: int  # how many are the initial carry, which comes next; the rest are sequences
+    length: int
+    reverse: bool
+    unroll: int
+
+
+def scan_of(equation: Any) -> Scan:
+    """The parts of a scan, read from its shapes: JAX 0.10 and 0.11 write the counts in different parameters.
+
+    A sequence has one axis more outside of the body than inside, and nothing else has.
+
+    >>> import jax, jax.numpy as jnp
+    >>> f = lambda w, xs: jax.lax.scan(lambda h, x: (h + w * x, h), 0.0, xs)
+    >>> scan_of(jax.make_jaxpr(f)(2.0, jnp.ones(3)).eqns[-1])[1:]
+    (1, 1, 3, False, 1)
+    """
+    body, how = closed(equation.params["jaxpr"]), equation.params
+    carry = len(equation.outvars) - _longer(equation.outvars, body.jaxpr.outvars)
+    consts = len(equation.invars) - _longer(equation.invars, body.jaxpr.invars) - carry
+    return Scan(body, consts, carry, how["length"], how["reverse"], how["unroll"])
+
+
+def _longer(outside: Sequence[Any], inside: Sequence[Any]) -> int:
+    return sum(a.aval.ndim > b.aval.ndim for a, b in zip(outside, inside, strict=True))
+
+
+def closed(held: Any) -> Closed:
+    """A program and its constants, whether the version of JAX keeps them in one object or two."""
+    program = getattr(held, "jaxpr", held)
+    return Closed(program, tuple(getattr(held, "consts", ())))
+
+
+def called(equation: Any) -> Closed | None:
+    """The program of a function that is called, with as many arguments; None for a loop or a choice."""
+    if equation.primitive.name in ("while", "cond", "scan"):
         return None
     for held in equation.params.values():
-        if hasattr(held, "jaxpr") and hasattr(held, "consts") and len(held.jaxpr.invars) == len(equation.invars):
-            return held
-        if hasattr(held, "eqns") and len(held.invars) == len(equation.invars):
-            return Closed(held, ())
+        if hasattr(held, "eqns") or hasattr(held, "jaxpr"):
+            inner = closed(held)
+            if len(inner.jaxpr.invars) == len(equation.invars):
+                return inner
     return None
 
 

@@ -20,7 +20,7 @@ from jax.extend.core import Literal
 from jaxtyping import Array, Float
 
 from ..core import expect_floats
-from ..program import called, done
+from ..program import Scan, called, done, scan_of
 from .interval_rules import MOVES, Do, Interval, bounded, number
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
@@ -93,7 +93,7 @@ class Walk:
         if name == "stop_gradient":  # which changes no number, though its derivative says so
             return ins
         if name == "scan":
-            return looped(how, ins)
+            return looped(scan_of(equation), ins)
         inner = called(equation)
         if inner is not None and not _is_product(inner.jaxpr):
             return self.run(inner.jaxpr, inner.consts, ins)
@@ -147,9 +147,9 @@ def _spelt(name: str, do: Do, ins: list[Any]) -> tuple[str, Do, list[Any]]:
     return name, do, ins
 
 
-def looped(how: Any, ins: list[Any]) -> list[Any]:
+def looped(how: Scan, ins: list[Any]) -> list[Any]:
     """A scan: what it carries is an interval as soon as one round makes it one."""
-    kept, carried, body = how["num_consts"], how["num_carry"], how["jaxpr"]
+    kept, carried, body = how.consts, how.carry, how.body
     fixed, start, along = ins[:kept], ins[kept : kept + carried], ins[kept + carried :]
     free = {at for at, value in enumerate(start) if isinstance(value, Interval)}
 
@@ -164,7 +164,7 @@ def looped(how: Any, ins: list[Any]) -> list[Any]:
         items = [_bare(value) for value in along]
         jax.eval_shape(one, state, jax.tree.map(lambda a: a[0], items))
         if found <= free:
-            state, outs = jax.lax.scan(one, state, items, how["length"], how["reverse"], how["unroll"])
+            state, outs = jax.lax.scan(one, state, items, how.length, how.reverse, how.unroll)
             return [*state, *outs]
         free |= found
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 from jaxtyping import Array
 
-from ..program import called, done
+from ..program import Scan, called, done, scan_of
 from .junction_rules import RULES, Do, number
 
 Box = tuple[tuple[int, int], ...]  # a part of an array: from where to where along each axis
@@ -138,7 +138,7 @@ class Walk:
         do, how = partial(done, program, equation), equation.params
         name, pieces = equation.primitive.name, [at for at, value in enumerate(ins) if isinstance(value, Piece)]
         if pieces and name == "scan":
-            return self.loop(how, ins)
+            return self.loop(scan_of(equation), ins)
         if pieces and (inner := called(equation)) is not None:
             return self.run(inner.jaxpr, inner.consts, ins)
         if name == "mul" and not pieces and any(value is self.last.z for value in ins):
@@ -174,9 +174,9 @@ class Walk:
         self.last = Last(z, tuple(rows), piece.handed)
         return z
 
-    def loop(self, how: Any, ins: list[Any]) -> list[Any]:
+    def loop(self, how: Scan, ins: list[Any]) -> list[Any]:
         """A scan: what it holds fixed is one piece in every round, what it runs along a part for each round."""
-        kept, carried = how["num_consts"], how["num_carry"]
+        kept, carried = how.consts, how.carry
         fixed, along = ins[:kept], ins[kept + carried :]
         start = [self.settle(value) for value in ins[kept : kept + carried]]
         count, ahead = next(self.ahead) if self.taps is not None else (0, ())
@@ -189,16 +189,16 @@ class Walk:
             walks.append(walk)
             held = [_inside(value, value, False) for value in fixed]
             parts = [_inside(value, part, True) for value, part in zip(along, parts)]
-            outs = walk.run(how["jaxpr"].jaxpr, how["jaxpr"].consts, [*held, *state, *parts])
+            outs = walk.run(how.body.jaxpr, how.body.consts, [*held, *state, *parts])
             outs = [walk.settle(out) for out in outs]
             return outs[:carried], (outs[carried:], walk.met)
 
         values = [value.value if isinstance(value, Piece) else value for value in along]
-        state, (outs, met) = jax.lax.scan(one, start, (values, taps), how["length"], how["reverse"], how["unroll"])
+        state, (outs, met) = jax.lax.scan(one, start, (values, taps), how.length, how.reverse, how.unroll)
         walk = walks[-1]
         self.whole |= walk.whole
         self.found.loops.append((len(met), walk.found.loops))
-        again = lambda shape: jax.ShapeDtypeStruct((how["length"], *shape.shape), shape.dtype)
+        again = lambda shape: jax.ShapeDtypeStruct((how.length, *shape.shape), shape.dtype)
         self.found.junctions.extend(j._replace(tap=again(j.tap), met=again(j.met)) for j in walk.found.junctions)
         self.met.extend(met)
         return [*state, *outs]
