@@ -30,6 +30,7 @@ from thetax.claims import (
 )
 from thetax.claims import claim as register
 from thetax.claims.claim import Claim
+from thetax.claims.pages import errata
 from thetax.data import Unavailable
 
 NAN = float("nan")
@@ -270,6 +271,17 @@ def test_finding_claims():
         find_claims("11.")
     with pytest.raises(ValueError, match="got nothing"):
         find_claims("")
+
+
+def test_the_errata_page_lists_mistakes_before_slips():
+    mistake, slip = find_claims("1.2-novikoff-erratum", "1.2-hesse-erratum")[::-1]
+    assert (mistake.slip, slip.slip) == (False, True)
+    lines = errata([slip, mistake, find_claims("1.2-xor")[0]]).splitlines()
+    assert [line for line in lines if line.startswith(("## ", "#### "))] == [
+        "## Mistakes", f"#### {mistake.title}", "## Slips", f"#### {slip.title}",
+    ]  # fmt: skip
+    assert [line[:17] for line in lines if line.startswith("- [")] == ["- [Mistakes](#mis", "- [Slips](#slips)"]
+    assert [line.split(", ")[1].split(":")[0] for line in lines if line.startswith("- [")] == ["1", "1"]
 
 
 def test_a_claim_of_ones_own():

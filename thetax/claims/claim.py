@@ -8,7 +8,9 @@ r"""A claim: a statement of the course that runs.
 
 The docstring is the statement, in words and formula. The function is given a key, and the scale, "quick" or
 "full", if it asks for it; it runs in double precision. What it returns was checked, not proved.
-An `erratum` shows that a printed form fails and the corrected one holds, by the same checks.
+An `erratum` shows that a printed form fails and the corrected one holds, by the same checks. It is
+a mistake, a formula or statement that does not hold, or a slip: of wording, an index or a symbol,
+with the lines around it right.
 """
 
 import difflib
@@ -89,6 +91,7 @@ class Claim:
     printed: str = ""  # an erratum's two formulas
     corrected: str = ""
     data: tuple[str, ...] = ()  # the datasets it needs, which may have to be fetched
+    slip: bool = False  # an erratum of wording, an index or a symbol, not a mistake
 
     @property
     def name(self) -> str:
@@ -135,11 +138,14 @@ def claim(
 
 
 def erratum(
-    *ids: str, title: str, printed: str, corrected: str, of: Sequence[str] = (), cites: str = ""
+    *ids: str, title: str, printed: str, corrected: str, of: Sequence[str] = (), cites: str = "", slip: bool = False
 ) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
-    """Registers a function that shows a printed form to fail and the corrected one to hold; both are LaTeX."""
+    """Registers a function that shows a printed form to fail and the corrected one to hold; both are LaTeX.
+
+    With `slip`, it is of wording, an index or a symbol, and the lines around it are right.
+    """
     return lambda function: _register(
-        Claim(ids, title, "erratum", _statement(function), function, _names(of), cites, printed, corrected)
+        Claim(ids, title, "erratum", _statement(function), function, _names(of), cites, printed, corrected, slip=slip)
     )
 
 

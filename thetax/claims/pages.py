@@ -29,20 +29,32 @@ def syllabus(claims: Sequence[Claim]) -> str:
 
 
 def errata(claims: Sequence[Claim]) -> str:
-    """Each erratum: what is printed, what is right, and why."""
+    """Each erratum: what is printed, what is right, and why; first the mistakes, then the slips."""
     wrong = [claim for claim in claims if claim.kind == "erratum"]
+    mistakes = [claim for claim in wrong if not claim.slip]
+    slips = [claim for claim in wrong if claim.slip]
     parts = [NOTE, "# Errata of the notes", ""]
     parts += [
         "Of each, a claim shows that the printed form fails and the corrected one holds, by the same check: "
-        "`thetax verify ROW`. The library computes the corrected form.",
+        "`thetax verify ROW`. The library computes the corrected form. Each is counted once; where it "
+        "is printed in several places, its text says so.",
+        "",
+        f"- [Mistakes](#mistakes), {len(mistakes)}: a formula or statement that does not hold as printed.",
+        f"- [Slips](#slips), {len(slips)}: of wording, an index or a symbol. What is meant is clear, "
+        "since the lines around it are right.",
         "",
     ]
+    return "\n".join([*parts, *_listed("Mistakes", mistakes), *_listed("Slips", slips)])
+
+
+def _listed(title: str, wrong: Sequence[Claim]) -> list[str]:
+    parts = [f"## {title}", ""]
     for chapter, own in groupby(wrong, lambda claim: claim.chapter):
-        parts += [f"## {heading(chapter)}", ""]
+        parts += [f"### {heading(chapter)}", ""]
         for claim in own:
-            parts += [f"### {claim.title}", "", f"`{'`, `'.join(claim.ids)}`, {_link(claim)}", "", claim.statement, ""]
+            parts += [f"#### {claim.title}", "", f"`{'`, `'.join(claim.ids)}`, {_link(claim)}", "", claim.statement, ""]
             parts += [f"- printed: ${claim.printed}$", f"- corrected: ${claim.corrected}$", ""]
-    return "\n".join(parts)
+    return parts
 
 
 PAGES: dict[str, Callable[[Sequence[Claim]], str]] = {"syllabus.md": syllabus, "errata.md": errata}
