@@ -3,7 +3,6 @@ r"""§13.1: DeepFool, the affine solution taken again and again where the classi
 from functools import cache
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -15,7 +14,7 @@ from ...core import predict
 from ...models import MLP
 from ...plot import Chart, Panel
 from ...train import Silent, cross_entropy, descend, fit, log_loss
-from ..check import at_least, at_most, close, equal
+from ..check import at_least, at_most, close
 from ..claim import Verdict, claim, erratum
 from .affine import problem
 
@@ -77,31 +76,36 @@ def deepfool(key):
     )  # fmt: skip
 
 
-def stops(rule: Any, keys: Any) -> tuple[np.ndarray, np.ndarray]:
-    """After how many steps on affine classifiers a rule is met, of 50, and whether the class has changed by then."""
-    lines, xs, said = jax.vmap(problem)(keys)
-    ends = jax.vmap(AffineAttack(L2, overshoot=0.02))(lines, xs, said)  # from the first step on it stays there
-    z = [np.asarray(jax.vmap(lambda line, x: line(x))(lines, points)) for points in (xs, ends)]
-    met = np.array([[rule(row, int(i)) for row, i in zip(part, said)] for part in z])
-    steps = np.where(met[0], 0, np.where(met[1], 1, 50))
-    return steps, (steps == 1) & (np.argmax(z[1], axis=1) != np.asarray(said))
-
-
 @erratum(
     "13.1-deepfool",
-    title="When DeepFool stops",
-    printed=r"f_i(x + \eta_t) > f_i(x + \eta_t)",
-    corrected=r"f_j(x + \eta_t) > f_i(x + \eta_t)",
+    title="Each step starts from the current iterate",
+    printed=r"\langle \nabla f_i(x) - \nabla f_j(x), \delta \rangle + f_i(x) - f_j(x) \le 0",
+    corrected=r"\langle \nabla f_i(x_t) - \nabla f_j(x_t), \delta \rangle + f_i(x_t) - f_j(x_t) \le 0, \quad "
+    r"x_t = x + \eta_{t-1}",
     of=("attack.DeepFool",),
+    slip=True,
 )
-def stop_printed(key):
-    r"""The printed rule compares a number with itself and is never met; the loop must end when another class has
-    overtaken the right one."""
-    overtaken = lambda z, i: np.delete(z, i).max() > z[i]
-    printed = lambda z, i: z[i] > z[i]
-    keys = jr.split(key, 10)
+def iterate_printed(key):
+    r"""The program has $x$ in place of the current iterate, which a side note chooses. With
+    $f_1(x) - f_2(x) = \tanh x + 0.9$ and $x = 0.5$ every step is then the same, and the second goes
+    far past the tie: $\eta = -3.46$. From the iterates it is reached at
+    $\eta = \mathrm{artanh}(-0.9) - 0.5 = -1.97$."""
+    x, gap = 0.5, lambda x: np.tanh(x) + 0.9
+    model = lambda x: jnp.stack([jnp.tanh(x[0]) + 0.9, 0 * x[0]])
+    found = DeepFool(L2, overshoot=0.0)(model, jnp.array([x]), jnp.array(0))[0] - x
+
+    def program(fixed, steps=50):
+        eta = 0.0
+        for _ in range(steps):
+            at = x if fixed else x + eta
+            eta -= gap(at) / (1 - np.tanh(at) ** 2)
+            if gap(x + eta) <= 0:
+                break
+        return eta
+
+    reached = lambda name, eta: close(f"{name}: η", eta, np.arctanh(-0.9) - x, tolerance=1e-6)
     return Verdict(
-        at_most("steps until it stops, on ten affine classifiers", stops(overtaken, keys)[0], 1),
-        equal("and the class has changed", stops(overtaken, keys)[1], np.ones(10, bool)),
-        printed=[at_most("steps until it stops, on ten affine classifiers", stops(printed, keys)[0], 49)],
+        reached("at the iterates", program(fixed=False)),
+        reached("the library", found),
+        printed=[reached("at x", program(fixed=True))],
     )

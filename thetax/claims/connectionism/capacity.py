@@ -125,20 +125,20 @@ def bound(key):
 
 @erratum(
     "1.4-capacity-bound",
-    title="The threshold has the natural logarithm, and counts n patterns",
+    title="The bound is on the number of patterns",
     of=("explain.flip_probability",),
     printed=r"s \le \frac{d}{2 \log_2 d}",
-    corrected=r"n \le \frac{d}{2 \ln d}",
+    corrected=r"n \le \frac{d}{2 \log_2 d}",
     cites="McEliece, Posner, Rodemich & Venkatesh 1987",
+    slip=True,
 )
 def bound_erratum(key):
-    r"""At a threshold, a fifth more patterns make the flips in a pattern grow without bound and a fifth fewer make them
-    vanish. That is so of $d / (2 \ln d)$; a fifth above $d / (2 \log_2 d)$ they still vanish."""
-    around = lambda log, factor: expected_flips(factor * MANY / (2 * log(MANY)), MANY)
+    r"""The symbol $s$ is not defined; the number of patterns is called $n$. With this many patterns
+    the expected flips in a pattern vanish as $d$ grows. A bound that leaves $n$ free also allows
+    $n = d$, where they grow."""
     return Verdict(
-        rises("a fifth above d/(2 ln d), flips", around(np.log, 1.2)),
-        falls("a fifth below d/(2 ln d), flips", around(np.log, 0.8)),
-        printed=[rises("a fifth above d/(2 log₂ d), flips", around(np.log2, 1.2))],
+        falls("flips, n = d/(2 log₂ d), d up to 1e15", expected_flips(MANY / (2 * np.log2(MANY)), MANY)),
+        printed=[falls("flips, n = d, d up to 1e15", expected_flips(MANY, MANY))],
     )
 
 

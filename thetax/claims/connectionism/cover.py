@@ -184,10 +184,11 @@ def cover(key):
     corrected=r"n\ \mathrm{points}: \quad C(n, d) = 2 \sum_{i=0}^{d-1} \binom{n-1}{i}",
     of=("certify.cover_count", "certify.dichotomies"),
     cites="Cover 1965",
+    slip=True,
 )
 def cover_erratum(key):
-    r"""The theorem speaks of $n$ points and gives the count of $n + 1$: right as a formula for $C(n + 1, d)$, it is
-    not how many labellings the $n$ points have."""
+    r"""The theorem speaks of $n$ points and gives the count of $n + 1$: the formula for
+    $C(n + 1, d)$ and its proof are right, but it is not how many labellings the $n$ points have."""
     rng = chance(key)
     sizes = [(n, d) for n in (4, 5, 6) for d in (2, 3)]
     sets = [rng.normal(size=(n + 1, d)) for n, d in sizes]

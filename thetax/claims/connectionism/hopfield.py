@@ -76,10 +76,12 @@ def energy(key):
     printed=r"\sum_{i=1}^{n} b_i X_i",
     corrected=r"\sum_{i=1}^{d} b_i X_i",
     cites="Hopfield 1982",
+    slip=True,
 )
 def energy_erratum(key):
-    r"""The state has $d$ sites, and $n$ counts the patterns, so the thresholds are summed to $d$: only then is
-    $H(x_i = +1) - H(x_i = -1) = -2 H_i$ at every site, $H_i$ being the field."""
+    r"""The state has $d$ sites, and $n$ counts the patterns, so the thresholds are summed to $d$:
+    only then is $H(x_i = +1) - H(x_i = -1) = -2 H_i$ at every site, $H_i$ being the field. (The sum
+    in the field is printed to $n$ as well.)"""
     n, d = 3, 8
     W, b = random_couplings(key, d)
     net, xs = models.Hopfield(W, b), all_states(d)

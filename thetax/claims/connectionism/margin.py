@@ -86,6 +86,24 @@ def hyperplane(key):
     )
 
 
+@erratum(
+    "1.2-hyperplane",
+    title="The boundary lies where the inputs do",
+    printed=r"\text{a hyperplane in } \mathbb{R}^n",
+    corrected=r"\text{a hyperplane in } \mathbb{R}^d",
+    of=("models.Perceptron", "models.fit_perceptron"),
+    slip=True,
+)
+def hyperplane_erratum(key):
+    r"""Inputs and weights are in $\mathbb{R}^d$, and $n$ counts the examples. (A side note of the
+    proof of Cover's theorem has $x_{s+1}$ for $x_{n+1}$: there too the old names are left over.)"""
+    (n, d), rng = (7, 4), chance(key)
+    xs = rng.normal(size=(n, d))
+    normal = models.fit_perceptron(xs, np.sign(xs @ rng.normal(size=d))).model.w
+    entries = lambda expected: equal("entries of the normal, 7 examples in four dimensions", len(normal), expected)
+    return Verdict(entries(d), printed=[entries(n)])
+
+
 def _planes(key):
     """100 planes in Hesse's form, half of them with c < 0, a point for each, and the two distances by projection."""
     rng = chance(key)
@@ -115,16 +133,19 @@ def hesse(key):
 @erratum(
     "1.2-hesse",
     title="The offset of Hesse's form is signed",
-    printed=r"\mathrm{dist}(0, \{n^\top x = c\}) = c",
-    corrected=r"\mathrm{dist}(0, \{n^\top x = c\}) = |c|",
+    printed=r"n^\top x - d = 0,\quad d \text{ the shortest distance of the hyperplane to the origin}",
+    corrected=r"n^\top x - d = 0,\quad |d| \text{ the shortest distance of the hyperplane to the origin}",
     of=("models.signed_distance",),
+    slip=True,
 )
 def hesse_erratum(key):
-    r"""With $n = w / \|w\|$ the constant $c = -b / \|w\|$ is negative whenever $b > 0$, and no distance is."""
-    normal, c, x, _, origin = _planes(key)
+    r"""A side note calls $d$ the shortest distance of the hyperplane to the origin. With
+    $n = w / \|w\|$ it is $-b / \|w\|$, negative whenever $b > 0$: the signed distance, as the
+    sentence says to which the note belongs."""
+    normal, d, x, _, origin = _planes(key)
     return Verdict(
-        close("|c| is the distance", np.abs(_distances(normal, -c, 0 * x, np.ones(100))), origin, tolerance=1e-12),
-        printed=[close("c is the distance", -_distances(normal, -c, 0 * x, np.ones(100)), origin, tolerance=1e-12)],
+        close("|d| is the distance", np.abs(_distances(normal, -d, 0 * x, np.ones(100))), origin, tolerance=1e-12),
+        printed=[close("d is the distance", -_distances(normal, -d, 0 * x, np.ones(100)), origin, tolerance=1e-12)],
     )
 
 

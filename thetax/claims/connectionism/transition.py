@@ -63,10 +63,11 @@ def transition(key):
 @erratum(
     "1.2-cover-transition",
     title="The share falls, not the number",
-    printed=r"C(n, d) \downarrow 0 \quad (n \to \infty)",
-    corrected=r"C(n, d) / 2^n \downarrow 0 \quad (n \to \infty)",
+    printed=r"\text{a steep decrease in number of linear classifications, toward } 0",
+    corrected=r"\text{a steep decrease in the share of linear classifications, } C(n, d) / 2^n \text{, toward } 0",
     of=("certify.cover_count", "certify.cover_fraction"),
     cites="Cover 1965",
+    slip=True,
 )
 def transition_erratum(key):
     r"""Beyond $n = 2d$ the share of labellings that are linear classifications drops steeply; their number

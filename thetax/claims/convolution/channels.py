@@ -44,7 +44,8 @@ def channels(key):
 
 @erratum("4.2-channels", title="Which channels come first",
          printed=r"W \in \mathbb{R}^{C_{in} \times C_{out} \times K \times K}",
-         corrected=r"W \in \mathbb{R}^{C_{out} \times C_{in} \times K \times K}", of=("layers.convolve",))  # fmt: skip
+         corrected=r"W \in \mathbb{R}^{C_{out} \times C_{in} \times K \times K}", of=("layers.convolve",),
+         slip=True)  # fmt: skip
 def outputs_first(key):
     r"""The sum reads $w[c, r, k, l]$, $c$ an output and $r$ an input, so the outputs come first. A tensor laid out as
     printed has the kernels of other pairs there."""

@@ -154,7 +154,7 @@ def toeplitz(key):
 @erratum("4.1-toeplitz", title="How long the kernel is",
          printed=r"h : [n] \to \mathbb{R},\ H \in \mathbb{R}^{(n+m-1) \times n}",
          corrected=r"h : [m] \to \mathbb{R},\ H \in \mathbb{R}^{(n+m-1) \times n}",
-         of=("layers.toeplitz", "layers.convolve"))  # fmt: skip
+         of=("layers.toeplitz", "layers.convolve"), slip=True)  # fmt: skip
 def kernel_length(key):
     r"""The signal has $n$ entries and the kernel $m$; with a kernel on $[n]$ the convolution has $2n - 1$ entries, and
     the matrix that is printed $n + m - 1$ rows."""

@@ -95,7 +95,7 @@ def integral_operator(key):
 
 @erratum("4.1-integral-operator", title="The kernel of a Fourier transform is not real",
          printed=r"G : \mathbb{R}^2 \to \mathbb{R}", corrected=r"H : \mathbb{R}^2 \to \mathbb{C}",
-         of=("layers.Linear",))  # fmt: skip
+         of=("layers.Linear",), slip=True)  # fmt: skip
 def complex_kernel(key):
     r"""The kernel of an integral operator is introduced as a real $G$ and used as $H$; the next definition takes $H =
     e^{-2\pi i t u}$. With any real kernel the transform of a real function would be real; that of a shifted bump is
@@ -196,6 +196,32 @@ def commutative(key):
         equal("against numpy", convolved(a, b), np.convolve(b, a)),
         equal("circulant matrices", on_ring[0] @ on_ring[1], on_ring[1] @ on_ring[0]),
         refuted(equal("matrices", A @ B, B @ A)),
+    )
+
+
+@erratum("4.1-commutative", title="Which of the two the proof begins with",
+         printed=r"(h * f)(u) = \int h(u - t) f(t)\,dt", corrected=r"(f * h)(u) = \int h(u - t) f(t)\,dt",
+         of=("layers.convolve",), slip=True)  # fmt: skip
+def names_exchanged(key):
+    r"""By the definition above it the integral is $f * h$, with $h$ the kernel; the proof calls it
+    $h * f$, and its last line, $\int h(v) f(u - v)\,dv$, $f * h$. For numbers the two are equal, as
+    the proof shows. They are not where the values are matrices, as those of a kernel of several
+    channels are, and there the names matter."""
+    key_f, key_h = jr.split(key)
+    f, h = whole(key_f, 6, 2, 2), whole(key_h, 4, 2, 2)
+    line = np.zeros((9, 2, 2))
+    for t, s in np.ndindex(6, 4):
+        line[t + s] += h[s] @ f[t]  # h(u - t) f(t)
+
+    def convolve(signal, kernel):
+        """Column by column of the signal, the library's convolution with the kernel."""
+        W = jnp.asarray(kernel.transpose(1, 2, 0))
+        columns = [layers.convolve(W, jnp.asarray(signal[:, :, k].T), boundary="full") for k in range(2)]
+        return np.stack([np.asarray(y).T for y in columns], axis=2)
+
+    return Verdict(
+        equal("the first line, against f with the kernel h", line, convolve(f, h)),
+        printed=[equal("the first line, against h with the kernel f", line, convolve(h, f))],
     )
 
 

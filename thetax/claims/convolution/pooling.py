@@ -60,10 +60,11 @@ def max_pool(key):
 
 @erratum("4.2-maxpool", title="A pool without a stride does not make an image smaller",
          printed=r"I'[i, j] = \max \{ I[i + k, j + l] : k, l \in [0, r) \}",
-         corrected=r"I'[i, j] = \max \{ I[ri + k, rj + l] : k, l \in [0, r) \}", of=("layers.MaxPool",))  # fmt: skip
+         corrected=r"I'[i, j] = \max \{ I[ri + k, rj + l] : k, l \in [0, r) \}", of=("layers.MaxPool",),
+         slip=True)  # fmt: skip
 def stride_missing(key):
-    r"""The notes say that pooling makes its input smaller, by the window $r$; the formula has stride 1, which takes $N$
-    rows to $N - r + 1$."""
+    r"""Pooling is said to downsample its input, $r$ being the size of the window. The formula has
+    stride 1, which takes $N$ rows to $N - r + 1$; windows side by side leave $N / r$."""
     x, r = chance(key).normal(size=(12, 12)), 3
     size = lambda s: len(pooled(layers.MaxPool((r, r), (s, s)), x))
     return Verdict(
@@ -132,7 +133,8 @@ def side_by_side(key):
 
 @erratum("L10-A11-maxpool", title="Windows that lie side by side",
          printed=r"(T_{mp} x)(k) = \max_{i = kp, \dots, (k+1)p} x(i)",
-         corrected=r"(T_{mp} x)(k) = \max_{i = kp, \dots, (k+1)p - 1} x(i)", of=("layers.MaxPool",))  # fmt: skip
+         corrected=r"(T_{mp} x)(k) = \max_{i = kp, \dots, (k+1)p - 1} x(i)", of=("layers.MaxPool",),
+         slip=True)  # fmt: skip
 def one_too_many(key):
     r"""The last index belongs to the next window: as printed there are $p + 1$ numbers in each, and they overlap. The
     lecture's own example follows the corrected form."""

@@ -114,13 +114,15 @@ def montufar(key, scale):
 
 @erratum(
     "2.6-montufar", title="Montufar's bound is on the best network",
-    printed=r"\#\,\mathrm{regions} \ge R(m) \lfloor m/n \rfloor^{n(L-1)}",
-    corrected=r"\max_{\theta} \#\,\mathrm{regions} \ge R(m, n) \lfloor m/n \rfloor^{n(L-1)}",
-    of=("certify.montufar", "certify.fold_network"), cites="Montufar, Pascanu, Cho & Bengio 2014",
+    printed=r"\text{the number of linear regions is bounded by } R(m, L) \ge R(m) \lfloor m/n \rfloor^{n(L-1)}",
+    corrected=r"\text{the maximal number of linear regions is bounded by } R(m, L) \ge R(m) \lfloor m/n "
+              r"\rfloor^{n(L-1)}",
+    of=("certify.montufar", "certify.fold_network"), cites="Montufar, Pascanu, Cho & Bengio 2014", slip=True,
 )  # fmt: skip
 def montufar_is_a_maximum(key):
-    r"""The notes print the bound for every ReLU network. A network with zero weights has one region, and random ones
-    have far fewer than the bound; it is a lower bound on the maximum over the weights."""
+    r"""The word "maximal" is missing; in the formula $R(m, L)$ is a maximum over the weights, as
+    $R(m)$ is before it. A network with zero weights has one region, and random ones have far fewer
+    than the bound."""
     drawn = MLP.init(1, 4, 4, 4, 1, key=key)
     zero = jax.tree.map(jnp.zeros_like, drawn)
     count = lambda net: explain.pieces(net, exact=True).count

@@ -57,6 +57,7 @@ def fully_connected_layer(key):
     printed=r"F[W, b](x) = \varphi(Wx + b), \quad W \in \mathbb{R}^{m \times n},\; b \in \mathbb{R}^n",
     corrected=r"F[W, b](x) = \varphi(Wx + b), \quad W \in \mathbb{R}^{m \times n},\; b \in \mathbb{R}^m",
     of=("layers.Linear",),
+    slip=True,
 )
 def bias_length(key):
     r"""$Wx \in \mathbb{R}^m$ has as many entries as there are units; so must $b$, one number for each unit."""

@@ -78,15 +78,16 @@ def lebesgue(key):
 
 @erratum(
     "2.6-lebesgue", title="Lebesgue's lemma needs continuity and an affine part",
-    printed=r"g(x) = \sum_{i=1}^{m-1} v_i (w_i x + b_i)_+",
-    corrected=r"g \in C(\mathbb{R}),\quad g(x) = ax + b + \sum_{i=1}^{m-1} c_i (x - x_i)_+",
-    of=("models.interpolate",), cites="Lebesgue 1898",
+    printed=r"\text{any piecewise linear function with } m \text{ pieces is a sum of } m - 1 \text{ ReLUs}",
+    corrected=r"\text{any continuous one is } ax + b \text{ plus a sum of } m - 1 \text{ ReLUs}",
+    of=("models.interpolate",), cites="Lebesgue 1898", slip=True,
 )  # fmt: skip
 def lebesgue_needs_more(key):
-    r"""The notes say that every piecewise linear function with $m$ pieces is a sum of $m - 1$ ReLUs. A step has two
-    pieces, but no continuous function is nearer to it than half its jump; and $g(x) = x$, of one piece, is no sum of
-    none: it takes the affine part, or two units, $x = (x)_+ - (-x)_+$. One unit, wherever its kink and whichever way it
-    faces, is not enough for two pieces."""
+    r"""The formula of the theorem has the affine part $ax + b$; the sentence after it does not
+    mention it, and the word "continuous" is missing in both. A step has two pieces, but no
+    continuous function is nearer to it than half its jump; and $g(x) = x$, of one piece, is no sum
+    of none: it takes the affine part, or two units, $x = (x)_+ - (-x)_+$. One unit, wherever its
+    kink and whichever way it faces, is not enough for two pieces."""
     x = np.concatenate([np.linspace(-1, 1, 201), [0.0]])
     step = np.where(np.arange(202) < 100, 0.0, 1.0)
     step[-1] = 0.0  # at 0 the limits from both sides

@@ -184,13 +184,14 @@ def patterns_and_regions(key):
 
 @erratum(
     "2.6-patterns-vs-regions", title="Regions are patterns only in general position",
-    printed=r"\#\,\mathrm{regions} = \#\,\mathrm{patterns}",
+    printed=r"\text{the connected regions are the activation patterns}",
     corrected=r"\#\,\mathrm{regions} \le \#\,\mathrm{patterns} \le R(m, n)",
-    of=("explain.arrangement_patterns", "explain.arrangement_cells"),
+    of=("explain.arrangement_patterns", "explain.arrangement_cells"), slip=True,
 )  # fmt: skip
 def patterns_are_not_regions(key):
-    r"""The notes identify the connected regions with the activation patterns. The units $x > 0$ and $-x > 0$ cut the
-    line into 2 regions but have 3 patterns, since both are off at $x = 0$; the two agree in general position."""
+    r"""The two agree in general position, which the sentence does not ask for. The units $x > 0$
+    and $-x > 0$ cut the line into 2 regions but have 3 patterns, since both are off at the single
+    point $x = 0$."""
     rng = chance(key)
     planes = [(np.array([[1.0], [-1.0]]), np.zeros(2)), *(_degenerate(rng, 4, n) for n in (1, 1, 2))]
     general = [(rng.normal(size=(4, n)), rng.normal(size=4)) for n in (1, 2)]

@@ -51,6 +51,29 @@ def least_squares_loss(key):
     )
 
 
+@erratum(
+    "2.1-lsq-loss",
+    title="A sum of squares, not their mean",
+    printed=r"\mathrm{MSE} = \frac12 \sum_{i=1}^n (w^\top x_i - y_i)^2",
+    corrected=r"\frac{n}{2}\, \mathrm{MSE} = \frac12 \sum_{i=1}^n (w^\top x_i - y_i)^2",
+    of=("train.squared_error",),
+    slip=True,
+)
+def least_squares_loss_erratum(key):
+    r"""The loss is called the mean squared error and is a sum, $n / 2$ times the mean. The same
+    name stands before the sums of §9.1 and §9.2."""
+    X, y, rng = _problem(key, 4, 9)
+    w = rng.normal(size=4)
+    mean = np.square(X.T @ w - y).mean()
+    printed = sum((w @ X[:, i] - y[i]) ** 2 for i in range(9)) / 2
+    same = lambda name, value: close(f"{name}, against the mean square", value, mean, tolerance=1e-12, relative=True)
+    return Verdict(
+        same("the sum, over n/2", printed / (9 / 2)),
+        same("twice the library's objective", 2 * _loss(X, y)(jnp.asarray(w)).item() / 9),
+        printed=[same("the sum", printed)],
+    )
+
+
 @claim(
     "2.1-lsq-convex", title="Least squares is convex", kind="theorem", of=("train.squared_error", "explain.hvp"),
 )  # fmt: skip
@@ -103,8 +126,9 @@ def least_squares_gradient(key):
     of=("train.squared_error",),
 )
 def least_squares_gradient_erratum(key):
-    r"""The printed gradient is that of examples as rows. For $X \in \mathbb{R}^{d \times n}$ it is not defined unless
-    $d = n$, and then it has another value."""
+    r"""The printed gradient is that of examples as rows. For $X \in \mathbb{R}^{d \times n}$ it is
+    not defined unless $d = n$, and then it has another value. The solution in the next line,
+    printed $w^* = (X^\top X)^{-1} X^\top y$, is transposed with it: it is $(XX^\top)^{-1} X y$."""
     X, _, rng = _problem(key, 3, 7)
     S, z, _ = _problem(jr.fold_in(key, 1), 5, 5)
     w = rng.normal(size=5)
@@ -161,34 +185,6 @@ def ordinary_least_squares(key):
         figure=Chart(
             Panel("step", "mean loss above the least", lines={"descent": (np.arange(1, 121), excess[:120])}, log="y")
         ),
-    )
-
-
-@erratum(
-    "2.1-ols",
-    title="Ordinary least squares for examples as columns",
-    printed=r"w^* = (X^\top X)^{-1} X^\top y",
-    corrected=r"w^* = (X X^\top)^{-1} X y",
-    of=("models.least_squares",),
-)
-def ordinary_least_squares_erratum(key):
-    r"""The printed solution is that of examples as rows. With columns, $X^\top X$ is singular for $d < n$, and for
-    $d = n$ the printed weights do not minimise the loss."""
-    X, y, _ = _problem(key, 5, 5)
-    tall, _, _ = _problem(jr.fold_in(key, 1), 3, 7)
-    best = np.asarray(models.least_squares(*_mirrored(X, y)).W)[0]
-    right, wrong = np.linalg.solve(X @ X.T, X @ y), np.linalg.solve(X.T @ X, X.T @ y)
-
-    def solves(form, w):
-        return close(f"{form}, d = n = 5, against the minimiser", w, best, tolerance=1e-6, relative=True)
-
-    def inverts(form, gram):
-        return equal(f"rank of {form}, d = 3, n = 7", np.linalg.matrix_rank(gram), len(gram))
-
-    return Verdict(
-        solves("(XXᵀ)⁻¹Xy", right),
-        inverts("XXᵀ", tall @ tall.T),
-        printed=[solves("(XᵀX)⁻¹Xᵀy", wrong), inverts("XᵀX", tall.T @ tall)],
     )
 
 

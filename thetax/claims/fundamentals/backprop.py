@@ -177,10 +177,11 @@ def _complex(Ws, x, y):
     printed=r"\ell = L, \dots, 1:\ \nabla_{W_\ell}\hat R = [\partial g_\ell / \partial W_\ell]^\top p_{\ell+1}",
     corrected=r"\ell = L, \dots, 0:\ \nabla_{W_\ell}\hat R = [\partial g_\ell / \partial W_\ell]^\top p_{\ell+1}",
     of=("train.backpropagate",),
+    slip=True,
 )
 def backprop_printed(key):
-    r"""The loop is printed for $\ell = L, \dots, 1$, and never makes the gradient of $W_0$, which is to be returned.
-    It must go on to 0."""
+    r"""The loop is printed for $\ell = L, \dots, 1$, in two places, and never makes the gradient of
+    $W_0$; those of $\ell = 0, \dots, L$ are returned. It must go on to 0."""
     rng = chance(key)
     Ws, chain = bare(rng)
     x, y = jnp.asarray(rng.normal(size=3)), jnp.asarray(rng.normal(size=2))

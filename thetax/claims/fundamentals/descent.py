@@ -196,14 +196,16 @@ def separable(rng):
 @erratum(
     "L10-3.4-gd-stationary",
     title="The risk must be bounded below",
-    printed=r"\nabla\hat R\ \mathrm{Lipschitz} \implies \|\nabla\hat R(\theta^k)\| \to 0",
-    corrected=r"\nabla\hat R\ \mathrm{Lipschitz},\ \inf\hat R > -\infty \implies \|\nabla\hat R(\theta^k)\| \to 0",
+    printed=r"\hat R \text{ sufficiently well-behaved, e.g. } \nabla\hat R \text{ Lipschitz} \implies "
+    r"\|\nabla\hat R(\theta^k)\| \to 0",
+    corrected=r"\nabla\hat R \text{ Lipschitz}, \ \inf\hat R > -\infty \implies \|\nabla\hat R(\theta^k)\| \to 0",
     of=("train.descend",),
+    slip=True,
 )
 def stationary_printed(key):
-    r"""A Lipschitz gradient alone is not enough: $\hat R(\theta) = -\theta$ has a constant one, and descent on it
-    never comes to rest. What is missing in print is that $\hat R$ is bounded below, as every risk of losses $\ge 0$
-    is."""
+    r"""What is printed as an example of "sufficiently well-behaved" is not sufficient by itself:
+    $\hat R(\theta) = -\theta$ has a constant gradient, and descent on it never comes to rest. With
+    $\hat R$ bounded below, as every risk of losses $\ge 0$ is, it does."""
     start = chance(key).uniform(-3, 3, size=1)
     down = lambda theta, batch=None, key=None: -theta.sum()
     seen = {name: _lengths(f, start) for name, f in {"−θ": down, "waves": waves}.items()}

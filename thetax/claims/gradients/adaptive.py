@@ -242,6 +242,36 @@ def adam_averages(key):
     )  # fmt: skip
 
 
+@erratum(
+    "3.3-adam-averages",
+    title="Adam's averages must forget",
+    printed=r"\alpha, \beta \in [0, 1]",
+    corrected=r"\alpha, \beta \in [0, 1)",
+    of=("train.uncorrected_adam",),
+)
+def adam_averages_printed(key):
+    r"""With $\beta = 1$ is $g_t = g_{t-1} = g_0 = 0$, and no step is ever made; with $\alpha = 1$
+    is $\gamma_t = 0$, and the step is $g_t / \delta$. Below 1 both averages of a constant gradient
+    tend to what they average."""
+    g, t = chance(key).uniform(0.5, 2, size=3), 3000
+    constant = np.tile(g, (t, 1))
+
+    def limits(share, m, gamma):
+        return [
+            close(f"α = β = {share}, {t:,} equal gradients: g_t", m, g, tolerance=1e-9),
+            close(f"α = β = {share}, {t:,} equal gradients: γ_t", gamma, g**2, tolerance=1e-9),
+        ]
+
+    checks = []
+    for share in (0.0, 0.9, 0.99):
+        memory = walk(train.uncorrected_adam(1.0, momentum=share, decay=share), constant)[1][0]
+        checks += limits(share, np.asarray(memory.m)[-1], np.asarray(memory.gamma)[-1])
+    m, gamma = np.zeros(3), np.zeros(3)
+    for slope in constant:
+        m, gamma = 1.0 * m + (1 - 1.0) * slope, 1.0 * gamma + (1 - 1.0) * slope**2
+    return Verdict(*checks, printed=limits(1, m, gamma))
+
+
 def _averages(gradients: jax.Array) -> Any:
     optimiser = train.uncorrected_adam(1.0)
 

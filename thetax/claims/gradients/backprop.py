@@ -157,6 +157,7 @@ def _pathways(found: Any, jacobians: list[np.ndarray]) -> Chart:
     printed=r"\delta_\ell = \Big[\frac{h_{\ell+1}}{h_\ell}\Big]^\top \delta_{\ell+1}",
     corrected=r"\delta_\ell = \Big[\frac{\partial h_{\ell+1}}{\partial h_\ell}\Big]^\top \delta_{\ell+1}",
     of=("train.backpropagate",),
+    slip=True,
 )
 def recursion_printed(key):
     r"""The signs $\partial$ are missing in print: the matrix of the quotients $h_{\ell+1, i} / h_{\ell, j}$ does
@@ -212,10 +213,12 @@ def widths(key: Any) -> tuple[layers.Chain, jax.Array]:
     corrected=r"\frac{\partial \ell}{\partial \theta_\ell} = "
     r"\Big[\frac{\partial h_\ell}{\partial \theta_\ell}\Big]^\top \delta_\ell",
     of=("train.backpropagate",),
+    slip=True,
 )
 def parameters_printed(key):
-    r"""For a column $\delta_\ell$ the printed product has no meaning, since one column does not meet the $m$ rows
-    of the Jacobian; the Jacobian belongs on the left, transposed."""
+    r"""The printed product is right where $\delta_\ell$ is a row. It is a column in the recursion
+    above it, and one column does not meet the $m$ rows of the Jacobian; the Jacobian then belongs
+    on the left, transposed."""
     chain, x = mixed(key)
     found = backward(chain, squares, x, TARGET)
     h, column = found.activations[2], np.asarray(found.deltas[3])[:, None]

@@ -173,10 +173,12 @@ def descent_step(key):
     corrected=r"h(\theta_2) - h(\theta_1) \le -\eta \|\nabla h(\theta_1)\|^2 "
     r"+ \frac{L\eta^2}{2} \|\nabla h(\theta_1)\|^2",
     of=("train.descend",),
+    slip=True,
 )
 def descent_step_printed(key):
-    r"""One line of the derivation has $\|h(\theta_1)\|^2$ for $\|\nabla h(\theta_1)\|^2$. A quadratic, lowered by a
-    constant so that $h(\theta_1) = 0$, would then have to fall by $\eta\|\nabla h\|^2$; it falls by less."""
+    r"""One line of the derivation has $\|h(\theta_1)\|^2$ for $\|\nabla h(\theta_1)\|^2$, with the
+    index outside the bracket; the next line is right. A quadratic, lowered by a constant so that
+    $h(\theta_1) = 0$, would then have to fall by $\eta\|\nabla h\|^2$; it falls by less."""
     rng = chance(key)
     bowl = quadratic(spectrum(rng, [0.5, 1.0, 2.0]))
     start, etas = rng.normal(size=3), rng.uniform(0.1, 2, size=200) / bowl.L

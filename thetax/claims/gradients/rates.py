@@ -223,10 +223,11 @@ def _loop(problem, theta, steps=300):
     printed=r"h(\theta_t) - h(\theta^*) \le \big(1 - \tfrac{\mu}{L}\big) (h(\theta_t) - h(\theta^*))",
     corrected=r"h(\theta_{t+1}) - h(\theta^*) \le \big(1 - \tfrac{\mu}{L}\big) (h(\theta_t) - h(\theta^*))",
     of=("train.descend",),
+    slip=True,
 )
 def geometric_printed(key):
     r"""The proof's last line has $h(\theta_t)$ on both sides, which only a minimum satisfies; on the left belongs
-    $h(\theta_{t+1})$."""
+    $h(\theta_{t+1})$, as in the line above it."""
     wave = ripples()
     gap = wave.value(descent(wave.objective, optax.sgd(1 / wave.L), np.array([3.0]), 40))
     rate = 1 - wave.mu / wave.L

@@ -191,6 +191,7 @@ def matrix(key):
     printed=r"f : \mathbb{R}^n \to \mathbb{R}^m,\quad f(x) = Ax,\quad A \in \mathbb{R}^{n \times m}",
     corrected=r"f : \mathbb{R}^n \to \mathbb{R}^m,\quad f(x) = Ax,\quad A \in \mathbb{R}^{m \times n}",
     of=("layers.Linear",),
+    slip=True,
 )
 def matrix_printed(key):
     r"""$A$ takes $n$ numbers to $m$: it has $m$ rows and $n$ columns. The printed shape is the transpose's."""

@@ -209,6 +209,7 @@ def _others(X, m, rng):
     printed=r"U_m (U_m^\top U) \Sigma V^\top = U_m I_m \Sigma V^\top",
     corrected=r"U_m (U_m^\top U) \Sigma V^\top = U_m [I_m\; 0] \Sigma V^\top",
     of=("models.low_rank",),
+    slip=True,
 )
 def optimal_printed(key):
     r"""$U_m^\top U$ has $m$ rows and $d$ columns: it is $[I_m\; 0]$ and not $I_m$, whose columns do not meet the

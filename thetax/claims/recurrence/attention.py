@@ -68,12 +68,13 @@ def additive(key):
     "5.3-bahdanau",
     title="The sum goes over the source",
     printed=r"c_t = \sum_{i=1}^{T} a_{ti} \zeta_i",
-    corrected=r"c_i = \sum_{j=1}^{m} a_{ij} \zeta_j",
+    corrected=r"c_t = \sum_{i=1}^{m} a_{ti} \zeta_i",
     of=("layers.Additive",),
+    slip=True,
 )
 def over_the_source(key):
-    r"""$i$ counts the target and $j$ the source $x_1, \dots, x_m$; a sum to $T$, the length of another sequence, leaves
-    out a part of the source or asks for more than there is."""
+    r"""The source is $x_1, \dots, x_m$ in this section; a sum to $T$, the length of another
+    sequence, leaves out a part of it or asks for more than there is."""
     rng, T = chance(key), 4
     _, layer, z, zeta = looked(rng)
     a = np.asarray(layer.weights(jnp.asarray(z), jnp.asarray(zeta)))

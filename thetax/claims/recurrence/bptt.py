@@ -120,14 +120,15 @@ def hidden(key):
 @erratum(
     "5.0-hidden-gradient",
     title="The latest factor stands first",
-    printed=r"\frac{\partial z_i}{\partial z_t} = \prod_{j=t+1}^{i} \dot\Phi_j U = "
-            r"\dot\Phi_{t+1} U\, \dot\Phi_{t+2} U \cdots \dot\Phi_i U",
+    printed=r"\frac{\partial z_i}{\partial z_t} = \prod_{j=t+1}^{i} \dot\Phi_j U",
     corrected=r"\frac{\partial z_i}{\partial z_t} = \dot\Phi_i U\, \dot\Phi_{i-1} U \cdots \dot\Phi_{t+1} U",
     of=("layers.unroll", "layers.Elman"),
-)  # fmt: skip
+    slip=True,
+)
 def order(key):
-    r"""Matrices do not commute, and a product from $j = t + 1$ to $i$ is read from the left. By the chain rule the
-    step that comes last stands first."""
+    r"""Matrices do not commute, and the order of the factors is left to the reader. By the chain
+    rule the latest step stands first; written from left to right in the order of $j$, the product
+    is another one."""
     U, V, cell, _, xs, _ = case(key, T=4)
     J = steps(U, V, xs)
     measured = jacobian(lambda z: last(cell, xs, z), np.zeros(4))

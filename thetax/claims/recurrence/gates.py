@@ -110,12 +110,13 @@ def long_short(key):
     "5.1-lstm",
     title="Which one is the gate",
     printed=r"\tanh(V\tilde x_t) \text{ the input gate}, \quad \sigma(G\tilde x_t) \text{ the gate gate}",
-    corrected=r"\sigma(G\tilde x_t) \text{ the input gate}, \quad \tanh(V\tilde x_t) \text{ the candidate}, \quad "
-              r"\sigma(F\tilde x_t) \text{ the forget gate}",
+    corrected=r"\sigma(G\tilde x_t) \text{ the input gate}, \quad \tanh(V\tilde x_t) \text{ the candidate}",
     of=("layers.LSTM",),
-)  # fmt: skip
+    slip=True,
+)
 def input_gate(key):
-    r"""A gate that is closed lets nothing in: $z_t = \sigma(F\tilde x_t) \odot z_{t-1}$. So it is with
+    r"""Two names are exchanged; what the two compute is described rightly beside them. A gate that
+    is closed lets nothing in: $z_t = \sigma(F\tilde x_t) \odot z_{t-1}$. So it is with
     $\sigma(G\tilde x_t)$; a $\tanh$ is not in $(0, 1)$, and at $-\infty$ it writes $-1$."""
     rng, m = chance(key), 4
     cell, x = LSTM.init(3, m, key=key), jnp.asarray(rng.normal(size=3))

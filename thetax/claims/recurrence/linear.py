@@ -62,14 +62,16 @@ def minimal(key):
     "5.2-mingru",
     title="This one is called minGRU",
     printed=r"\text{LRU: } z_t = \sigma(Gx_t) \odot z_{t-1} + (1 - \sigma(Gx_t)) \odot Vx_t",
-    corrected=r"\text{LRU: } \zeta_t = \Lambda \zeta_{t-1} + C x_t, \quad \Lambda = \mathrm{diag}(\lambda_1, \dots, "
-              r"\lambda_m)",
+    corrected=r"\text{minGRU: } z_t = \sigma(Gx_t) \odot z_{t-1} + (1 - \sigma(Gx_t)) \odot Vx_t",
     of=("layers.MinGRU", "layers.LRU"),
     cites="Feng et al. 2024; Orvieto et al. 2023",
-)  # fmt: skip
+    slip=True,
+)
 def named(key):
-    r"""The unit of Feng et al. is the minGRU. The LRU of Orvieto et al. is a linear system, the same at all times, to
-    which what the notes say next applies: its response to a sum of inputs is the sum of the responses."""
+    r"""The unit is that of Feng et al., who call it minGRU; the notes call it LRU, a "linear
+    recurrent model". The LRU of Orvieto et al., described next, is a linear system, the same at all
+    times: its response to a sum of inputs is the sum of the responses. That of the minGRU is
+    not."""
     rng, n, m = chance(key), 3, 4
     a, b = (jnp.asarray(rng.normal(size=(8, n))) for _ in range(2))
     G, V = (jnp.asarray(rng.normal(size=(m, n))) for _ in range(2))

@@ -93,6 +93,7 @@ def chain_rule(key):
     printed=r"p(x_T) = p(x_T \mid x_1, \dots, x_{T-1})",
     corrected=r"p(x_1, \dots, x_T) = p(x_1, \dots, x_{T-1})\, p(x_T \mid x_1, \dots, x_{T-1})",
     of=("models.NGram",),
+    slip=True,
 )
 def marginal(key):
     r"""What is modelled is the last word given the others. The two are the same only if the last word is independent of
@@ -185,6 +186,7 @@ def ngram(key):
     printed=r"\prod_t p(x_t \mid x_{t-N-1}, \dots, x_{t-1})",
     corrected=r"\prod_t p(x_t \mid x_{t-N}, \dots, x_{t-1})",
     of=("models.NGram",),
+    slip=True,
 )
 def one_too_many(key):
     r"""From $t - N - 1$ to $t - 1$ there are $N + 1$ words; in the example of the lecture $N$ is 2, and two words are

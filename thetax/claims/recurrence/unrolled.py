@@ -176,10 +176,12 @@ def same_at_all_times(key):
     printed=r"h_t = f_W(h_{t-1}, x_t), \quad t = 0, 1, \dots, T",
     corrected=r"h_t = f_W(h_{t-1}, x_t), \quad t = 1, \dots, T, \quad h_0 \text{ given}",
     of=("layers.unroll", "layers.Elman"),
+    slip=True,
 )
 def first_input(key):
-    r"""Inputs and targets are $x_1, \dots, x_T$ and $o_1, \dots, o_T$. From $t = 0$ on there would be $T + 1$ steps:
-    one for an input $x_0$ that is not there, by which the state is no longer the given $h_0$ when $x_1$ comes."""
+    r"""In A.17, equation 28. Inputs and targets are $x_1, \dots, x_T$ and $o_1, \dots, o_T$. From
+    $t = 0$ on there would be $T + 1$ steps: one for an input $x_0$ that is not there, by which the
+    state is no longer the given $h_0$ when $x_1$ comes."""
     rng, T = chance(key), 6
     W_h, W_x, cell = random_elman(rng, 2, 4)
     b, xs = rng.normal(size=4), rng.normal(size=(T, 2))

@@ -116,11 +116,13 @@ def constant(key):
     printed=r"\theta_t \to k_\infty",
     corrected=r"k[\theta_t] \to k_\infty",
     of=("explain.ntk", "explain.infinite", "train.descend"),
+    slip=True,
 )
 def constant_printed(key):
-    r"""The notes let $\theta_t$ converge to $k_\infty$. $\theta_t$ is a vector of $p$ numbers, more of them the wider
-    the network, and $k_\infty$ a function of two inputs; and the parameters of two networks stay as far apart as they
-    were drawn, while their kernels become one."""
+    r"""Printed is that $\theta_t$ converges to $k_\infty$; the next display has $k[\theta_t]$.
+    $\theta_t$ is a vector of $p$ numbers, more of them the wider the network, and $k_\infty$ a
+    function of two inputs; and the parameters of two networks stay as far apart as they were drawn,
+    while their kernels become one."""
     case = data(key)
     part = ten(case, 4096, key)
     limit = np.asarray(infinite(shallow(D, 4, key=key)).ntk(case.xs))
@@ -171,25 +173,3 @@ def solution(key):
         assumptions=[to_the_end(found)],
         figure=Chart(against_width("distance of trained networks", {"from the formula": gaps, "without f₀(x)": bare})),
     )
-
-
-@erratum(
-    "9.4-solution",
-    title="The function at the start, again",
-    printed=r"f_\infty(x) = k_\infty(x)^\top K_\infty^{-1} (y - f_0)",
-    corrected=r"f_\infty(x) = f_0(x) + k_\infty(x)^\top K_\infty^{-1} (y - f_0)",
-    of=("explain.infinite", "train.descend"),
-)
-def solution_printed(key):
-    r"""Without $f_0(x)$ the formula is off by the network at the start, whatever the width; at the examples it gives
-    $y - f_0$."""
-    case = data(key)
-    part = ten(case, 4096, key)
-    limit = infinite(shallow(D, 4, key=key)).ntk
-    here = case._replace(new=case.xs)
-    again = part._replace(outputs=np.concatenate([part.outputs[:, :, :N], part.outputs[:, :, :N]], axis=2))
-    checks = lambda start: [
-        at_most("new inputs: gap of 10 networks of width 4,096", gap(case, part, limit, start=start), 0.05),
-        at_most("the examples: gap", gap(here, again, limit, start=start), 1e-4),
-    ]
-    return Verdict(*checks(1.0), printed=checks(0.0))

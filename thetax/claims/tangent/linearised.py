@@ -194,9 +194,11 @@ def squares(key):
     printed=r"\Phi = [\nabla f[\theta_0](x_1), \dots, \nabla f[\theta_0](x_n)]",
     corrected=r"\Phi = [\nabla f[\theta_0](x_1), \dots, \nabla f[\theta_0](x_n)]^\top",
     of=("explain.linearise", "train.squared_error"),
+    slip=True,
 )
 def squares_printed(key):
-    r"""Gradients side by side are a matrix of $p \times n$, printed as one of $n \times p$. Where $p = n$ both fit, and
+    r"""A transpose is missing: gradients side by side are a matrix of $p \times n$, and $\Phi$ is
+    said to be in $\mathbb{R}^{n \times p}$, as all that follows has it. Where $p = n$ both fit, and
     the printed one gives another loss."""
     rng, net = chance(key), network(1, 2, 1, key=key)
     p = tree.size(net)

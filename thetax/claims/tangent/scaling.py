@@ -160,14 +160,15 @@ def has_a_limit(key):
 @erratum(
     "9.4-init-kernel-limit",
     title="LeCun's scaling alone has no limit",
-    printed=r"w \sim N(0, \tfrac1m), \quad k[\theta_0] \to k_\infty",
+    printed=r"w \sim N\big(0, \tfrac{\sigma_w}{\sqrt{m}}\big) \text{ (LeCun)}, \quad k[\theta_0] \to k_\infty",
     corrected=r"w = \tfrac{1}{\sqrt m}\, \omega, \quad \omega \sim N(0, 1), \quad k[\theta_0] \to k_\infty",
     of=("explain.ntk", "layers.tangent", "layers.lecun"),
     cites=JACOT,
 )
 def has_a_limit_printed(key):
-    r"""The notes let the first kernel converge with weights of the right variance. With respect to such weights the
-    gradient of the first layer shrinks and that of the last does not, and the sum of $m$ of its squares grows like $m$;
+    r"""The first kernel is said to converge with the scaling above it, LeCun's by the side note,
+    under suitable conditions. With respect to weights of variance $1/m$ the gradient of the first
+    layer shrinks and that of the last does not, and the sum of $m$ of its squares grows like $m$;
     the factor $1/\sqrt m$ must stand in the network, before what is trained."""
     xs = pair(key)
     ours, plain = (sizes_of_kernel(draw, xs, k) for draw, k in zip((tangent_net, plain_net), jr.split(key)))

@@ -159,8 +159,9 @@ def _on_a_line(key: Any) -> Chart:
     of=("explain.linearise", "explain.ntk"),
 )
 def prediction_printed(key):
-    r"""Without $f[\theta_0](x)$ the predictions at the examples are $y - f$ and not $y$, and elsewhere those of
-    $h[\beta^*]$ less the network at the start."""
+    r"""Without $f[\theta_0](x)$ the predictions at the examples are $y - f$ and not $y$, and
+    elsewhere those of $h[\beta^*]$ less the network at the start. The same term is missing in
+    $f_\infty(x)$ in §9.4."""
     case = fit(key)
     X, new = jnp.asarray(case.xs), jnp.asarray(chance(key).normal(size=(8, 5)))
     h = linearise(case.net).solve(X, jnp.asarray(case.ys[:, None]))

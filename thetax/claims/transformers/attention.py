@@ -163,6 +163,29 @@ def locality(key):
     )  # fmt: skip
 
 
+@erratum(
+    "6.1-query-locality",
+    title="A token's own key and value count too",
+    printed=r"\xi_i \text{ depends only on } q_i \text{ and all other key-value pairs}",
+    corrected=r"\xi_i \text{ depends only on } q_i \text{ and all key-value pairs}",
+    of=("layers.attend", "layers.attention_weights"),
+    slip=True,
+)
+def own_value_counts(key):
+    r"""The sum above it runs over all $t$, and $\frac{\partial \xi_i}{\partial v_i} = a_{ii} I$
+    with $a_{ii} > 0$. A single token has no other pair, and is given its own value."""
+    Q, K, V = drawn(chance(key), 5, 5, 3, 2)
+    slope = jacobian(lambda v: attend(jnp.asarray(Q)[:, None], jnp.asarray(K)[:, None], v[:, None])[:, 0], V)
+    own = np.stack([slope[i, :, i] for i in range(5)])
+    alone = one_head(Q[:1], K[:1], V[:1])
+    return Verdict(
+        close("∂ξ_i/∂v_i, against a_ii I", own, np.diag(table(Q, K))[:, None, None] * np.eye(2), **FD),
+        close("one token: ξ, against v", alone, V[:1], **EXACT),
+        printed=[close("∂ξ_i/∂v_i, against 0", own, np.zeros((5, 2, 2)), **FD),
+                 close("one token: ξ, against 0", alone, np.zeros((1, 2)), **EXACT)],
+    )  # fmt: skip
+
+
 @claim("6.1-soft-dictionary", title="A soft dictionary", kind="identity", of=("layers.attend",), cites=VASWANI)
 def dictionary(key):
     r"""Attention is a look-up: with scores times $\beta \to \infty$ each query gets the value of the key that matches

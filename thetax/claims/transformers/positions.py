@@ -62,10 +62,12 @@ def equivariance(key):
     printed=r"f(PX) = f(X)",
     corrected=r"f(PX) = P f(X)",
     of=("layers.Attention", "models.Trunk"),
+    slip=True,
 )  # fmt: skip
 def not_invariant(key):
-    r"""The order of the tokens does influence the output: it is the order of the outputs. What is invariant is their
-    mean."""
+    r"""The notes call attention equivariant, and explain that the order of the tokens does not
+    influence the output; the lecture calls it invariant. The order does influence the output: it is
+    the order of the outputs. What is invariant is their mean."""
     X = chance(key).normal(size=(5, 6))
     every = [(name, in_all_orders(f, X), np.asarray(f(jnp.asarray(X)))) for name, f in encoders(key).items()]
     return Verdict(

@@ -151,14 +151,16 @@ def input_format(key):
 @erratum(
     "6.5-input-format",
     title="[CLS] comes first",
-    printed=r"s_1\, [\mathrm{SEP}]\, s_2\, [\mathrm{SEP}]\, [\mathrm{CLS}]",
-    corrected=r"[\mathrm{CLS}]\, s_1\, [\mathrm{SEP}]\, s_2\, [\mathrm{SEP}]",
+    printed=r"[\mathrm{CLS}] \text{ is appended to the tokens}",
+    corrected=r"[\mathrm{CLS}] \text{ is prepended to the tokens}",
     of=("data.join_sentences", "models.SentenceClassifier"),
     cites=DEVLIN,
+    slip=True,
 )
 def comes_first(key):
-    r"""One sentence of the section appends [CLS] to the tokens, another puts it in front of them, which is right: the
-    class is read at the place of [CLS], which is then the same for all sentences, of whatever length."""
+    r"""One word: [CLS] is said to be appended where the pretraining is described, and to be
+    prepended before, which is right. The class is read at the place of [CLS], which is then the
+    same for all sentences, of whatever length."""
     rng = chance(key)
     bert = spread(BERT.init(11, 4, depth=1, heads=2, length=15, key=key), key)
     model = spread(SentenceClassifier.init(bert, 2, key=key), key)

@@ -74,8 +74,9 @@ def to_a_teacher(key):
     cites="Hinton, Vinyals & Dean 2015",
 )
 def to_a_teacher_printed(key):
-    r"""Both forms, plain and tempered, are printed without the minus sign. The printed loss is negative, and
-    descending it drives the student away from the teacher without end."""
+    r"""Both forms, plain and tempered, are printed without the minus sign, and the gradient,
+    teacher less student, is that of the printed loss. That loss is negative, and descending it
+    drives the student away from the teacher without end."""
     rng = chance(key)
     F, start = 1.5 * rng.normal(size=5), rng.normal(size=5)
     right, wrong = (descend(lambda G, s=s: s * loss(G, F), start, 0.5, 300) for s in (1, -1))
@@ -170,17 +171,16 @@ def gradient(key):
 
 @erratum(
     "8.9-distill-grad",
-    title="A difference of probabilities, student less teacher",
-    printed=r"\frac{\partial \ell}{\partial G_y} = \frac1T "
-    r"\big(\mathrm{softmax}(F/T)_y - \mathrm{softmax}(G/T)_y\big)",
-    corrected=r"\frac{\partial \ell}{\partial G_y} = \frac1T "
-    r"\big(\mathrm{softmax}(G/T)_y - \mathrm{softmax}(F/T)_y\big)",
+    title="A difference of probabilities, not logits",
+    printed=r"\text{the gradient is a difference of tempered logits}",
+    corrected=r"\text{the gradient is a difference of tempered probabilities}",
     of=("train.tempered_loss",),
     cites="Hinton, Vinyals & Dean 2015",
+    slip=True,
 )
 def gradient_printed(key):
-    r"""The printed gradient, teacher less student, is that of the loss without its minus sign. It is called a
-    difference of tempered logits; it is one of tempered probabilities."""
+    r"""One word: the formula has $\mathrm{softmax}(F/T)_y$ and $\mathrm{softmax}(G/T)_y$, not
+    $F_y / T$ and $G_y / T$. (Its sign is that of the loss, where it is counted.)"""
     rng, T = chance(key), 2.0
     F, G = 2 * rng.normal(size=6), 2 * rng.normal(size=6)
     slope = jacobian(lambda G: loss(G, F, T), G)
@@ -189,8 +189,7 @@ def gradient_printed(key):
         close("student's probabilities less teacher's, over T", (softmax(G / T) - softmax(F / T)) / T, slope, **fd),
         close("the library's gradient", jax.grad(lambda G: loss(G, F, T))(jnp.asarray(G)), slope, **fd),
         printed=[
-            close("teacher's less student's, over T", (softmax(F / T) - softmax(G / T)) / T, slope, **fd),
-            close("difference of tempered logits, over T", (G / T - F / T) / T, slope, **fd),
+            close("student's logits less teacher's, over T", (G / T - F / T) / T, slope, **fd),
         ],
     )
 

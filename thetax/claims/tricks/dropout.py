@@ -152,14 +152,16 @@ def scaling(key):
 @erratum(
     "8.4-dropout-scaling",
     title="Scaled by the probability of staying",
-    printed=r"\tilde\theta_i = (1 - \pi_i)\, \theta_i, \quad \pi_i = P(b_i = 1)",
-    corrected=r"\tilde\theta_i = \pi_i \theta_i",
+    printed=r"\tilde\theta_i = \pi_i \theta_i, \quad \pi_i \text{ the dropout probability}",
+    corrected=r"\tilde\theta_i = \pi_i \theta_i, \quad \pi_i \text{ the probability of being active}",
     of=("layers.DropConnect", "layers.Dropout"),
     cites="Srivastava et al. 2014",
+    slip=True,
 )
 def scaling_printed(key):
-    r"""The notes scale by "the dropout probability". With $\pi_i$ the probability that $b_i = 1$, it is the
-    probability of staying by which the mean output is scaled."""
+    r"""The formula is right, and so is the definition of $\pi_i$ before it, the probability that
+    weight $i$ is active; the sentence between them calls it the dropout probability. By that,
+    $1 - \pi_i$, the mean output is not scaled."""
     rng, keep = chance(key), np.array([0.9, 0.8, 0.7])
     w, x = rng.uniform(0.5, 2, size=3), rng.uniform(0.5, 2, size=3)
     b, _ = masks(3, 0.5)

@@ -107,13 +107,15 @@ def lecun(key):
 @erratum(
     "8.1-lecun",
     title="γ is the variance of the inputs",
-    printed=r"\mathrm{sd}(x_j) = \gamma \ \Rightarrow\ \mathrm{Var}[(Wx)_i] = \gamma",
-    corrected=r"\mathrm{Var}(x_j) = \gamma \ \Rightarrow\ \mathrm{Var}[(Wx)_i] = \gamma",
+    printed=r"\gamma \text{ the standard deviation of } x_j, \quad \mathrm{Var}[(Wx)_i] = \gamma",
+    corrected=r"\gamma \text{ the variance of } x_j, \quad \mathrm{Var}[(Wx)_i] = \gamma",
     of=("layers.lecun",),
+    slip=True,
 )
 def lecun_printed(key):
-    r"""The text gives the inputs the standard deviation $\gamma$, the derivation the variance $\gamma$: with the
-    former the outputs have variance $\gamma^2$."""
+    r"""One symbol has two meanings: the text before the list gives the inputs the standard
+    deviation $\gamma$, the derivation calls $\gamma$ their variance and is right. With the former
+    the outputs have variance $\gamma^2$."""
     _, y, *_ = _variances(layers.lecun, 300, 400, 5000, key)
     settings = {"tolerance": 0.03, "relative": True, "method": "brute force"}
     return Verdict(

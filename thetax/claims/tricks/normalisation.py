@@ -127,10 +127,12 @@ def reparametrised(key):
     printed=r"\|w\|_\Sigma = \sqrt{w^\top \Sigma w}, \quad \Sigma = \mathbb{E}[x x^\top]",
     corrected=r"\|w\|_\Sigma = \sqrt{w^\top \Sigma w}, \quad \Sigma = \mathrm{Cov}(x)",
     of=("layers.BatchNorm", "layers.fold"),
+    slip=True,
 )
 def reparametrised_printed(key):
-    r"""$\Sigma$ is printed as $\mathbb{E}[xx^\top]$ before the inputs are assumed to have mean 0; what a batch norm
-    divides by is the standard deviation, whose $\Sigma$ is the covariance."""
+    r"""$\Sigma$ is printed as $\mathbb{E}[xx^\top]$ one line before the inputs are assumed to have
+    mean 0, with which it is the covariance. What a batch norm divides by is the standard deviation,
+    whose $\Sigma$ is the covariance always."""
     rng = chance(key)
     X, w = data(rng), rng.normal(size=3)
     divisor = 1 / layers.fold(unit(w), jnp.asarray(X)).layers[1].gamma[0]
@@ -206,13 +208,14 @@ def layer_norm(key):
 @erratum(
     "8.5-bn-why",
     title="Covariate, not covariance shift",
-    printed=r"\mathrm{Cov}(h_{t+1}) \ne \mathrm{Cov}(h_t)",
-    corrected=r"p(h_{t+1}) \ne p(h_t)",
+    printed=r"\text{covariance shift}",
+    corrected=r"\text{covariate shift}",
     of=("layers.BatchNorm",),
     cites="Shimodaira 2000; Ioffe & Szegedy 2015",
+    slip=True,
 )
 def covariate_shift(key):
-    r"""The notes say "covariance shift". What Ioffe and Szegedy meant to remove is internal covariate shift: the
+    r"""One word. What Ioffe and Szegedy meant to remove is internal covariate shift: the
     inputs $h$ of a layer change their distribution while the layers below learn. A step in an offset below moves
     their mean and leaves their covariance where it was; a batch norm takes the move out."""
     rng = chance(key)

@@ -231,10 +231,11 @@ def iterate(key):
     corrected=r"\theta_T = \big(I - (I - \eta\Lambda)^T\big)\, \theta^* ="
     r" \mathrm{diag}\big(1 - (1 - \eta\lambda_i)^T\big)\, \theta^*",
     of=("explain.stopping_factor",),
+    slip=True,
 )
 def iterate_printed(key):
     r"""Printed without brackets, $I - (I - \eta\Lambda)^T\theta^*$ takes a vector from a matrix; even entry by entry
-    it is not where descent is. The last form has lost $\theta^*$."""
+    it is not where descent is. The last form has lost $\theta^*$. The next display is right."""
     loss, _, best, values, vectors = _problem(key)
     reached, along = descent(loss, optax.sgd(0.3), np.zeros(4), 7)[-1] @ vectors, vectors.T @ best
     factor = explain.stopping_factor(values, rate=0.3, steps=7)
