@@ -35,7 +35,7 @@ class DeepFool(eqx.Module):
     at each step the easiest. `box` is the range of valid inputs, which is kept to exactly. An input that is wrong
     already stays as it is, and so does one for which nothing is found. (Moosavi-Dezfooli, Fawzi & Frossard 2016)
 
-    Departs: the notes stop at $f_i > f_i$, which never holds; they mean $f_j > f_i$.
+    Departs: the notes print the program at $x$; the current iterate $x_t$ is meant.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[1.0, -2.0], [0.0, 0.0]]), jnp.zeros(2))

@@ -56,7 +56,7 @@ def montufar(*, inputs: int, width: int, depth: int) -> int:
     r"""$R(m, n) \lfloor m / n \rfloor^{n (L - 1)}$, a lower bound on the maximum (§2.6; Montufar et al. 2014).
 
     Among the ReLU networks with $n$ inputs and $L$ hidden layers of width $m \ge n$ there is one with at least so many
-    linear regions.  Departs: the notes print it as a bound on every network; with zero weights there is one region.
+    linear regions; with zero weights there is one region.
 
     >>> montufar(inputs=1, width=4, depth=4), montufar(inputs=2, width=4, depth=2)
     (320, 44)

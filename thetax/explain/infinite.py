@@ -122,8 +122,8 @@ def infinite(model: Model, *, law: Laws = None) -> Infinite:
     In float32 the angle between examples that are almost equal is lost to rounding, and `ntk` at kinks with it to some
     $10^{-4}$; the diagonal of `kernel(xs)` and `diagonal` are free of that.
 
-    Departs: the notes let the tangent kernel converge with any start of the right scale; it does in the tangent
-    parametrisation only, and is $O(m)$ in the standard one.
+    Departs: the notes let the tangent kernel converge with LeCun's scaling of the weights; it does in
+    the tangent parametrisation only, and is $O(m)$ in the standard one.
 
     >>> import jax.random as jr
     >>> from thetax.layers import tangent

@@ -48,7 +48,7 @@ class Dropout(eqx.Module):
 
     Without a key it is the identity, which is the expectation of what it is with one (Srivastava et al. 2014).
 
-    Departs: where the notes scale by "the dropout probability", the keep probability is meant.
+    Departs: what the notes call the dropout probability in one sentence is the keep probability.
 
     >>> x = jnp.ones(1000)
     >>> Dropout(0.4)(x) is x

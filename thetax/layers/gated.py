@@ -36,8 +36,8 @@ class LSTM(Cell):
     Without $M$, which is then the identity, it is the standard form (Hochreiter & Schmidhuber 1997, Gers et al. 2000).
     Along the cell alone $\partial z_T / \partial z_t = \prod_j \mathrm{diag}\, \sigma(f_j)$.
 
-    Departs: the notes have $M$, called $U$, and no offset; they take $\sigma(i)$ for the candidate and $\tanh(g)$ for a
-    gate; and they say that the gradient cannot vanish: it need not, where the forget gates are near 1.
+    Departs: the notes have $M$, called $U$, and no offset; they exchange the names of $\sigma(i)$ and
+    $\tanh(g)$; and they say that the gradient cannot vanish: it need not, where the forget gates are near 1.
 
     >>> cell = LSTM.init(3, 5, key=jr.key(0))
     >>> state, y = cell(cell.start, jnp.ones(3))

@@ -7,7 +7,7 @@ $$y[i] = \max_{0 \le k < r} x[s i + k] \qquad \text{or} \qquad y[i] = \frac1r \s
 which are $\lfloor (n - r) / s \rfloor + 1$ numbers. The gradient of a maximum goes to one place, the first where it is
 attained.
 
-Departs: the notes print a maximum of stride 1, which makes nothing smaller; the lecture prints windows that overlap.
+Departs: the notes downsample by a maximum that is printed with stride 1; the lecture prints windows that overlap.
 """
 
 import math

@@ -33,7 +33,7 @@ def interpolate(xs: Numbers, ys: Numbers) -> MLP:
     $g(x) = y_0 + a_1 (x - x_0)_+ - a_1 (x_0 - x)_+ + \sum_{i=1}^{m-1} (a_{i+1} - a_i)(x - x_i)_+$:
     $m$ pieces take $m + 1$ units, and beyond the knots the outer pieces go on.
 
-    Departs: the notes leave out the affine part, here the first two units.
+    Departs: the notes count $m - 1$ units, without the two of the affine part.
 
     >>> net = interpolate(np.array([0.0, 1.0, 3.0]), np.array([1.0, 2.0, 0.0]))
     >>> [net(jnp.array([x])).item() for x in (-1.0, 0.0, 0.5, 1.0, 2.0, 4.0)]

@@ -30,7 +30,7 @@ class NGram(eqx.Module):
 
     A token that is not in the vocabulary is refused, or makes NaN where its value is not known yet.
 
-    Departs: the notes' context of an order-$N$ model has $N + 1$ tokens.
+    Departs: the lecture prints $N + 1$ tokens as the context of an order-$N$ model.
 
     >>> cell = NGram.fit([0, 1, 0, 1, 0, 2], size=3, order=1, discount=0.0)
     >>> _, log_p = cell(cell.start, jnp.array(0))

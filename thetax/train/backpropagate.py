@@ -33,8 +33,8 @@ def backpropagate(chain: Chain, loss: Loss, x: Any, y: Any) -> Backprop:
 
     Each layer is called once and its vector-Jacobian product once, so the cost is linear in depth. The layers may
     be anything a `Chain` takes: affine, pointwise, `Residual`, `Concat`, chains again. The gradient is that of
-    `jax.grad`. Departs: the notes drop the $\partial$ signs of the recursion and the transpose of
-    $\partial h_\ell / \partial \theta_\ell$. Rumelhart, Hinton & Williams 1986.
+    `jax.grad`. Departs: the notes drop the $\partial$ signs of the recursion, and print the gradient of
+    $\theta_\ell$ for $\delta_\ell$ as a row. Rumelhart, Hinton & Williams 1986.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Linear
