@@ -21,6 +21,15 @@ def accelerated(monkeypatch):
     return call
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.usefixtures("x64", "strict")
+def test_a_small_table_takes_tokens_of_any_integer_dtype(accelerated, dtype):
+    """With strict promotion and in double precision too, where `arange` counts in 64 bits."""
+    E, tokens = np.arange(15.0).reshape(5, 3), jnp.array([4, 0], dtype)
+    np.testing.assert_array_equal(accelerated(Embedding(jnp.asarray(E)), tokens), E[[4, 0]])
+
+
+@pytest.mark.slow
 def test_a_small_table_is_a_product(accelerated):
     table = Embedding(jr.normal(jr.key(0), (5, 3)))
     tokens = jnp.array([[0, 4, -1], [2, 2, 1]])
@@ -37,6 +46,7 @@ def test_logits_of_a_padded_table(accelerated):
     np.testing.assert_allclose(found, x @ table.E.T, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_places_are_looked_up(accelerated):
     places, x = Learned(jr.normal(jr.key(0), (7, 3))), jr.normal(jr.key(1), (2, 4, 3))
     add = lambda places: jax.vmap(lambda x: places(x, first=2))(x)
@@ -45,6 +55,7 @@ def test_places_are_looked_up(accelerated):
     np.testing.assert_allclose(accelerated(slope, places).P, slope(places).P, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_are_written_out(accelerated):
     net = Stacked.init(lambda key: Linear.init(3, 3, key=key), 6, key=jr.key(0))
     step = lambda layer, x, item: (layer(x) + item, x.sum())

@@ -54,10 +54,10 @@ class Embedding(eqx.Module):
 
     def _few(self, tokens: Int[Array, "*s"]) -> Float[Array, "*s d"]:
         """As a product, whose gradient is one too: an accelerator that scatters to few rows waits for itself."""
-        chosen = (tokens[..., None] == jnp.arange(len(self.E)).reshape(*[1] * tokens.ndim, -1)).astype(self.E.dtype)
-        rows = jnp.matmul(chosen, self.E, precision="highest")
+        rows = jnp.arange(len(self.E), dtype=jnp.int32).reshape(*[1] * tokens.ndim, -1)
+        chosen = (tokens[..., None].astype(jnp.int32) == rows).astype(self.E.dtype)
         strange = (tokens < -1) | (tokens >= len(self.E))
-        return jnp.where(strange[..., None], jnp.nan, rows)
+        return jnp.where(strange[..., None], jnp.nan, jnp.matmul(chosen, self.E, precision="highest"))
 
     def read(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         r"""$xE^\top$: how well each vector matches each token's; the logits of a model whose readout is tied to its
