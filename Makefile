@@ -3,17 +3,20 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-all check docs bench clean
+.PHONY: run test test-all test-rest check docs bench clean
 
 run: .venv/run        ## train the digits model, look at it, print the error and the report
 	$(BIN)/thetax train digits
 	$(BIN)/thetax look
 
-test: .venv/test check ## format, lint, types, import direction, tests and doctests
+test: .venv/test check ## format, lint, types, import direction, quick tests, doctests, errata
 	$(BIN)/pytest
 
-test-all: .venv/test check ## with the tests that take long
+test-all: .venv/test check ## every test and every claim that needs no network
 	$(BIN)/pytest -m 'not peer and not network'
+
+test-rest: .venv/test  ## what make test leaves out; MINUTES=30 starts no test after so many minutes
+	$(BIN)/pytest -m 'slow and not peer and not network' $(if $(MINUTES),--budget $(MINUTES))
 
 check: .venv/test
 	$(BIN)/ruff format --check .

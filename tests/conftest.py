@@ -1,7 +1,9 @@
 """The tests run strict: ranks never promote, warnings are errors, and shapes are checked at every call.
 
 Dtype promotion is strict where no Optax step is involved (its `adam` mixes int and float): `usefixtures("strict")`.
-Compiled programs are kept between runs in the user's cache folder, so that a second run only runs.
+
+Most of the time goes into compiling, so programs are compiled without most optimizations and kept between runs in the
+user's cache folder; `--optimize` compiles as users do. `suite.py` chooses and orders what runs.
 """
 
 import gc
@@ -11,13 +13,14 @@ from pathlib import Path
 import jax
 import jaxtyping
 import pytest
-import scipy.linalg  # noqa: F401  its LAPACK must be here to be limited
+import scipy.linalg  # noqa: F401  its LAPACK must be loaded for threadpool_limits to limit it
+import suite
 from hypothesis import settings
+from jax._src.interpreters import mlir
 from threadpoolctl import threadpool_limits
 
 from thetax.train import Silent
 
-SLOW = Path(__file__).with_name("slow.txt")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thetax" / "tests-jax"
 
 jax.config.update("jax_default_matmul_precision", "highest")  # a GPU would round products to tf32
@@ -32,29 +35,41 @@ settings.register_profile("thetax", deadline=None, max_examples=25, derandomize=
 settings.load_profile("thetax")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--optimize", action="store_true", help="compile with all optimizations, as users do")
+    parser.addoption("--budget", type=float, metavar="MINUTES", help="start no test after so many minutes")
+
+
 def pytest_configure(config):
-    """The quick run compiles more than it computes, and so without most optimizations; the whole run as users do.
-
-    Two workers share the cache: one may find a file the other is still writing, and then compiles by itself.
-    """
-    if config.option.markexpr.endswith("and not slow"):
-        jax.config.update("jax_disable_most_optimizations", True)
-        if jax.__version_info__ < (0, 11):  # a later XLA may not know this flag; here it halves what is left
-            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
+    if not config.getoption("optimize"):
+        compile_quickly()
+    # Two workers share the cache: one may find a file that the other is still writing, and compiles by itself.
     config.addinivalue_line("filterwarnings", "ignore:Error (reading|writing) persistent compilation cache")
+    config.pluginmanager.register(suite.Suite(config))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Those that take long from a cold start are listed in one file."""
-    listed = {line for line in SLOW.read_text().splitlines() if not line.startswith("#")}
-    for item in items:
-        if item.nodeid in listed:
-            item.add_marker(pytest.mark.slow)
+def compile_quickly():
+    """Half the time of compiling: no LLVM optimizations, one file of code a program, one MLIR context for all."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    flags = ["--xla_cpu_parallel_codegen_split_count=1"]
+    if jax.__version_info__ < (0, 11):  # a later XLA does not know this flag
+        flags.append("--xla_cpu_use_fusion_emitters=false")
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
+    make, ready = mlir.make_ir_context, mlir.make_ir_context()
+
+    def context():
+        """To make one takes as long as to lower a small program; one inside another must be its own."""
+        try:
+            nested = mlir.ir.Context.current is ready
+        except ValueError:  # there is none
+            nested = False
+        return make() if nested else ready
+
+    mlir.make_ir_context = context
 
 
 def pytest_collection_finish():
-    """What is imported stays: the collector of garbage need not look at it again."""
+    """What is imported stays: the garbage collector need not look at it again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)

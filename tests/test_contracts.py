@@ -53,17 +53,46 @@ def test_leaves_are_parameters(row):
 
 @models
 @strict
-def test_jit_is_eager_is_loop(row):
-    """The compiled batch is the eager loop over examples, and serves another draw of the model as it is."""
-    f, traces = counted(predict)
+def test_one_program_keeps_the_laws(row):
+    """Compiled once: a batch is its examples in turn, each with a key of its own; the same key gives the same bits, and
+    another key another result where the model draws; gradients are finite, at zero and at large inputs too, where a
+    NaN would spoil the whole sum of a batch; another draw of the model needs no second trace."""
+
+    def laws(model, xs, key):
+        alone = lambda item: apply(model, item[0], key=item[1])
+        drawn = predict(model, xs, key=key)
+        slopes = jax.grad(lambda both: jnp.square(predict(*both)).sum())((model, xs))
+        return {
+            "batch": predict(model, xs),
+            "drawn": drawn,
+            "in turn": drawn if row.batch else jax.lax.map(alone, (xs, jr.split(key, len(xs)))),
+            "finite": jnp.stack([jnp.isfinite(slope).all() for slope in jax.tree.leaves(slopes)]),
+        }
+
+    f, traces = counted(laws)
     compiled = jax.jit(f)
-    for seed in (0, 1):
-        model, xs = generic(row, seed), examples(row, seed=seed)
-        expected = predict(model, xs) if row.batch else jnp.stack([apply(model, x) for x in xs])
-        assert close(compiled(model, xs), expected)
+    model, xs = generic(row), examples(row)
+    once, again, other = compiled(model, xs, jr.key(0)), compiled(model, xs, jr.key(0)), compiled(model, xs, jr.key(1))
+    assert same_bits(once, again)
+    assert same_bits(once["drawn"], other["drawn"]) is not row.draws
+    assert close(once["drawn"], once["in turn"])
+    assert close(once["drawn"], once["batch"]) is not row.draws
+    for draw, scale in ((0, 0.0), (1, 1.0), (0, 100.0)):
+        assert bool(compiled(generic(row, draw), scale * xs, jr.key(2))["finite"].all())
     assert len(traces) == 1
 
 
+@pytest.mark.sampled(10)
+@models
+@strict
+def test_jit_is_eager(row):
+    """The compiled batch is the eager loop over examples."""
+    model, xs = generic(row), examples(row)
+    expected = predict(model, xs) if row.batch else jnp.stack([apply(model, x) for x in xs])
+    assert close(jax.jit(predict)(model, xs), expected)
+
+
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("row", [row for row in MODELS if row.batch], ids=lambda row: row.name)
 @strict
 def test_batch_norm_sees_the_batch(row):
@@ -76,36 +105,6 @@ def test_batch_norm_sees_the_batch(row):
     fixed = fold(model, xs)
     assert close(whole, predict(fixed, xs), rtol=1e-5, atol=1e-5)
     assert close(whole[0], fixed(xs[0]), rtol=1e-5, atol=1e-5)
-
-
-@models
-@strict
-def test_key_means_chance(row):
-    """Same key, same bits; another key, another result where the model draws; each example has its own key."""
-    model, xs = generic(row), examples(row)
-    f = jax.jit(lambda model, xs, key: predict(model, xs, key=key))
-    once, again, other = f(model, xs, jr.key(0)), f(model, xs, jr.key(0)), f(model, xs, jr.key(1))
-    assert same_bits(once, again)
-    assert same_bits(once, other) is not row.draws
-    if row.draws:
-        one = jax.jit(lambda model, x, key: model(x, key=key))
-        assert close(once, jnp.stack([one(model, x, key) for x, key in zip(xs, jr.split(jr.key(0), len(xs)))]))
-    else:
-        assert close(once, jax.jit(predict)(model, xs))
-
-
-@models
-@strict
-def test_gradients_are_finite(row):
-    """In float32, at zero and at large inputs too: a NaN would spoil the whole sum of a batch."""
-
-    @jax.jit
-    def gradients(model, xs):
-        return jax.grad(lambda both: jnp.square(predict(*both)).sum())((model, xs))
-
-    xs = examples(row)
-    for scale in (0.0, 1.0, 100.0):
-        assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradients(generic(row), scale * xs)))
 
 
 @models
@@ -125,6 +124,7 @@ def test_wrong_shape_is_refused(row):
         predict(generic(row), jnp.ones((4, *row.wrong)))
 
 
+@pytest.mark.sampled(12)
 @models
 @pytest.mark.usefixtures("x64", "strict")
 def test_derivatives_of_models(row):
@@ -198,6 +198,7 @@ def test_objective_gradients_are_finite(row):
         assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradient(model, batch)))
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("row", [row for row in OBJECTIVES if row.smooth], ids=lambda row: row.name)
 @pytest.mark.usefixtures("x64", "strict")
 def test_derivatives_of_objectives(row):
@@ -232,6 +233,7 @@ def test_state_keeps_its_form(row):
     assert info.loss.dtype == info.gradient.dtype == jnp.float32
 
 
+@pytest.mark.sampled(6)
 @iterations
 def test_run_is_a_loop_of_steps(row):
     """The scan of `run` is the loop over compiled steps and these the eager ones; same key, same bits."""
@@ -274,6 +276,7 @@ def attacked():
     return Attacked(model, xs, jnp.argmax(jax.vmap(model)(xs), axis=-1), jr.split(jr.key(22), 5))
 
 
+@pytest.mark.sampled(3)
 @attacks
 def test_an_attack_keeps_its_contract(row, attacked):
     """The compiled batch is the loop, in one trace; the same key gives the same bits; the input stays in its range and

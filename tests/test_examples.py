@@ -3,19 +3,24 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+@pytest.mark.slow
 def test_one_model():
     assert runpy.run_path(str(EXAMPLES / "one_model.py"))["main"](epochs=15) < 0.1
 
 
+@pytest.mark.slow
 def test_chapter_3(tmp_path):
     ends = runpy.run_path(str(EXAMPLES / "chapter_3.py"))["main"](steps=100, folder=str(tmp_path))
     assert ends["heavy ball"] < ends["descent"] / 2
     assert {path.name for path in tmp_path.iterdir()} == {"rates.png", "way.png"}
 
 
+@pytest.mark.slow
 def test_chapter_1(tmp_path):
     found = runpy.run_path(str(EXAMPLES / "chapter_1.py"))["main"](str(tmp_path))
     assert found["perceptron"] == 0
@@ -25,6 +30,7 @@ def test_chapter_1(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["recall.png"]
 
 
+@pytest.mark.slow
 def test_chapter_2(tmp_path, capsys):
     found = runpy.run_path(str(EXAMPLES / "chapter_2.py"))["main"](folder=str(tmp_path))
     assert max(found["staircase"], found["polygon"], found["random units"]) < 0.05 < found["cubic"]
@@ -37,6 +43,7 @@ def test_chapter_2(tmp_path, capsys):
     assert f"drawn in {tmp_path}" in said
 
 
+@pytest.mark.slow
 def test_lecture_1(tmp_path):
     found = runpy.run_path(str(EXAMPLES / "lecture_1.py"))["main"](folder=str(tmp_path))
     assert max(found["gradient"], found["correlations"]) < 1e-5
@@ -46,6 +53,7 @@ def test_lecture_1(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"sine.png", "modes.png"}
 
 
+@pytest.mark.slow
 def test_chapter_8(tmp_path, capsys):
     found = runpy.run_path(str(EXAMPLES / "chapter_8.py"))["main"](folder=str(tmp_path))
     assert found["LeCun"] < 1e-4 * found["He"]
@@ -57,6 +65,7 @@ def test_chapter_8(tmp_path, capsys):
     assert f"drawn in {tmp_path}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_chapter_4(tmp_path):
     found = runpy.run_path(str(EXAMPLES / "chapter_4.py"))["main"](folder=str(tmp_path))
     assert found["forms"] < 1e-5
@@ -67,6 +76,7 @@ def test_chapter_4(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"filters.png", "saliency.png"}
 
 
+@pytest.mark.slow
 def test_chapter_5(tmp_path):
     found = runpy.run_path(str(EXAMPLES / "chapter_5.py"))["main"](folder=str(tmp_path))
     assert found["Elman"] <= found["bound"] < 1e-4
@@ -76,6 +86,7 @@ def test_chapter_5(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"eigenvalues.png", "alignment.png"}
 
 
+@pytest.mark.slow
 def test_chapter_6(tmp_path):
     found = runpy.run_path(str(EXAMPLES / "chapter_6.py"))["main"](folder=str(tmp_path))
     assert found["order"] < 1e-5
@@ -85,6 +96,7 @@ def test_chapter_6(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"alignment.png", "attention.png"}
 
 
+@pytest.mark.slow
 def test_chapter_9(tmp_path):
     found = runpy.run_path(str(EXAMPLES / "chapter_9.py"))["main"](folder=str(tmp_path))
     assert found["kernel 16"] > 1.5 * found["kernel 128"] > 2 * found["kernel 1024"]
@@ -93,6 +105,7 @@ def test_chapter_9(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"paths.png", "widths.png"}
 
 
+@pytest.mark.slow
 def test_chapter_10(tmp_path):
     found = runpy.run_path(str(EXAMPLES / "chapter_10.py"))["main"](folder=str(tmp_path))
     assert 0.5 < found["length"] < 1.0
@@ -103,6 +116,7 @@ def test_chapter_10(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"belief.png", "intervals.png"}
 
 
+@pytest.mark.slow
 def test_chapter_13(tmp_path):
     found = runpy.run_path(str(EXAMPLES / "chapter_13.py"))["main"](folder=str(tmp_path), epochs=12)
     assert found["hardened robust"] > found["plain robust"] + 0.2

@@ -31,6 +31,7 @@ def net():
     return MLP.init(4, 8, 3, activation=tanh, key=jr.key(0))
 
 
+@pytest.mark.sampled(4)
 @each_ball
 @pytest.mark.parametrize("j", [1, 2])
 def test_of_an_affine_classifier_it_finds_the_largest_difference(name, j):
@@ -81,6 +82,7 @@ def plainly(f, project, direction, radius, steps):
     return top, rate
 
 
+@pytest.mark.sampled(4)
 @each_ball
 @pytest.mark.parametrize("steps", [7, 40])
 def test_the_same_points_as_the_algorithm_written_out(net, name, steps):
@@ -119,6 +121,7 @@ def trained():
         return train(MLP.init(2, 32, 3, activation=tanh, key=jr.key(0))), xs, ys
 
 
+@pytest.mark.slow
 @each_ball
 def test_it_mostly_gains_as_much_as_steps_of_one_length(trained, name):
     net, xs, ys = trained
@@ -159,6 +162,7 @@ def test_towards_a_class_and_away_by_the_ratio(net):
     assert jnp.argmax(net(APGD(away(logit_ratio), L2(8.0), steps=40)(net, X, y))) != y
 
 
+@pytest.mark.slow
 def test_a_batch_is_a_vmap(net):
     attack = APGD(away(margin), L2(0.2), steps=5, restarts=2)
     xs, keys = normal(1, 3, 4), jr.split(jr.key(0), 3)

@@ -41,6 +41,7 @@ def solved(norm, lead, slope):
     return linprog([*np.zeros(D), 1], A_ub=sides, b_ub=[*np.zeros(2 * D), -lead], bounds=[(None, None)] * (D + 1)).fun
 
 
+@pytest.mark.slow
 @norms
 def test_the_distances_are_those_of_a_solver(norm):
     for seed in range(5):

@@ -16,6 +16,7 @@ said = predict(line, xs)
 ys = jnp.argmax(said, axis=1).at[3].set(jnp.argmin(said[3]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [L2, Linf])
 def test_of_an_affine_classifier_it_is_the_distance_to_the_nearest_plane(norm):
     found = boundary(line, (xs, ys), norm, rounds=10)
@@ -50,6 +51,7 @@ def test_inputs_stay_in_their_range():
     assert (found.distance > free.distance * 1.01).any()
 
 
+@pytest.mark.slow
 def test_where_nothing_is_wrong_nothing_is_found():
     never = Chain(Linear(jnp.zeros((2, 5)), jnp.array([1.0, 0.0])))
     found = boundary(never, (xs[:3], jnp.zeros(3, int)), Linf, steps=3, rounds=2)

@@ -14,6 +14,7 @@ from thetax.models import MLP
 pytestmark = pytest.mark.usefixtures("x64")
 
 
+@pytest.mark.slow
 def test_of_an_affine_classifier_it_is_the_closed_form():
     """The nearest of all classes, each aimed at by itself; the first rate is a tenth of the typical distance."""
     models = jax.vmap(lambda key: Linear.init(5, 4, key=key))(jr.split(jr.key(0), 10))

@@ -55,6 +55,7 @@ def hard(digits, net):
     return run(ramped(grown, optax.adam(3e-3), steps=200), net, digits[0], key=jr.key(1))[0].model
 
 
+@pytest.mark.slow
 def test_training_on_the_bound_certifies_what_plain_training_does_not(digits, plain, hard):
     ball = Linf(0.08)
     before = certified(plain, digits[1], ball, box=BOX, bounds="interval", batch=297).accuracy
@@ -64,6 +65,7 @@ def test_training_on_the_bound_certifies_what_plain_training_does_not(digits, pl
     assert 0.5 < after <= clean
 
 
+@pytest.mark.slow
 def test_no_attack_breaks_a_certificate_and_better_bounds_certify_more(digits, plain):
     """And for some examples the attack shows that none is to be had."""
     xs, ys = digits[1][0][:64], digits[1][1][:64]
@@ -89,6 +91,7 @@ def test_of_an_affine_classifier_the_margins_are_exact(bounds):
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_the_last_layer_is_merged_with_the_difference():
     """As in Gowal et al.: |w_y − w_j| on the radius of the last hidden layer."""

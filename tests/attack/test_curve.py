@@ -22,6 +22,7 @@ def found():
     return boundary(net, (xs, ys), Linf, box=BOX)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", ["linear", "interval"])
 def test_nothing_is_proven_that_an_attack_refutes(found, bounds):
     far = np.where(np.isinf(found.distance), 1.0, found.distance)
@@ -34,6 +35,7 @@ def test_nothing_is_proven_that_an_attack_refutes(found, bounds):
     assert curves.proven("Linf", 0.0) == curves.empirical("Linf", 0.0) == (found.distance > 0).mean()
 
 
+@pytest.mark.slow
 def test_the_curve_of_one_search_is_that_of_a_certificate_at_each_radius():
     radii = certified_radii(net, (xs, ys), Linf, most=0.5, box=BOX, rounds=10, batch=7)
     for r in (0.02, 0.1):
@@ -43,6 +45,7 @@ def test_the_curve_of_one_search_is_that_of_a_certificate_at_each_radius():
         assert ((radii >= r) == direct)[clear].all()
 
 
+@pytest.mark.slow
 def test_of_an_affine_classifier_it_is_the_distance_to_the_nearest_plane():
     line = Linear(jr.normal(jr.key(0), (3, 4)), jr.normal(jr.key(1), (3,)))
     right = jnp.argmax(predict(line, xs), axis=1)

@@ -30,6 +30,7 @@ def affine():
         return models, xs, jax.vmap(lambda model, x: jnp.argmax(model(x)))(models, xs)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("norm", NORMS)
 def test_of_an_affine_classifier_one_step_is_the_closed_form(norm):
@@ -68,6 +69,7 @@ def lengths(attack):
     return np.linalg.norm(np.asarray(ends - xs), axis=1), wrong
 
 
+@pytest.mark.slow
 def test_on_digits_it_finds_near_ones_nearly_always():
     """Within 1.5 of the least that bisected ascent finds, and nearly always below one step along its sign."""
     ours, wrong = lengths(DeepFool(L2, steps=50))
@@ -79,6 +81,7 @@ def test_on_digits_it_finds_near_ones_nearly_always():
     assert (ours <= np.where(reached, straight, np.inf) * (1 + 1e-6)).mean() >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_batch_is_a_vmap_and_who_has_finished_does_not_move(norm):

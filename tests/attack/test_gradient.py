@@ -109,6 +109,7 @@ def test_one_long_step_is_the_fast_gradient_sign_method(net):
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ball", [*BALLS.values(), L0(2)], ids=[*BALLS, "L0"])
 def test_it_stays_in_the_ball_and_in_the_range(net, ball):
     x = jnp.asarray([0.0, 1.0, 0.5, 0.9])

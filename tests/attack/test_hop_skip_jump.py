@@ -23,6 +23,7 @@ def answers(attack, model, xs=XS, keys=KEYS):
     return np.asarray(jax.jit(jax.vmap(one))(xs, keys))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [L2, Linf])
 def test_of_two_affine_classes_it_comes_near_the_boundary(norm):
     """(z_0 − z_1) / ‖w_0 − w_1‖_q is the least there is; twenty hops come within 3 % of it, one hop does not."""
@@ -41,6 +42,7 @@ def test_of_two_affine_classes_it_comes_near_the_boundary(norm):
     assert far[1].max() > 1.1 * least[far[1].argmax()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [L2, Linf])
 def test_only_decisions_are_used(norm):
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
@@ -52,6 +54,7 @@ def test_only_decisions_are_used(norm):
     assert (found <= BOX[1]).all()
 
 
+@pytest.mark.slow
 def test_towards_a_class_a_key_decides_and_a_batch_is_a_vmap():
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
     attack = HopSkipJump(Linf, steps=2, queries=10, box=BOX, goal=towards())
@@ -81,6 +84,7 @@ def test_where_most_is_wrong_the_direction_is_not_theirs():
     assert np.mean(towards_n) > 0.70
 
 
+@pytest.mark.slow
 def test_more_hops_never_end_farther():
     """Though with one query for a direction most of them go astray."""
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))

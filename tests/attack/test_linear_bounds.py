@@ -68,6 +68,7 @@ def plane(net, x, radius):
     return interval_bounds(net, x - radius, x + radius), linear_bounds(net, x, Linf(radius))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_they_lie_between_the_interval_and_the_truth(seed):
     net, x, radius = MLP.init(2, 5, 2, key=jr.key(seed)), normal(seed, 2), 0.6
@@ -82,6 +83,7 @@ def test_they_lie_between_the_interval_and_the_truth(seed):
     assert (low > wide + 1e-3).any()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", LINES)
 def test_the_lines_of_a_bend_hold_and_are_better_than_levels(name):
     """f(z) − kz over an interval: with two levels in place of lines it would be as wide as f and kz together."""
@@ -121,6 +123,7 @@ def test_random_networks_stay_inside(seed, radius):
     assert (outs <= np.asarray(high)[None] + 1e-9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", MARKED)
 def test_models_stay_inside_and_are_never_wider_than_intervals(row):
     model, x = generic(row), normal(1, *row.shape)

@@ -16,6 +16,7 @@ from thetax.train import log_loss
 pytestmark = pytest.mark.usefixtures("x64")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [L1, L2, Linf])
 def test_of_an_affine_classifier_it_is_the_closed_form(norm):
     """The nearest of all classes, each aimed at by itself."""
@@ -67,6 +68,7 @@ def test_it_keeps_the_norm_of_the_shift_and_not_the_radius():
     np.testing.assert_allclose(found, [0.3, 0.0])
 
 
+@pytest.mark.slow
 def test_a_batch_is_a_vmap_and_a_key_decides(net):
     attack = Nearest(PGD(away(margin), Linf(2.0), rate=0.5, steps=3, restarts=2, box=(-3.0, 3.0)), rounds=5)
     xs, keys = normal(1, 3, 4), jr.split(jr.key(0), 3)

@@ -32,6 +32,7 @@ from thetax.train import Silent, cross_entropy, descend, error_rate, fit, log_lo
 ATTACK = PGD(log_loss, Linf(0.2), rate=0.1, steps=3, keep="last")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("ball", [Linf(0.3), L2(0.3), L1(0.3)], ids=["Linf", "L2", "L1"])
 def test_the_robust_loss_of_a_line(ball):
@@ -59,6 +60,7 @@ def test_the_gradient_is_that_at_the_worst_input(objective):
     assert errors["gradient"] < 1e-6
 
 
+@pytest.mark.slow
 def test_trades_by_hand():
     model, (xs, ys) = net(key=jr.key(0)), classes()
     found = trades(ATTACK, strength=3.0)(model, (xs, ys), key=jr.key(1))
@@ -86,6 +88,7 @@ def test_any_objective_has_a_worst_input():
     assert robust(squared_error, attack)(model, batch) > squared_error(model, batch)
 
 
+@pytest.mark.slow
 def test_with_batch_normalisation():
     first, second = jr.split(jr.key(0))
     model = Chain(Linear.init(3, 4, key=first), BatchNorm.init(4), Linear.init(4, 3, key=second))
@@ -103,6 +106,7 @@ def strips(n: int, key):
     return jnp.concatenate([sharp, broad], axis=1), ys
 
 
+@pytest.mark.slow
 def test_training_on_the_worst_input_gives_up_what_is_fragile():
     """At ε = 0.5 the number that tells the classes apart by 0.2 is worthless; plain training leans on it."""
     data, test = strips(512, jr.key(0)), strips(512, jr.key(1))
@@ -138,6 +142,7 @@ def test_the_alarm():
         Alarm(Silent(), "valid x", above=0.3).epoch({"epoch": 1, "train loss": 0.0})
 
 
+@pytest.mark.slow
 def test_a_fit_rings_it():
     """A single step so short that it finds nothing, where four of full length do."""
     data, ball = strips(128, jr.key(0)), Linf(1.0)

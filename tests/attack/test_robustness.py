@@ -51,6 +51,7 @@ def failed(found):
     return [check.name for check in found.checks if not check.holds]
 
 
+@pytest.mark.slow
 def test_an_honest_line(line, examples):
     """Right all around an example if its margin is at least what the ball can take off, where the box leaves room."""
     found = judged(line, examples)
@@ -114,6 +115,7 @@ def test_an_attack_that_keeps_to_no_ball_is_told_and_cut_back(line, examples):
     assert np.abs(np.asarray(found.worst - examples[0])).max() <= BALL.radius + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ball", [Linf(0.05), L2(0.1), L1(0.15)], ids=["Linf", "L2", "L1"])
 def test_the_attacks_that_come_with_it(line, examples, ball):
     """Without a box the closed form is that of the dual norm."""
@@ -124,6 +126,7 @@ def test_the_attacks_that_come_with_it(line, examples, ball):
     assert found.warnings == ()
 
 
+@pytest.mark.slow
 def test_never_above_any_attack_and_never_below_what_is_clean(examples):
     model = MLP.init(D, 16, 2, key=jr.key(5))
     found = judged(model, examples, ball=Linf(0.15))
@@ -162,6 +165,7 @@ def test_bad_input(line, examples, unchecked):
         judged(Chain(BatchNorm.init(D), line), examples)
 
 
+@pytest.mark.slow
 def test_perturb(line, examples, unchecked):
     xs, ys = examples
     attack = strongest(Linf(0.1), steps=2, queries=5, box=BOX)
@@ -200,6 +204,7 @@ def test_what_lies_outside_of_the_ball_does_not_count(line, examples):
     assert np.abs(np.asarray(found.worst - examples[0])).max() <= BALL.radius + 1e-6
 
 
+@pytest.mark.slow
 def test_counts_of_changes_do_not_depend_on_the_scale(line, examples):
     xs, ys = examples
     still = lambda ball: PGD(away(margin), ball, rate=0.0, steps=1)

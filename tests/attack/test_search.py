@@ -64,6 +64,7 @@ def test_no_step_is_spent_on_who_is_done():
     assert 110 <= len(Watched.seen) / 8 <= 200
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("attack", [
     PGD(away(), Linf(0.4), rate=0.1, steps=6, restarts=3),
     APGD(away(), Linf(0.4), steps=6, restarts=2),

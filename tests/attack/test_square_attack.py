@@ -24,6 +24,7 @@ def net():
     return MLP.init(18, 8, 3, activation=tanh, key=jr.key(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(18,), (2, 3, 3), (3, 6)])
 def test_of_an_affine_model_it_finds_the_largest_difference(shape):
     """ε‖w_1 − w_0‖_1 above where it began, once single numbers have been turned over."""
@@ -88,6 +89,7 @@ def test_the_sizes_of_the_squares():
     assert (vector[:, 0] == 1).all()
 
 
+@pytest.mark.slow
 def test_a_batch_is_a_vmap_and_a_key_decides(net):
     attack = Square(away(margin), BALL, queries=15)
     xs, keys = jr.uniform(jr.key(5), (3, 2, 3, 3)), jr.split(KEY, 3)

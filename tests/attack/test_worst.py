@@ -43,6 +43,7 @@ def shifted(by):
     return lambda model, x, y, *, key=None: x + by
 
 
+@pytest.mark.slow
 def test_for_every_example_no_member_does_better(net):
     """The members one by one, with the keys that the ensemble gives them."""
     ball, ys = Linf(0.2), jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
@@ -86,6 +87,7 @@ def test_the_goal_comes_before_the_gain():
     assert WorstOf(Linf(1.0), shifted(jnp.asarray([0.05])), gains, goal=goal)(model, jnp.zeros(1), Y).item() == -0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ball", [Linf(0.2), L2(0.5)], ids=["Linf", "L2"])
 def test_towards_every_class_it_finds_the_largest_margin_of_an_affine_classifier(ball):
     """max_j (z_j − z_y + ε‖w_j − w_y‖_q), whichever class is nearest at the start, where none can be reached."""
@@ -113,6 +115,7 @@ def test_the_ratio_towards_a_class():
     assert float(target_ratio(z[:2], Y, jnp.array(1))) == pytest.approx(float(z[1] - z[0]))
 
 
+@pytest.mark.slow
 def test_the_ensemble(net):
     """As the sum of its parts; a batch is a vmap, a key decides; without a box or in another norm too."""
     assert [type(attack) for attack in strongest(Linf(0.1)).attacks] == [APGD, Targeted, Square]

@@ -37,6 +37,7 @@ PROCESSES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROCESSES)
 def test_the_gradient_is_that_of_differences(name, x64):
     """Central differences in every hyper-parameter; from the posterior's factor it is the same."""
@@ -51,6 +52,7 @@ def test_the_gradient_is_that_of_differences(name, x64):
     np.testing.assert_allclose(tree.ravel(again)[0], tree.ravel(slope)[0], rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 4, 7])
 def test_half_an_inverse_is_enough(n, x64, monkeypatch):
     """Against autodiff of the plain formula, for one panel of columns and for several."""
@@ -114,6 +116,7 @@ def test_a_fit_that_needs_jitter_says_so():
     assert np.isfinite(found.evidence)
 
 
+@pytest.mark.slow
 def test_a_classifier_is_fitted_by_the_same_function():
     labels = (XS[:, 0] > 0).astype(int)
     start = BinaryClassifier(RBF.init())

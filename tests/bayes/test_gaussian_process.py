@@ -172,6 +172,7 @@ def test_an_example_may_be_a_tree():
     np.testing.assert_allclose(found.variance(pairs), plain.variance(XS), atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["nngp", "ntk"])
 def test_the_kernel_of_an_infinitely_wide_network_is_a_kernel(which, x64):
     """10.2-nngp-regression: the posterior of such a network, by numpy, and its product with a constant."""
@@ -221,6 +222,7 @@ def test_what_is_no_kernel_is_refused():
         GaussianProcess.init(lambda xs, ys=None: -RBF.init()(xs, ys)).condition(XS, YS)
 
 
+@pytest.mark.slow
 def test_a_factor_can_be_differentiated(x64):
     """Forwards and backwards through the factor, with and without a jitter."""
     slope = jax.grad(lambda s: factorise(s * jnp.eye(3)).L.sum())(4.0)

@@ -76,6 +76,7 @@ def test_evidence_of_two_examples_and_three_classes():
     assert float(Classifier(kernel, 3).log_evidence(xs, labels)) == pytest.approx(exact, abs=0.03 + 5 * error)
 
 
+@pytest.mark.slow
 def test_two_classes_of_several_are_the_binary_ones():
     """f_2 - f_1 has twice the kernel, and of f_1 + f_2 the labels say nothing."""
     kernel = RBF.init(scale=1.5, length=0.8)
@@ -108,6 +109,7 @@ def test_the_mode_is_a_mode():
     np.testing.assert_allclose(posterior.log_evidence, height - logs, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "labels"), [(BinaryClassifier, LABELS), (lambda k: Classifier(k, 3), THREE)])
 def test_the_gradient_follows_the_mode(make, labels, x64):
     at = lambda s, l: float(make(RBF(jnp.asarray(s), jnp.asarray(l))).log_evidence(XS, labels))

@@ -44,6 +44,7 @@ def test_conjugate_gradients_take_as_many_steps_as_there_are_eigenvalues(x64):
     assert conjugate_gradients(lambda v: d[:, None] * v, jnp.ones((15, 1)), tolerance=1e-10).steps == 3
 
 
+@pytest.mark.slow
 def test_the_iterative_posterior_is_the_exact_one(monkeypatch):
     """Cholesky's, with rows in blocks that do not divide their number."""
     monkeypatch.setattr(module, "ROWS", 7)
@@ -132,6 +133,7 @@ def test_the_bound_is_below_the_evidence_and_grows_with_places(seed):
     assert more <= float(PROCESS.log_evidence(XS, YS)) + 1e-8
 
 
+@pytest.mark.slow
 def test_places_and_hyper_parameters_are_fitted():
     start = InducingProcess.init(PROCESS, XS, count=4)
     found = fit_evidence(start, XS, YS, steps=5)

@@ -40,6 +40,7 @@ def test_dichotomies_are_those_of_brute_force(seed):
         assert len(found) < cover_count(int(n), int(d))
 
 
+@pytest.mark.slow
 def test_twelve_points():
     xs = np.random.default_rng(0).normal(size=(12, 4))
     found = dichotomies(xs)

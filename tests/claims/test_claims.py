@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import jax
 import pytest
 
 from thetax.claims import find_claims, rows, settle
@@ -20,7 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def run(number, claim):
-    """By default the errata run and every tenth of the others; the rest, and experiments, with `-m slow`.
+    """The errata and every tenth of the others are quick; the others, and experiments, are slow.
 
     One whose data may have to be fetched is run with the network. `thetax verify` runs them all.
     """
@@ -29,14 +28,6 @@ def run(number, claim):
     return pytest.param(claim, id=claim.name, marks=marks)
 
 
-@pytest.fixture
-def forget():
-    """What a claim compiled is on disk; kept in memory, that of all of them would fill it."""
-    yield
-    jax.clear_caches()
-
-
-@pytest.mark.usefixtures("forget")
 @pytest.mark.parametrize("claim", [run(*item) for item in enumerate(CLAIMS)])
 def test_it_holds(claim):
     finding = settle(claim)

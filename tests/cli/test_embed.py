@@ -43,6 +43,7 @@ def small(made, tmp_path):
     return str(tmp_path)
 
 
+@pytest.mark.slow
 def test_vectors_and_cosines(capsys, small):
     code, out, _ = run(capsys, "embed", "ab a", "b", "AB  a", "--model", small, "--json")
     *rows, last = map(json.loads, out.splitlines())

@@ -43,6 +43,7 @@ def test_nothing_to_search_is_said(capsys):
     assert (code, "search space is empty" in error) == (1, True), error
 
 
+@pytest.mark.slow
 def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
     code, out, _ = run(capsys, "tune", "digits", "--trials", "5", *SMALL, "--workers", "1", "--out", "r", "--json")
     events = [json.loads(line) for line in out.splitlines()]

@@ -19,6 +19,7 @@ ALL = {
 SHAPES = [(9, 7), (3, 8, 8)]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ALL)
 def test_contract(name, shape):

@@ -13,6 +13,7 @@ from thetax import data
 TOYS = [data.xor, data.moons, data.spirals, data.blobs, data.circles, data.teacher_student, data.sinusoid]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("toy", TOYS)
 def test_a_toy_is_a_pure_function_of_its_key(toy):
     with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):

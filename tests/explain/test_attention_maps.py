@@ -19,6 +19,7 @@ def model():
 TEXT = jnp.array([1, 4, 2, 7, -1, -1])
 
 
+@pytest.mark.slow
 def test_weights_are_those_of_each_block(model):
     """Block by block, with what the blocks below put out; the filling is left out."""
     found = explain.attention_maps(model, TEXT, names="abcdefghi")
@@ -56,6 +57,7 @@ def test_an_image_has_a_grid():
     assert found.weights.shape == (1, 2, 7, 7)
 
 
+@pytest.mark.slow
 def test_saliency_is_the_slope_by_differences(model, x64):
     """Of the likeliest logit at the last place, moving one token's vector at a time."""
     wide = jax.tree.map(lambda a: a.astype(jnp.float64), model)
@@ -73,6 +75,7 @@ def test_saliency_is_the_slope_by_differences(model, x64):
     np.testing.assert_allclose(found.owed, (slope * np.asarray(vectors)).sum(axis=1), rtol=1e-4, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_saliency_at_a_place_knows_nothing_of_what_comes_after(model):
     found = explain.token_saliency(model, TEXT, place=1)
     assert (found.size[:2] > 0).all()

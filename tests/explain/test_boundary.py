@@ -17,6 +17,7 @@ def biased(*sizes, seed=0, **options):
     return jax.tree.unflatten(structure, [draw(i, a) for i, a in enumerate(leaves)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 10, 8, 1), (2, 10, 8, 2), (2, 10, 8, 5)])
 def test_the_border_is_where_the_classes_change(sizes, x64):
     net = biased(*sizes)

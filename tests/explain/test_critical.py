@@ -12,6 +12,7 @@ from thetax.explain import critical_points
 pytestmark = pytest.mark.usefixtures("x64")
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), degree=st.integers(1, 6))
 def test_roots_of_a_polynomial(seed, degree):
     with jax.enable_x64(True):

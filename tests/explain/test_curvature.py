@@ -32,6 +32,7 @@ def quadratic(A, b):
     return lambda w, batch: w @ A @ w / 2 + b @ w
 
 
+@pytest.mark.slow
 def test_products_are_the_dense_hessians():
     net, batch = problem()
     v = tree.normal_like(jr.key(2), net)
@@ -47,6 +48,7 @@ def test_full_lanczos_finds_every_eigenvalue():
     assert np.allclose(ritz(T).values, exact, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_few_steps_find_the_ends_within_their_bounds():
     net, batch = problem()
     exact = np.linalg.eigvalsh(dense(net, batch)[0])
@@ -57,6 +59,7 @@ def test_few_steps_find_the_ends_within_their_bounds():
         assert np.abs(exact - value).min() <= bound + 1e-9
 
 
+@pytest.mark.slow
 def test_density_is_that_of_the_eigenvalues():
     """Many probes: the density is the exact one under the same bump, up to the spread of the probes."""
     net, batch = problem()
@@ -96,6 +99,7 @@ def brute(A, b, radius):
     return (np.einsum("ni,ij,nj->n", e, A, e) / 2 + e @ b).max()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["convex", "saddle", "concave", "hard", "flat slope"])
 def test_rise_of_a_quadratic(kind):
     values = {"concave": [-1.0, -2.0, -3.0], "saddle": [3.0, 1.0, -2.0]}.get(kind, [3.0, 2.0, 0.5])
@@ -121,6 +125,7 @@ def test_rise_of_a_network_is_that_of_its_second_order_model():
     assert tiny.rise == pytest.approx(1e-6 * norm, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_all_at_once_agrees_with_each_alone():
     net, batch = problem()
     found = curvature(cross_entropy, net, batch, steps=25, key=jr.key(10))

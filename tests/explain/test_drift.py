@@ -67,6 +67,7 @@ def trained(width):
     return drift([net, state.model], (xs, np.asarray(ys)))
 
 
+@pytest.mark.slow
 def test_a_wide_network_is_lazy_and_a_narrow_one_learns_features():
     wide, narrow = trained(2048), trained(4)
     assert wide.verdict == "lazy"

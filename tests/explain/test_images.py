@@ -49,6 +49,7 @@ def test_a_turned_kernel_is_shown_as_it_meets_the_signal():
     assert layer(x)[0, 1] == pytest.approx(float(kernel[0, 0] @ np.asarray(x[0])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", [
     lambda: CNN.init((2,), classes=3, places=2, key=jr.key(0)),
     lambda: Chain(jnp.ravel, MLP.init(16, 5, 3, activation=jnp.tanh, key=jr.key(0))),
@@ -74,6 +75,7 @@ def test_a_coloured_pixel_has_the_slope_of_its_strongest_channel():
     assert explain.saliency(net, jnp.ones((1, 3, 2, 2))).size.tolist() == [[[6, 5], [4, 5]]]
 
 
+@pytest.mark.slow
 def test_views_by_brute_force(x64):
     """A place sees exactly the pixels that its number depends on."""
     net = Chain(conv(1, 2), MaxPool((2, 2)), conv(2, 2, boundary="valid"), AveragePool((2, 2)), conv(2, 1, 1))

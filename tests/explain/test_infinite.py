@@ -116,6 +116,7 @@ for boundary, stride in (("same", 1), ("valid", 1), ("valid", 2), ("circular", 1
     MADE[f"mean {boundary} stride {stride}"] = partial(image, global_mean, boundary, stride)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", REFERENCE["kernels"])
 def test_the_numbers_of_neural_tangents(name, x64):
     """The script that made them is in the file; its norms have no parameters, so that only their k is the same."""
@@ -127,6 +128,7 @@ def test_the_numbers_of_neural_tangents(name, x64):
     assert name == "norm" or np.allclose(ntk, expected["ntk"], rtol=1e-7, atol=0)
 
 
+@pytest.mark.slow
 def test_the_recursion_by_hand(x64):
     """Θ' = Σ' + Θ ⊙ 2 E φ'φ' with the arc-cosine formulas; one hidden layer is |x||y| κ(u)."""
     xs = np.asarray(jr.normal(jr.key(1), (6, 5)))
@@ -146,6 +148,7 @@ def test_the_recursion_by_hand(x64):
             assert np.allclose(T, r * kappa, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_norm_with_its_parameters_by_hand(x64):
     """LN then φ: Θ becomes (Θ/v + 1) E φ'φ' + E uφ'(u) vφ'(v), all on covariances with diagonal 1."""
     xs = jr.normal(jr.key(1), (4, 6))
@@ -215,6 +218,7 @@ DRAWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_wide_networks_that_are_drawn(name):
     """Within four standard errors, on outputs and on the tangent kernel of the first of them."""
@@ -232,6 +236,7 @@ def test_wide_networks_that_are_drawn(name):
 three = infinite(MLP.init(4, 8, 8, 1, law=tangent(), key=key))
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(seed=st.integers(0, 10**6), c=st.floats(0.1, 10.0))
 def test_kernels_are_positive_and_homogeneous(seed, c):
@@ -243,6 +248,7 @@ def test_kernels_are_positive_and_homogeneous(seed, c):
         assert np.allclose(kernel(c * xs, xs[::-1]), c * K[:, ::-1], rtol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("strict")
 def test_one_kernel_said_in_several_ways(monkeypatch):
     """In blocks, against others, its diagonal; and the two kernels together."""
@@ -261,6 +267,7 @@ def test_one_kernel_said_in_several_ways(monkeypatch):
     jax.clear_caches()
 
 
+@pytest.mark.slow
 def test_nothing_is_read_of_the_weights_and_compiled_twice():
     one, two = (infinite(MLP.init(3, 5, 1, law=free, key=jr.key(seed))) for seed in (1, 2))
     assert one == two
@@ -268,6 +275,7 @@ def test_nothing_is_read_of_the_weights_and_compiled_twice():
     assert one != infinite(MLP.init(3, 6, 1, law=free, key=key))
 
 
+@pytest.mark.slow
 def test_derivatives_are_finite_and_those_of_nngp_exact(x64):
     net = MLP.init(3, 8, 8, 1, law=free, key=key)
     xs, v = jr.normal(jr.key(1), (4, 3)), jr.normal(jr.key(2), (4, 3))
@@ -278,12 +286,14 @@ def test_derivatives_are_finite_and_those_of_nngp_exact(x64):
     assert np.isfinite(jax.grad(lambda xs: limit.ntk(xs).sum())(xs.at[0].set(0))).all()
 
 
+@pytest.mark.slow
 def test_black_examples_do_as_the_program_does(x64):
     """With x = 0 and no spread of the offsets every ReLU is at its kink, of slope 0: the last offset is left."""
     xs = jnp.zeros((2, 3)).at[1].set(1.0)
     assert infinite(MLP.init(3, 8, 8, 1, key=key), law=he).ntk(xs)[0].tolist() == [1.0, 1.0]
 
 
+@pytest.mark.slow
 def test_parts_in_other_clothes(x64):
     """A stack is a chain, a DropConnect its inside, an MLP flattens, an ensemble halves; LeNet is its body."""
     xs = jr.normal(jr.key(1), (3, 6))
@@ -311,6 +321,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_has_no_limit_says_so_by_name(message):
     with pytest.raises(NoLimit, match=message):
@@ -362,6 +373,7 @@ def test_bad_input(unchecked):
         kernel(jnp.ones((2, 3)), jnp.ones((2, 3), jnp.bfloat16))
 
 
+@pytest.mark.slow
 def test_lenet_is_read_through_its_body():
     net = LeNet.init(classes=2, law=free, key=key)
     assert limit_is_finite(infinite(net), jr.normal(key, (1, 1, 28, 28)), jax.eval_shape)

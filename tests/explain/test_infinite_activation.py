@@ -66,6 +66,7 @@ def by_nodes(f, pair, nodes=180):
     return [float((w * f(u) * f(v)).sum()), float((w * slope(u) * slope(v)).sum())]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_smooth_ones_are_the_quadrature_in_the_plane(name, x64):
     for pair in PAIRS:
@@ -91,6 +92,7 @@ def test_kinked_ones_are_integrals_over_the_angle(name, x64):
         assert np.allclose(found(activation, pair), expected, rtol=0, atol=1e-8), pair
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [*SMOOTH, *KINKED])
 def test_means(name, x64):
     activation = SMOOTH.get(name) or KINKED[name][0]
@@ -117,6 +119,7 @@ def test_what_is_always_zero_has_the_slope_of_the_program_there(activation, x64)
         assert abs(slope - float(at_zero) * mean) < 1e-6
 
 
+@pytest.mark.slow
 def test_in_float32_angles_are_as_exact_as_float32(x64):
     c = np.linspace(-1, 1, 4001)
     exact = expectations(relu).pair(jnp.ones(4001), jnp.asarray(c), jnp.ones(4001))
@@ -128,6 +131,7 @@ def test_in_float32_angles_are_as_exact_as_float32(x64):
         assert np.abs(rounded - full).max() < 1e-4  # what is lost is lost by rounding the cosine
 
 
+@pytest.mark.slow
 def test_derivatives_at_the_ends_are_finite_and_those_of_the_product_exact(x64):
     """d/dk E φφ = E φ'φ' (Price's theorem), also where k² = k_xx k_yy."""
     for k in (-1.0, 0.2, 1.0):

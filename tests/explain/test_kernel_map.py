@@ -14,6 +14,7 @@ net = MLP.init(3, 8, 2, key=jr.key(0))
 xs, ys = jr.normal(jr.key(1), (9, 3)), np.array([2, 0, 2, 2, 0, 3, 0, 2, 0])
 
 
+@pytest.mark.slow
 def test_values_and_means_are_those_of_gradients():
     found = kernel_map(net, (xs, ys), classes=("a", "b", "c", "d"))
     order = [1, 4, 6, 8, 0, 2, 3, 7, 5]

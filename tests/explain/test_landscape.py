@@ -21,6 +21,7 @@ def network():
     return net, (normal(1, 30, 4), jnp.arange(30) % 3)
 
 
+@pytest.mark.slow
 def test_each_point_is_the_objective_there():
     net, batch = network()
     u, v = (tree.normal_like(jr.key(k), net) for k in (1, 2))
@@ -35,6 +36,7 @@ def test_each_point_is_the_objective_there():
     assert found.path is None
 
 
+@pytest.mark.slow
 def test_filters_have_the_lengths_of_the_network_s():
     net, _ = network()
     u = filter_normalised(net, key=jr.key(3))
@@ -46,6 +48,7 @@ def test_filters_have_the_lengths_of_the_network_s():
     assert not close(u, differs)
 
 
+@pytest.mark.slow
 def test_rescaled_networks_look_alike():
     """Scaling a hidden unit up and what reads it down changes neither the function nor the landscape's horizontals."""
     net, batch = network()
@@ -57,6 +60,7 @@ def test_rescaled_networks_look_alike():
     assert np.allclose(row(net), row(scaled), rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_leading_directions_are_the_dense_eigenvectors():
     net, batch = network()
@@ -70,6 +74,7 @@ def test_leading_directions_are_the_dense_eigenvectors():
     assert values[-1] > values[-2]
 
 
+@pytest.mark.slow
 def test_the_plane_of_a_trajectory():
     """The path in the plane is the projection; the plane holds more of it than any coordinate plane."""
     net, batch = network()

@@ -28,6 +28,7 @@ def descended(model, data, rate, steps):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("kind", ["classes", "binary", "numbers"])
 def test_both_are_what_optax_makes_of_them(kind):
@@ -61,6 +62,7 @@ def test_both_are_what_optax_makes_of_them(kind):
     assert found.classes == (kind != "numbers")
 
 
+@pytest.mark.slow
 def test_the_gap_closes_as_the_width_grows():
     gap = lambda width: laziness(
         MLP.init(3, width, 3, law=tangent(), key=jr.key(0)), (xs, labels(xs)), (others, labels(others)), steps=30

@@ -43,6 +43,7 @@ def descended(model, optimiser, steps):
     return [np.stack(part) for part in zip(*path)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("momentum", [0.0, 0.8])
 def test_steps_are_those_of_gradient_descent_along_the_whole_path(model, momentum):
     seen, new = descended(model, optax.sgd(0.4, momentum), 30)
@@ -52,6 +53,7 @@ def test_steps_are_those_of_gradient_descent_along_the_whole_path(model, momentu
     np.testing.assert_allclose(lazy.loss(30), np.square(seen[-1] - YS).sum() / 8, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_flow_is_that_of_the_linearised_network(model):
     times = [0.0, 0.5, 4.0]
     flow = gradient_flow(squared_error, linearise(model), (XS, YS), times=times, tolerance=1e-9)
@@ -63,6 +65,7 @@ def test_the_flow_is_that_of_the_linearised_network(model):
     np.testing.assert_allclose(lazy(4.0).ravel(), YS.ravel() + left, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_it_ends_where_the_shortest_solution_is(model):
     lazy = lazy_training(ntk(model), XS, YS, start=model)
     np.testing.assert_allclose(lazy(np.inf), YS, atol=1e-9)
@@ -78,6 +81,7 @@ def test_one_kernel_for_all_outputs(model):
     assert first(1.0, NEW).shape == (3,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "ys"), [(squared_loss, YS), (log_loss, jnp.array([0, 1, 1, 0]))])
 def test_any_loss(model, loss, ys):
     """As the linearised network's own flow; with the squared loss, as the closed form."""
@@ -90,6 +94,7 @@ def test_any_loss(model, loss, ys):
     np.testing.assert_allclose(found.losses, flow.losses, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_flow_from_nothing(model):
     kernel = ntk(model, form="trace")
     found = lazy_flow(kernel, squared_loss, XS, YS, times=[2.0], outputs=(2,), tolerance=1e-9)
@@ -102,6 +107,7 @@ def limit():
         return infinite(MLP.init(3, 8, 8, 1, law=tangent(weight=2**0.5, bias=0.1), key=jr.key(0)))
 
 
+@pytest.mark.slow
 def test_the_last_layer_alone_ends_as_the_gaussian_process(limit):
     found = lazy_ensemble(limit.nngp, limit.nngp, XS, YS[:, 0])(np.inf, NEW)
     posterior = GaussianProcess.init(limit.nngp).condition(XS, YS[:, 0])
@@ -109,6 +115,7 @@ def test_the_last_layer_alone_ends_as_the_gaussian_process(limit):
     np.testing.assert_allclose(found.covariance, posterior.covariance(NEW), atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", [{}, {"rate": 0.1}, {"rate": 0.1, "momentum": 0.5}])
 def test_the_spread_is_that_of_trained_draws(limit, setting):
     """Each draw of the process at the start is trained by itself: its mean and covariance, within 4 standard errors."""

@@ -29,6 +29,7 @@ def design(model, xs):
     return np.asarray(jax.jacrev(lambda theta: predict(back(theta), xs).ravel())(theta))
 
 
+@pytest.mark.slow
 def test_it_is_affine_with_the_gradient_as_slope(model):
     x, beta, h = normal(1, 3), tree.normal_like(jr.key(2), model), linearise(model)
     moved = lambda factor: type(h)(tree.axpy(factor, beta, h.beta), h.origin)
@@ -38,6 +39,7 @@ def test_it_is_affine_with_the_gradient_as_slope(model):
     np.testing.assert_allclose(moved(3.0)(x) - model(x), 3 * slope, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_error_is_of_second_order(model):
     x, beta, h = normal(1, 3), tree.normal_like(jr.key(2), model), linearise(model)
     sizes = np.array([1e-1, 1e-2, 1e-3])
@@ -59,6 +61,7 @@ def test_its_kernel_is_that_of_the_model_wherever_it_is(model):
     np.testing.assert_allclose(ntk(moved)(xs), ntk(model)(xs), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_least_norm(model):
     """As the pseudo-inverse has it; a vector that no example notices makes it longer and changes no output."""
     xs, ys, Phi = normal(1, 4, 3), normal(2, 4, 2), design(model, normal(1, 4, 3))
@@ -68,6 +71,7 @@ def test_least_norm(model):
     np.testing.assert_allclose(beta, np.linalg.pinv(Phi) @ (ys - predict(model, xs)).ravel(), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_ridge(model):
     xs, ys, Phi = normal(1, 20, 3), normal(2, 20, 2), design(model, normal(1, 20, 3))
     beta = tree.ravel(linearise(model).solve(xs, ys, ridge=0.3).beta)[0]
@@ -75,6 +79,7 @@ def test_ridge(model):
     np.testing.assert_allclose(beta, np.linalg.solve(Phi.T @ Phi + 0.3 * np.eye(len(beta)), Phi.T @ r), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_fewer_parameters_than_observations():
     """Then it is least squares; the kernel has no inverse, and it is said what is not learnt."""
     line, xs, ys = Linear.init(2, 1, key=jr.key(0)), normal(1, 9, 2), normal(2, 9, 1)
@@ -84,6 +89,7 @@ def test_fewer_parameters_than_observations():
     np.testing.assert_allclose(predict(h, xs), A @ np.linalg.lstsq(A, ys)[0], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_it_trains_with_fit():
     """Full-batch gradient descent from 0 ends where the closed form is."""
     line = Linear.init(3, 1, key=jr.key(0))

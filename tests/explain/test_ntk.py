@@ -91,6 +91,7 @@ def drawn(name):
     return wide(make(jr.key(0))), normal(1, 2, *shape), normal(2, 3, *shape)
 
 
+@pytest.mark.slow
 @MADE
 def test_it_is_the_product_of_gradients(name):
     model, xs, ys = drawn(name)
@@ -112,6 +113,7 @@ def test_any_model_of_the_library(row):
         np.testing.assert_allclose(found / size, exact / size, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_rows_of_a_table():
     model = wide(Embedding.init(5, 3, key=jr.key(0)))
     xs, ys = tokens(0, 2), tokens(1, 3)
@@ -120,6 +122,7 @@ def test_rows_of_a_table():
     np.testing.assert_allclose(ntk(model, form="trace")(xs, ys), 3 * same, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_tied_table_is_whole():
     model = wide(GPT.init(5, 4, depth=1, heads=2, length=4, key=jr.key(0)))
     xs, ys = tokens(0, 2), tokens(1, 2)
@@ -128,6 +131,7 @@ def test_a_tied_table_is_whole():
     assert not told[".embed.E"]
 
 
+@pytest.mark.sampled(8)
 @MADE
 def test_forms(name):
     model, xs, ys = drawn(name)
@@ -136,6 +140,7 @@ def test_forms(name):
     np.testing.assert_allclose(ntk(model, form="trace")(xs, ys), jnp.einsum("nmoo->nm", exact), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_tiles_and_the_diagonal():
     model, xs, _ = drawn("scanned")
     xs = normal(3, 5, *xs.shape[1:])
@@ -184,6 +189,7 @@ def test_the_plan_tells_the_way():
     assert plan.tile == 4
 
 
+@pytest.mark.slow
 def test_it_works_inside_a_transformation():
     model, xs, ys = drawn("dense")
     found = jax.jit(lambda model, xs, ys: ntk(model, form="trace")(xs, ys))(model, xs, ys)
@@ -222,6 +228,7 @@ class Medley(eqx.Module):
         return (pair + self.offset[:, None]).ravel()
 
 
+@pytest.mark.slow
 def test_a_medley():
     """Leaves that are tied, cut, scaled, handed out to a loop or held by it, and a bias that is not one of the rows."""
     model, xs, ys = wide(Medley.init(key=jr.key(0))), normal(1, 3, 3), normal(2, 2, 3)
@@ -234,6 +241,7 @@ def test_a_bias_of_the_tangent_law():
     np.testing.assert_allclose(factored(layer, xs, ys), written_down(layer, xs, ys), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_one_half_tells_the_other():
     model, xs = wide(MLP.init(3, 4, 4, 2, key=jr.key(0))), normal(0, 5, 3)
     for form in ("full", "outputs", "trace"):
@@ -243,6 +251,7 @@ def test_one_half_tells_the_other():
     assert ntk(model, tile=2).plan(xs).products < ntk(model, tile=2).plan(xs, xs).products
 
 
+@pytest.mark.slow
 def test_too_large(monkeypatch):
     monkeypatch.setattr(import_module("thetax.explain.ntk"), "free_memory", lambda: 200_000)
     model, xs = wide(MLP.init(3, 4, 2, key=jr.key(0))), normal(0, 40, 3)

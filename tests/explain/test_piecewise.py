@@ -95,6 +95,7 @@ NETS = {
 }
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("kind", NETS)
 def test_every_cell_has_its_affine_map(kind):
     net = moved(NETS[kind](key=jr.key(0)), jr.key(5))

@@ -53,6 +53,7 @@ def test_corruption_flips_just_so_many_signs():
     assert corrupt(X[0], share=1.0, key=jr.key(0)).tolist() == (-X[0]).tolist()
 
 
+@pytest.mark.slow
 def test_recall_is_each_memory_on_each_pattern():
     X = patterns(0, 6, 40)
     noisy = corrupt(X, share=0.1, key=jr.key(0))
@@ -80,6 +81,7 @@ def test_digits_are_too_much_alike_for_hebb():
     assert found.exact[1:].min() >= 0.9
 
 
+@pytest.mark.slow
 def test_capacity_is_what_is_left_of_stored_patterns():
     """Full below the transition, little above; and the numbers are those of the dynamics itself, sign for sign."""
     key = jr.key(0)

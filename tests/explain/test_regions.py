@@ -33,6 +33,7 @@ def layer(W, b):
     return Chain(Linear(jnp.asarray(W, float), jnp.asarray(b, float)), relu)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(seed=st.integers(0, 10**6))
 def test_polygons_and_linear_programs_agree(seed):
@@ -64,6 +65,7 @@ def test_one_number_stands_for_all_sides():
         count_regions(relu, -1.0, 1.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(seed=st.integers(0, 10**6))
 def test_every_pattern_of_a_box_is_counted(seed):
@@ -81,6 +83,7 @@ def test_two_kinks_a_unit():
     assert count_regions(net, np.full(2, -0.5), np.full(2, 2.0)) == 4
 
 
+@pytest.mark.slow
 def test_no_cell_is_missed_by_a_fine_grid():
     net = biased(2, 8, 8, 1)
     found = regions(net, window(-3.0, 3.0))
@@ -93,6 +96,7 @@ def test_no_cell_is_missed_by_a_fine_grid():
     assert {row.tobytes() for row in found.patterns[large]} <= on_grid
 
 
+@pytest.mark.slow
 def test_lines_that_meet_in_a_point():
     """Without biases every unit of every layer passes through the origin; rounding must not open a gap there."""
     net = MLP.init(2, 30, 30, 1, key=jr.key(3))
@@ -154,6 +158,7 @@ def test_the_same_map_on_several_cells():
     assert (found.count, found.maps) == (4, 1)
 
 
+@pytest.mark.slow
 def test_plane_through_three_examples():
     rng = np.random.default_rng(0)
     xs = rng.normal(size=(3, 4, 3))

@@ -70,6 +70,7 @@ def test_negative_curvature_is_told():
     assert left.factors[4] == pytest.approx(fled)
 
 
+@pytest.mark.slow
 def test_a_network_against_its_dense_hessian():
     """Curvatures within their bounds, factors by the formula, and the sum within 5 standard errors over 40 probes."""
     net = jax.tree.map(lambda a: a.astype(float), MLP.init(4, 16, 3, activation=jnp.tanh, key=jr.key(0)))

@@ -54,6 +54,7 @@ def test_gradients_are_jacobian_products(x64):
     assert np.allclose(found.weights, onto)
 
 
+@pytest.mark.slow
 def test_a_residual_sum_is_heard_with_its_skip(x64):
     """∂l/∂h at h = x + F(x) is what flows back into both; that at F alone is the same, at x it is (I + J_F)ᵀ of it."""
     A, B = jr.normal(jr.key(5), (3, 3)), jr.normal(jr.key(6), (3, 3))
@@ -66,6 +67,7 @@ def test_a_residual_sum_is_heard_with_its_skip(x64):
     assert np.allclose(found.outputs, [rms(at_sum @ (jnp.eye(3) + B)), rms(at_sum), rms(at_sum)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_any_network(name):
     net = NETWORKS[name]()
@@ -81,6 +83,7 @@ def test_any_network(name):
     assert seen.std[-1] == pytest.approx(out.std(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_objectives_made_of_objectives():
     net, labelled = deep(), (xs, jnp.arange(12) % 2)
     plain, decayed = (gradients(o, net, labelled) for o in (cross_entropy, weight_decay(cross_entropy, strength=1.0)))
@@ -115,6 +118,7 @@ def test_no_parameters():
         weights(Chain(jnp.tanh))
 
 
+@pytest.mark.slow
 def test_what_is_mapped_or_scanned_within_a_model_is_out_of_hearing():
     """The blocks of a Mixer and any part that says so are wholes; of a bare map nothing leaks."""
     net = Mixer.init(2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0))
@@ -123,6 +127,7 @@ def test_what_is_mapped_or_scanned_within_a_model_is_out_of_hearing():
     assert [h.shape for h in outputs] == [(5, 3, 2, 2), (5, 4, 3), (5, 3)]
 
 
+@pytest.mark.slow
 def test_the_blocks_of_a_mixer_are_heard_as_a_whole():
     """The blocks of a Mixer are one part; its last norm, which it maps by itself, is out of hearing."""
     net = Mixer.init(2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0))

@@ -29,6 +29,7 @@ def bowl(theta, A):
     return theta @ A @ theta / 2
 
 
+@pytest.mark.slow
 def test_smoothness_is_the_dense_hessian_s():
     net, batch = network()
     models = nearby(net, radius=1.0, count=3, key=jr.key(2))
@@ -41,6 +42,7 @@ def test_smoothness_is_the_dense_hessian_s():
     assert found.rate == 2 / found.constant
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(seed=st.integers(0, 1000), steps=st.integers(1, 6))
 def test_few_steps_give_a_lower_bound(seed, steps):
@@ -56,6 +58,7 @@ def test_negative_curvature_counts():
     assert smoothness(bowl, jnp.zeros((1, 3)), A, key=jr.key(0)).constant == pytest.approx(7)
 
 
+@pytest.mark.slow
 def test_pairs_stay_below_the_hessian_s_bound_and_reach_it():
     net, batch = network()
     a, b = (nearby(net, radius=0.5, count=300, key=jr.key(k)) for k in (4, 5))
@@ -98,6 +101,7 @@ def test_dominance_above_the_least_value():
     assert dominance(lifted, points, None).constant < 1e-9
 
 
+@pytest.mark.slow
 def test_nearby_is_about_the_radius_away():
     net, _ = network()
     models = nearby(net, radius=2.0, count=200, key=jr.key(7))
@@ -106,6 +110,7 @@ def test_nearby_is_about_the_radius_away():
     assert jax.tree.structure(models) == jax.tree.structure(net)
 
 
+@pytest.mark.slow
 def test_bad_input_is_refused():
     net, batch = network()
     for call in (

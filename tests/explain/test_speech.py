@@ -16,6 +16,7 @@ from thetax.train import token_cross_entropy
 TEXT = np.array([0, 1, 0, 2, 0, 1, 0, 1, 0, 2])
 
 
+@pytest.mark.slow
 def test_surprise_is_that_of_the_counts():
     """After 0 comes 1 three times of five and 2 twice; after 1 and 2 comes 0. A target of -1 does not count."""
     cell = NGram.fit([TEXT], size=3, order=1, discount=0.0)
@@ -27,6 +28,7 @@ def test_surprise_is_that_of_the_counts():
     assert len(draw(found).axes) == 1
 
 
+@pytest.mark.slow
 def test_samples_follow_the_model():
     """Only pairs that were counted are said; draws differ, and the same key says the same."""
     cell = NGram.fit([TEXT], size=3, order=1, discount=0.0)
@@ -40,6 +42,7 @@ def test_samples_follow_the_model():
     assert "after 1 tokens" not in _told(found)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_said():
     cell, data = NGram.fit([TEXT], size=3, order=1), (jnp.array([[0]]), jnp.array([[1]]))
     with pytest.raises(ValueError, match="count must be at least 1; got 0"):

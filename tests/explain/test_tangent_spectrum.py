@@ -20,6 +20,7 @@ def by_jacobian(model, xs):
     return np.einsum("nop,mop->nm", J, J) / J.shape[1]
 
 
+@pytest.mark.slow
 def test_eigenvalues_and_shares_are_those_of_the_jacobian():
     found = tangent_spectrum(net, (xs, labels))
     K = by_jacobian(net, xs)
@@ -36,6 +37,7 @@ def test_eigenvalues_and_shares_are_those_of_the_jacobian():
     assert found.learnt[found.needed(0.5) - 1] >= 0.5 > found.learnt[found.needed(0.5) - 1] - found.shares.max()
 
 
+@pytest.mark.slow
 def test_alignment_is_the_cosine_of_the_centred_matrices():
     K, H = by_jacobian(net, xs), np.eye(12) - 1 / 12
     for ys in (labels, np.asarray(xs[:, 0]), np.asarray(xs[:, :2])):
@@ -54,6 +56,7 @@ def test_classes_are_whole_numbers_and_their_names_do_not_matter():
     assert centred_targets(labels.astype(float)).shape == (12, 1)
 
 
+@pytest.mark.slow
 def test_the_effective_dimension_is_the_trace_of_the_hat_matrix():
     found = tangent_spectrum(net, (xs, labels), ridge=0.1)
     K = by_jacobian(net, xs) / 12
@@ -67,6 +70,7 @@ def test_the_effective_dimension_is_the_trace_of_the_hat_matrix():
     assert 1.29 < ratio.max() < 1.3
 
 
+@pytest.mark.slow
 def test_the_kernel_of_a_single_number_needs_no_axis():
     scalar = MLP.init(3, 8, 1, key=jr.key(0))
     assert np.allclose(mean_kernel(scalar, xs), by_jacobian(scalar, xs), rtol=1e-4, atol=1e-5)

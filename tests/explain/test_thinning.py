@@ -57,6 +57,7 @@ def test_weights_that_drop_are_counted_out_too():
     assert np.allclose(dropout_average(model, xs), np.tensordot(weight, each, axes=1), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_draws_agree_with_all_masks():
     """The mean over 4,000 draws is the average over 32 masks within 4.5 of its own errors; and so the doubt."""
     model, _ = two_layers()
@@ -73,6 +74,7 @@ def test_draws_agree_with_all_masks():
     assert np.allclose(found.spread, np.sqrt(square - p**2), atol=0.02)
 
 
+@pytest.mark.slow
 def test_doubt_is_that_of_the_members_and_their_disagreement():
     """Against numpy on the very draws: example i, draw s has key split(split(key, n)[i], draws)[s]."""
     model, _ = two_layers()
@@ -89,6 +91,7 @@ def test_doubt_is_that_of_the_members_and_their_disagreement():
     assert np.all(found.information >= -1e-7)
 
 
+@pytest.mark.slow
 def test_examples_do_not_depend_on_their_number(monkeypatch):
     """Block by block or at once, the same numbers; an example's draws are its key's."""
     model, _ = two_layers()
@@ -107,6 +110,7 @@ def test_log_odds_count_as_two_classes():
     assert np.allclose(found.probability.sum(axis=1), 1, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_penalty_of_a_linear_model_is_its_quadratic_form():
     """Wager et al. 2013, (6): ½ φ/(1−φ) Σ_j x_j² w_j² for squared errors, exactly, at any rate."""
     w, xs, ys, phi = normal(0, 1, 4), normal(1, 10, 4), normal(2, 10), 0.3
@@ -117,6 +121,7 @@ def test_the_penalty_of_a_linear_model_is_its_quadratic_form():
     assert found.error < exact / 20
 
 
+@pytest.mark.slow
 def test_the_penalty_of_logistic_regression():
     """All masks of four inputs by hand; the approximation ½ φ/(1−φ) σσ̄ Σ_j x_j² w_j², and near R for small φ."""
     w, xs, ys = np.asarray(normal(0, 1, 4), np.float64), np.asarray(normal(1, 6, 4), np.float64), jnp.arange(6) % 2
@@ -144,6 +149,7 @@ def with_drop_connect():
     return Chain(DropConnect(MLP.init(3, 4, 2, key=jr.key(0)), 0.3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [with_dropout, with_drop_connect])
 def test_the_penalty_of_a_network_is_the_mean_objective_less_the_plain_one(make):
     """The library's own objective with keys, averaged, within the errors of the two."""
@@ -163,6 +169,7 @@ class Keyless(eqx.Module):
         return self.inner(x)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_what_cannot_be_averaged_is_refused():
     xs = normal(0, 3, 17)

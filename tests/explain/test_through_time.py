@@ -38,6 +38,7 @@ CELLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_norms_are_those_of_the_jacobian_of_all_steps_at_once(name, x64):
     """One route multiplies the Jacobians of steps; the other runs the rest of the sequence from a changed state."""
@@ -57,6 +58,7 @@ def test_norms_are_those_of_the_jacobian_of_all_steps_at_once(name, x64):
     assert (found.norms[:, -1] >= found.smallest.prod(axis=1) * (1 - 1e-9)).all()
 
 
+@pytest.mark.slow
 def test_the_bound_of_an_elman_cell_holds_and_is_met_by_a_linear_one():
     key_cell, key_xs = jr.split(jr.key(0))
     xs = jr.normal(key_xs, (3, 6, 2))
@@ -72,17 +74,20 @@ def test_the_bound_of_an_elman_cell_holds_and_is_met_by_a_linear_one():
     assert explain.through_time(LSTM.init(2, 3, key=key_cell), xs).bound is None
 
 
+@pytest.mark.slow
 def test_a_product_below_the_smallest_number_is_still_told():
     cell = Elman(1e-3 * jnp.eye(2), jnp.ones((2, 1)), jnp.zeros(2), jax.nn.identity)
     found = explain.through_time(cell, jnp.ones((1, 30, 1)))
     assert found.norms[0, -1] == pytest.approx(1e-90, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_what_is_dead_is_zero():
     cell = Elman(-jnp.eye(2), jnp.ones((2, 1)), -jnp.ones(2), jax.nn.relu)
     assert explain.through_time(cell, jnp.zeros((1, 3, 1))).norms.tolist() == [[0, 0, 0]]
 
 
+@pytest.mark.slow
 def test_only_the_last_times_and_only_what_is_there():
     cell, xs = Elman.init(2, 3, key=jr.key(0)), jr.normal(jr.key(1), (2, 5, 2))
     whole, few = explain.through_time(cell, xs), explain.through_time(cell, xs, times=2)
@@ -97,6 +102,7 @@ def test_only_the_last_times_and_only_what_is_there():
 TOKENS = jnp.array([[0, 3, 2], [1, 1, 0]])
 
 
+@pytest.mark.slow
 def test_a_cell_is_found_within_models():
     key = jr.key(0)
     elman, xs = Elman.init(2, 3, key=key), jr.normal(jr.key(1), (2, 4, 2))
@@ -128,6 +134,7 @@ def test_a_model_without_a_recurrence_is_refused():
         explain.through_time(Elman.init(2, 3, key=jr.key(0)), jnp.ones((1, 4, 2)), times=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [
     lambda key: LRU.init(2, 4, 2, key=key),
     lambda key: DiagonalSSM.init(2, 4, 2, key=key),
@@ -145,6 +152,7 @@ def test_eigenvalues_of_a_linear_recurrence_are_by_what_the_state_is_multiplied(
     assert sizes**found.times == pytest.approx(np.full(4, np.exp(-1)))
 
 
+@pytest.mark.slow
 def test_eigenvalues_of_other_cells():
     key = jr.key(0)
     elman = Elman.init(2, 3, key=key)
@@ -165,6 +173,7 @@ def test_eigenvalues_of_other_cells():
         explain.eigenvalues(gates)
 
 
+@pytest.mark.slow
 def test_alignment_is_the_models_own_without_what_was_filled_up():
     model = EncoderDecoder.init(7, 5, 3, 4, attend=6, key=jr.key(0))
     source, target = jnp.array([2, 3, 6, -1]), jnp.array([0, 4, 1, -1])

@@ -15,6 +15,7 @@ from thetax.train import squared_error
 NAMES = ("abcd", "<>xyz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -46,12 +47,14 @@ def test_runs_count_at_most_as_often_as_they_are_meant():
     assert _last(np.array([[2, 3], [4, 3], [1, -1]])) == 3  # most, not all, end with it
 
 
+@pytest.mark.slow
 def test_only_models_of_pairs_translate():
     data = (np.zeros((1, 2), int), np.zeros((1, 2), int)), np.zeros((1, 2), int)
     with pytest.raises(ValueError, match="expected a Translator or an EncoderDecoder, got GPT"):
         translations(GPT.init(3, 4, depth=1, heads=1, length=4, key=jr.key(0)), data, names=("abc", "abc"))
 
 
+@pytest.mark.slow
 def test_surprise_of_a_gpt_is_that_of_its_logits():
     model = GPT.init(3, 4, depth=1, heads=1, length=6, key=jr.key(0))
     xs, ys = jnp.array([[0, 1, 2, 1]]), jnp.array([[1, 2, 1, -1]])
@@ -63,6 +66,7 @@ def test_surprise_of_a_gpt_is_that_of_its_logits():
     assert found.mass == 0.5
 
 
+@pytest.mark.slow
 def test_dropout_in_stacked_layers_costs_what_it_costs_in_a_chain():
     draw = lambda key: Chain(Dropout(0.3), Linear.init(2, 2, key=key), jnp.tanh)
     stack = Stacked.init(lambda *, key: draw(key), 3, key=jr.key(0))
@@ -73,6 +77,7 @@ def test_dropout_in_stacked_layers_costs_what_it_costs_in_a_chain():
     assert one.value > 0
 
 
+@pytest.mark.slow
 def test_places_of_a_gpt_are_seen():
     model = GPT.init(3, 4, depth=1, heads=1, length=6, key=jr.key(0))
     found = activations(model, jnp.array([[0, 1, 2], [2, 2, 1]]))

@@ -14,6 +14,7 @@ from thetax.layers import Chain, Linear, tangent
 from thetax.models import MLP, Perceptron, fit_perceptron, logistic_regression, margin
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6))
 def test_cone_is_what_a_fine_circle_says(seed):
     """100,000 directions, none of them more than a step from an edge."""
@@ -31,6 +32,7 @@ def test_cone_is_what_a_fine_circle_says(seed):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 3])
 def test_volume_is_the_solid_angle(d):
     """The positive orthant holds 2⁻ᵈ of all directions; the error is that of a share."""
@@ -42,6 +44,7 @@ def test_volume_is_the_solid_angle(d):
     assert empty.error > 0
 
 
+@pytest.mark.slow
 def test_volume_with_a_bias():
     """One datum halves any space; with the origin as datum only the bias decides."""
     found = version_volume(jnp.zeros((1, 3)), jnp.ones(1), bias=True, samples=40_000, key=jr.key(1))
@@ -87,6 +90,7 @@ def test_a_cone_is_plane():
         version_cone(np.eye(3), np.ones(3))
 
 
+@pytest.mark.slow
 def test_margins_of_every_linear_model():
     """The same boundary as a perceptron, one logit, two logits, a network without hidden layers."""
     xs, W, b = normal(0, 30, 4), normal(1, 2, 4), normal(2, 2)

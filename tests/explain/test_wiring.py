@@ -18,6 +18,7 @@ def test_counts_are_those_of_the_weights():
     assert found.names == ("input", "tanh", "tanh", "output")
 
 
+@pytest.mark.slow
 def test_what_adds_no_unit_adds_no_node():
     net = MLP.init(3, 4, 2, dropout=0.5, normalise=LayerNorm.init, affine=WeightNorm.init, key=jr.key(0))
     assert wiring(net).widths == (3, 4, 2)

@@ -21,6 +21,7 @@ def hot(bags: np.ndarray) -> jax.Array:
     return jnp.asarray([[float(j in bag) for j in range(SIZE)] for bag in bags.tolist()])
 
 
+@pytest.mark.slow
 @given(st.lists(st.sets(st.integers(0, SIZE - 1)), min_size=1, max_size=5), st.integers(0, 3))
 def test_it_is_linear_on_the_hot_vector(sets, more):
     """Value and gradient, whatever the bags and however far they are filled up."""

@@ -33,6 +33,7 @@ def plain(W, x, stride, padding, dilation):
 WAYS = {"as one operation": {"SMALL": 0}, "by rows": {}, "as sums": {"MANY": 1}}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("space", "k", "stride", "pad", "dilation"), SETTINGS)
 def test_values_and_derivatives_are_those_of_the_plain_one(space, k, stride, pad, dilation, way, x64, monkeypatch):

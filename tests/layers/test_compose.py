@@ -132,6 +132,7 @@ def test_mixture_is_stable():
     assert jnp.allclose(mixture(jnp.array([[1e4, 0.0], [1e4, 0.0]])), jnp.array([0.0, -1e4]))
 
 
+@pytest.mark.slow
 def test_generic_rows_are_generic():
     """The models on which the contracts run have no zero weights (else the checks would check little)."""
     leaves = [leaf for row in MODELS for leaf in jax.tree.leaves(generic(row))]

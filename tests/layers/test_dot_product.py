@@ -60,6 +60,7 @@ def test_it_is_the_loop(make):
     np.testing.assert_allclose(attention_weights(q, k, mask), A, atol=1e-12)
 
 
+@pytest.mark.sampled(6)
 @masks
 @pytest.mark.usefixtures("x64", "strict")
 def test_some_rows_at_a_time(make, monkeypatch):
@@ -78,6 +79,7 @@ def test_some_rows_at_a_time(make, monkeypatch):
     assert close(both(), table, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [False, True])
 def test_nothing_to_see(long, monkeypatch):
     """A query that may look at nothing gets 0, and no gradient is spoiled by it."""
@@ -92,6 +94,7 @@ def test_nothing_to_see(long, monkeypatch):
     assert not attend(q, k, v, mask)[:10].any()
 
 
+@pytest.mark.slow
 def test_heads_that_share_keys():
     q, k, v = parts(h=6, g=2)
     for mask in (ALL, Mask(after=0)):
@@ -99,6 +102,7 @@ def test_heads_that_share_keys():
         np.testing.assert_allclose(attend(q, k, v, mask), attend(q, *each, mask), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_is_masked_is_not_there():
     q, k, v = parts()
     there = jnp.array([True, False, True, True, False, False, True])
@@ -107,6 +111,7 @@ def test_what_is_masked_is_not_there():
     assert not any(part[~there].any() for part in slope)
 
 
+@pytest.mark.slow
 def test_nonsense_in_the_padding_changes_no_bit():
     q, k, v = parts()
     mask = Mask(length=jnp.array(4))
@@ -114,6 +119,7 @@ def test_nonsense_in_the_padding_changes_no_bit():
     assert same_bits(attend(q, k, v, mask), attend(q, *spoiled, mask))
 
 
+@pytest.mark.slow
 def test_the_future_changes_no_bit():
     q, k, v = parts(7, 7)
     before = attend(q, k, v, Mask(after=0))
@@ -122,6 +128,7 @@ def test_the_future_changes_no_bit():
     assert (before[4:] != after[4:]).all()
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_items():
     q, k, v = (jnp.stack([a, 2 * a, -a]) for a in parts())
     lengths = jnp.array([7, 3, 0], jnp.int32)
@@ -130,12 +137,14 @@ def test_a_batch_is_its_items():
         np.testing.assert_allclose(batch[at], attend(q[at], k[at], v[at], Mask(length=lengths[at])), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_large_scores():
     q, k, v = jnp.full((1, 1, 1), 1e4), jnp.array([1e4, -1e4])[:, None, None], jnp.array([1.0, 2.0])[:, None, None]
     assert attend(q, k, v).ravel().tolist() == [1.0]
     assert np.isfinite(jax.grad(lambda k: attend(q, k, v).sum())(k)).all()
 
 
+@pytest.mark.slow
 def test_half_precision_sums_in_single():
     q, k, v = (a.astype(jnp.bfloat16) for a in parts(16, 200))
     found = attend(q, k, v)

@@ -34,6 +34,7 @@ def test_units_are_independent():
         assert abs((x == y).mean() - 0.5) < 4 * 0.5 / np.sqrt(x.size)
 
 
+@pytest.mark.slow
 def test_gradient_has_the_same_mask():
     """∂y/∂x is y/x: zero where the unit was dropped, 1/(1 − p) where it stayed."""
     x, drop = jnp.abs(normal(0, 100)) + 1, Dropout(0.3)
@@ -62,6 +63,7 @@ def test_half_precision_stays():
     assert Dropout(0.5)(jnp.ones(4, jnp.bfloat16), key=jr.key(0)).dtype == jnp.bfloat16
 
 
+@pytest.mark.slow
 def test_linear_readout_averages_to_the_whole():
     """8.4-dropout-scaling: over all 2⁸ masks E[wᵀ(b ⊙ x)/π] = wᵀx, and draws agree with it within 4 s.e."""
     w, x, keep = np.asarray(normal(2, 8), np.float64), np.asarray(normal(3, 8), np.float64), 0.6
@@ -100,6 +102,7 @@ def test_drop_connect_thins_weights():
     assert not np.array_equal(left.W[0] > 0, left.b > 0)
 
 
+@pytest.mark.slow
 def test_drop_connect_is_its_layer_without_a_key_and_on_average():
     """E over draws of an affine layer is the layer, within 4 s.e.; every example has a mask of its own."""
     inner, x = Linear.init(3, 2, key=jr.key(0)), normal(1, 3)
@@ -111,6 +114,7 @@ def test_drop_connect_is_its_layer_without_a_key_and_on_average():
     assert len({tuple(row) for row in np.asarray(same).tolist()}) > 5
 
 
+@pytest.mark.slow
 def test_drop_connect_passes_its_key_on():
     """A layer inside that draws is given chance of its own, other than that of the weights."""
     layer = DropConnect(Chain(Linear(jnp.eye(50)), Dropout(0.5)), 0.0)

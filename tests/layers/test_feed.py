@@ -31,6 +31,7 @@ def test_gated():
     np.testing.assert_allclose(layer(normal(0, 3, 4)), (u * expit(u) * (x @ up.T)) @ down.T, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [FeedForward, Gated])
 def test_each_token_by_itself(kind):
     layer, x = kind.init(4, 5, key=jr.key(0)), normal(0, 3, 4)

@@ -111,6 +111,7 @@ def test_glorot_stands_between_forward_and_backward():
         assert abs(moment.mean() - expected) < 4 * moment.std() / math.sqrt(len(moment))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_orthogonal_layers_keep_norms_both_ways():
     """A tall layer keeps every length forward, a wide one backward, a square one both."""

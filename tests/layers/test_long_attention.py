@@ -66,6 +66,7 @@ def quadratic(q, k, v, mask):
     return jnp.einsum("hij,jhe->ihe", A / jnp.where(z > 0, z, 1), v)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [64, 2])
 @pytest.mark.parametrize(("t", "s"), [(13, 13), (13, 5), (5, 13)])
 @pytest.mark.usefixtures("x64", "strict")
@@ -90,6 +91,7 @@ def test_linear_attention_is_a_recurrence():
     np.testing.assert_allclose(found, out, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_features_that_all_but_vanish():
     """exp(-200) is no float32: a query's own factor cancels, and keys without features give 0."""
     q, k, v = parts()
@@ -127,6 +129,7 @@ SPARSE_MASKS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", SPARSE_MASKS.values(), ids=list(SPARSE_MASKS))
 @pytest.mark.usefixtures("x64", "strict")
 def test_sparse_attention_is_dense_with_a_mask(make):
@@ -164,6 +167,7 @@ def test_how_many_pairs():
     assert block_pairs(9, random=2, seed=1) == block_pairs(9, random=2, seed=1)
 
 
+@pytest.mark.slow
 def test_two_layers_reach_everything():
     """By way of the block that all see; without it a window is not enough."""
     reach = lambda pairs: np.linalg.matrix_power(
@@ -203,6 +207,7 @@ def by_blocks(q, k, v, mask, size):
     return out[:n]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 3, 13])
 @pytest.mark.usefixtures("x64", "strict")
 def test_hierarchical_attention_block_by_block(size):
@@ -213,6 +218,7 @@ def test_hierarchical_attention_block_by_block(size):
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_one_block_is_full_attention():
     for size, mask in itertools.product((13, 20), (ALL, CAUSAL, Mask(length=length(8)))):
@@ -228,6 +234,7 @@ def flops(kernel, t):
     return compiled.cost_analysis()["flops"]
 
 
+@pytest.mark.slow
 def test_the_work_of_hierarchical_attention():
     """T b + (T/b)² pairs: a block longer there are more within, a block shorter more between."""
     count = lambda t, b: t * b + (t / b) ** 2
@@ -243,6 +250,7 @@ def spent(kernel, t, mask):
     return jax.jit(f).lower(shape, shape, shape).compile().memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mask", [ALL, CAUSAL], ids=["all", "causal"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_memory_grows_with_the_length(name, mask):
@@ -320,6 +328,7 @@ def test_equal_kernels_are_one_program(kernel):
     assert hash(twin) == hash(kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear", "sparse"])
 @pytest.mark.usefixtures("x64", "strict")
 def test_going_on_from_a_past(name):

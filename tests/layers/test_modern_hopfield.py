@@ -55,6 +55,7 @@ def test_half_precision_keeps_its_dtype():
     assert memory(normal(1, 8).astype(jnp.bfloat16)).dtype == jnp.bfloat16
 
 
+@pytest.mark.slow
 def test_patterns_are_learnt_by_descent():
     """Shown noisy copies of three prototypes to be denoised, the layer's patterns become the prototypes."""
     prototypes = jnp.array([[3.0, 0.0, 0.0, 1.0], [0.0, 3.0, 0.0, -1.0], [0.0, 0.0, -3.0, 0.0]])

@@ -156,6 +156,7 @@ def close(ours, expected, tolerance=1e-12):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sampled(4)
 @cells
 @pytest.mark.usefixtures("x64")
 def test_unrolled_is_streamed(make):
@@ -180,6 +181,7 @@ def test_a_mask_leaves_times_out(make):
     close((back, turned[MASK]), (expected, there[::-1]))
 
 
+@pytest.mark.slow
 @cells
 @pytest.mark.usefixtures("x64")
 def test_gradients_are_those_of_the_loop(make):

@@ -28,6 +28,7 @@ def loop(a, b, z):
     return np.array(zs)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("t", [1, 2, 7, 33])
 @pytest.mark.parametrize("complex_", [False, True])
 def test_it_is_the_loop(t, complex_):
@@ -46,6 +47,7 @@ def test_steps_associate(seed):
     np.testing.assert_allclose(left, right, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [False, True])
 def test_the_gradient_is_a_recurrence_run_backwards(fixed):
     a, b, z = draw(1, 9, 3, complex_=False)
@@ -63,6 +65,7 @@ def test_the_gradient_is_a_recurrence_run_backwards(fixed):
     np.testing.assert_allclose(dz, every[0] * gs[0], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_it_can_be_pushed_forward_and_mapped():
     a, b, z = draw(3, 6, 2)
     value, change = jax.jvp(linear_scan, (a, b, z), (0.3j * a, b - 1, z * 2))

@@ -21,6 +21,7 @@ def layer_of(net, at):
 DEPTHS = pytest.mark.parametrize("depth", [3, 6], ids=["written out", "scanned"])
 
 
+@pytest.mark.slow
 @DEPTHS
 @pytest.mark.usefixtures("x64", "strict")
 def test_it_is_the_loop(depth):
@@ -33,6 +34,7 @@ def test_it_is_the_loop(depth):
     assert len(net) == depth
 
 
+@pytest.mark.slow
 @DEPTHS
 def test_what_is_not_remembered_is_computed_again(depth):
     net, x = Stacked.init(make, depth, key=jr.key(0)), normal(0, 2, 3)

@@ -10,6 +10,7 @@ from thetax.layers import LRU, DiagonalSSM, SelectiveSSM, bilinear, hippo, unrol
 pytestmark = pytest.mark.usefixtures("x64")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", ["exact", "bilinear"])
 def test_outputs_are_a_convolution_with_the_kernel(steps):
     cell = DiagonalSSM.init(2, 5, 3, steps=steps, key=jr.key(0))

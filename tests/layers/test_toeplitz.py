@@ -69,6 +69,7 @@ def test_a_kernel_longer_than_the_signal():
     np.testing.assert_allclose(fft_convolve(W, x, boundary="same"), convolve(W, x, boundary="same"), atol=1e-12)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_both_gradients_are_those_of_the_sums(boundary):
     W, x = normal(0, 2, 2, 3), normal(1, 2, 6)
@@ -90,6 +91,7 @@ def test_a_convolution_of_the_whole_batch_is_mapped():
     np.testing.assert_allclose(mapped, jnp.stack([convolve(W, x, boundary="same") for x in xs]), atol=1e-12)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 5), (5, 2), (4, 4)])
 def test_toeplitz_is_scipys(m, n):
     h = normal(0, m)
@@ -119,6 +121,7 @@ def test_the_matrices_are_linear_in_the_kernel():
     np.testing.assert_allclose(slope, circulant(x, 4)[:, :3], atol=1e-12)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "how",
     [{"boundary": "valid"}, {"boundary": "same", "stride": 2}, {"boundary": "circular", "dilation": 2}, {"groups": 2}],

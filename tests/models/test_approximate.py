@@ -20,6 +20,7 @@ def on(net, x):
     return np.asarray(jax.vmap(net)(jnp.asarray(x)[:, None]))[:, 0]
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), pieces=st.integers(1, 12))
 def test_polygon_is_numpys(seed, pieces):
     """np.interp within the knots, the outer slopes beyond; m pieces take m + 1 units."""
@@ -60,6 +61,7 @@ def test_bad_knots_are_refused(xs, ys, words, unchecked):
         interpolate(xs, ys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 7, 50])
 def test_staircase_errs_by_the_modulus_of_continuity(width):
     """sin has slope at most 1, so ω(h/2) = h/2; each stair has the height of its middle."""

@@ -39,6 +39,7 @@ def same(a, b, tolerance=1e-12):
     return bool(jnp.allclose(predict(a, xs), predict(b, xs), rtol=0, atol=tolerance))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "options", [{}, {"law": tangent(bias=0.3)}, {"affine": WeightNorm.init}, {"connect": Residual}]
 )
@@ -71,6 +72,7 @@ def test_what_is_not_affine_does_not_collapse(part, name):
         collapse(Chain(Linear(normal(0, 4, 3)), lambda x: x))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("options", [{}, {"law": tangent()}, {"affine": WeightNorm.init}])
 @pytest.mark.parametrize("sizes", [(3, 6, 1), (3, 4, 5, 2)])
 def test_one_activation_for_the_other(sizes, options):
@@ -95,6 +97,7 @@ def test_activations_elsewhere_are_refused():
             as_sigmoid(net)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("hidden", [((4,), (7,)), ((4, 5), (2, 3)), ((2, 2, 2), (3, 1, 4))])
 @pytest.mark.parametrize("options", [{}, {"law": tangent()}, {"affine": WeightNorm.init}])
 def test_sums_are_networks(hidden, options):
@@ -105,6 +108,7 @@ def test_sums_are_networks(hidden, options):
     assert [len(part.W) for part in both.body.layers[:-1:2]] == [a + b for a, b in zip(*hidden)]
 
 
+@pytest.mark.slow
 def test_networks_that_do_not_add_are_refused():
     f = net_with(3, 4, 1)
     others = [net_with(3, 4, 4, 1), net_with(3, 4, 1, activation=tanh), net_with(3, 4, 1, connect=Concat)]

@@ -56,6 +56,7 @@ def test_the_exponential_does_not_overflow():
     assert rest.x.tolist() == X[3].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64", "strict")
 def test_a_site_stays_where_the_modern_layer_agrees():
     """A flip happens exactly where x s < tanh 1, s being the answer of the modern Hopfield layer at β = 1."""

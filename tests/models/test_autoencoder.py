@@ -18,6 +18,7 @@ from thetax.train import squared_error
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
 
+@pytest.mark.slow
 @given(d=st.integers(1, 5), n=st.integers(1, 5), rank=st.integers(1, 5), seed=st.integers(0, 99))
 def test_low_rank_is_the_truncation(d, n, rank, seed):
     rank = min(rank, d, n)

@@ -26,6 +26,7 @@ def loud(model):
     return jax.tree.map(lambda a: 20 * a if a.ndim > 1 else a, model)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64", "strict")
 def test_what_goes_in_is_the_sum_of_three():
     model = loud(bert())
@@ -48,6 +49,7 @@ def heads(model):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["BERT", "Pretraining", "SentenceClassifier", "Tagger", "SpanFinder"])
 def test_padding_changes_nothing(name):
     """However long, alone or in a batch."""
@@ -65,6 +67,7 @@ def test_padding_changes_nothing(name):
     assert close(first, alone, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_every_token_sees_all_others():
     model = loud(bert())
     slope = jax.jacobian(lambda E: eqx.tree_at(lambda m: m.embed.E, model, E)(TOKENS))(model.embed.E)
@@ -109,6 +112,7 @@ def test_the_best_span_of_all():
         best_span(outside, longest=0)
 
 
+@pytest.mark.slow
 def test_dropout_draws_by_the_key():
     model = bert(dropout=0.5)
     f = jax.jit(lambda key: model(TOKENS, key=key))

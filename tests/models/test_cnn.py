@@ -16,6 +16,7 @@ from thetax.models import CNN, LeNet
 from thetax.train import Silent, cross_entropy, descend, error_rate, fit
 
 
+@pytest.mark.slow
 def test_a_network_is_its_equation():
     """Convolutions as sums over windows, maxima of 2 by 2, the mean: all by NumPy."""
     net = CNN.init((2, 3), classes=4, channels=2, places=1, key=jr.key(0))
@@ -39,6 +40,7 @@ def test_digits_and_photographs_fit(side, widths):
     assert tree.size(net) == sum(9 * c * m + m for c, m in zip((3, *np.repeat(widths, 2)), np.repeat(widths, 2))) + 730
 
 
+@pytest.mark.slow
 def test_norms_fold_and_dropout_draws():
     net = CNN.init((3,), classes=2, normalise=BatchNorm.init, dropout=0.5, key=jr.key(0))
     xs = jr.normal(jr.key(1), (6, 1, 6, 6))
@@ -48,6 +50,7 @@ def test_norms_fold_and_dropout_draws():
     assert not jnp.allclose(one(xs[0], key=jr.key(0)), one(xs[0], key=jr.key(1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "side"), [(partial(CNN.init, (4,)), 12), (LeNet.init, 28)], ids=["CNN", "LeNet"])
 def test_it_tells_bars_apart(make, side):
     """Upright from lying, wherever they are."""
@@ -85,6 +88,7 @@ def test_what_cannot_be_meant_is_refused(make):
         make()
 
 
+@pytest.mark.slow
 def test_too_many_halvings_are_counted():
     """Up to as many as there are, the network runs."""
     net = lambda stages, places: CNN.init((2,) * stages, classes=2, places=places, key=jr.key(0))

@@ -43,6 +43,7 @@ def spoken(tokens):
     return tuple(int(token) for token in tokens if token >= 0)
 
 
+@pytest.mark.slow
 def test_probabilities_sum_to_one(table):
     assert np.exp(list(table.values())).sum() == pytest.approx(1, abs=1e-5)
 
@@ -94,6 +95,7 @@ def test_samples_have_the_law_of_the_cell(table):
     np.testing.assert_allclose(said.log_p[:20], [table[spoken(t)] for t in said.tokens[:20]], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_may_be_drawn():
     logits = unroll(CELL, jnp.array([0]))[1][0]
     p = np.asarray(jax.nn.softmax(logits))
@@ -109,6 +111,7 @@ def test_what_may_be_drawn():
     np.testing.assert_allclose(hot, 1 / V, atol=0.06)
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_a_source():
     """The same sentence by one search as by teacher forcing, and padding of the source changes nothing."""
     model = EncoderDecoder.init(5, V, 2, 3, attend=4, key=jr.key(0))

@@ -46,6 +46,7 @@ def test_drawn():
             deep_linear(*sizes, key=jr.key(0))
 
 
+@pytest.mark.slow
 @given(depth=st.integers(1, 5), m=st.integers(1, 4), n=st.integers(1, 4), seed=st.integers(0, 99))
 def test_factors_are_balanced_and_compute_the_matrix(depth, m, n, seed):
     with jax.enable_x64(True):
@@ -75,6 +76,7 @@ def test_gradient_is_autodiffs(sizes, law):
     assert all(np.allclose(a, 20 * b, atol=1e-11) for a, b in zip(*map(jax.tree.leaves, (found, expected))))
 
 
+@pytest.mark.slow
 def test_gradient_flow_keeps_the_imbalance_and_descent_does_not():
     batch, net = data(), deep_linear(4, 3, 2, 3, key=jr.key(0))
     way = gradient_flow(squared_error, net, batch, times=[0.5, 3.0], tolerance=1e-10)
@@ -108,6 +110,7 @@ def test_modes_at_the_edges():
         mode_growth([0.0], strengths=[1.0], start=[-0.1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_reduced_rank_regression_is_the_optimum(rank):
     """The loss is the objective's, is what the eigenvalues say, and no descent goes below."""

@@ -38,6 +38,7 @@ def test_channels_grow_and_space_halves(small, sizes):
     assert shapes == [(c, n, n) for c, n in zip([8 + 2 * 4, 8 + 3 * 4, 10 + 4], sizes)]
 
 
+@pytest.mark.slow
 def test_a_layer_appends_and_a_transition_halves():
     net = DenseNet.init((2, 1), classes=2, channels=1, growth=2, small=True, key=jr.key(0))
     xs = jr.normal(jr.key(1), (6, 4, 4, 6))

@@ -29,6 +29,7 @@ def sharp(make):
     return jax.tree.map(lambda a: a * 30 if a.ndim > 1 and a.shape[-1] > 1 else a, make(key=jr.key(1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.usefixtures("x64", "strict")
 def test_it_is_the_formula(tied):
@@ -50,6 +51,7 @@ def test_it_is_the_formula(tied):
     np.testing.assert_allclose(model(TOKENS), last @ np.asarray(W).T, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_tied_logits_learn_the_table_twice():
     """The gradient of the table is that of reading and that of writing."""
     model = MODELS["GPT"](key=jr.key(0))
@@ -61,6 +63,7 @@ def test_tied_logits_learn_the_table_twice():
     assert len(jax.tree.leaves(apart)) == len(jax.tree.leaves(model)) + 1
 
 
+@pytest.mark.slow
 @models
 def test_the_future_changes_no_bit(make):
     model = sharp(make)
@@ -75,6 +78,7 @@ def test_the_future_changes_no_bit(make):
     assert np.isfinite(padded).all()
 
 
+@pytest.mark.slow
 @models
 def test_a_batch_is_its_items(make):
     model = sharp(make)
@@ -82,6 +86,7 @@ def test_a_batch_is_its_items(make):
     np.testing.assert_allclose(predict(model, batch)[1], model(batch[1]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @models
 @pytest.mark.usefixtures("x64")
 def test_one_token_at_a_time(make):
@@ -106,6 +111,7 @@ def anew(model, prompt, count):
     return tokens[len(prompt) :], log_p
 
 
+@pytest.mark.slow
 @models
 @pytest.mark.usefixtures("x64")
 def test_greedy_writes_the_same(make):
@@ -117,6 +123,7 @@ def test_greedy_writes_the_same(make):
     assert float(said.log_p) == pytest.approx(log_p, abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_a_beam_is_the_search_of_all():
     """As wide as there are texts of two tokens, in the order of their probability."""
@@ -131,6 +138,7 @@ def test_a_beam_is_the_search_of_all():
     np.testing.assert_allclose(said.log_p, totals[order], atol=1e-10)
 
 
+@pytest.mark.slow
 def test_it_can_be_sampled():
     cell, state = MODELS["GPT"](key=jr.key(0)).decoder(TOKENS[:2], length=9)
     said = sample(cell, state=state, first=2, length=4, key=jr.key(0)).tokens
@@ -147,6 +155,7 @@ def test_dropout_draws_by_the_key():
     assert same_bits(model(TOKENS), plain(TOKENS))
 
 
+@pytest.mark.slow
 def test_what_is_not_remembered_is_computed_again():
     slope = jax.grad(lambda model: jnp.square(model(TOKENS)).sum())
     one, two = (slope(GPT.init(V, 4, depth=2, heads=2, length=9, remember=r, key=jr.key(0))) for r in (True, False))
@@ -160,6 +169,7 @@ def test_sizes_of_gpt_2():
     assert sum(leaf.size for leaf in jax.tree.leaves(model)) == 124_439_808
 
 
+@pytest.mark.slow
 def test_no_room():
     model = MODELS["GPT"](key=jr.key(0))
     with pytest.raises(ValueError, match="there are 9 places, but the sequence has 10"):

@@ -16,6 +16,7 @@ def patterns(seed, n, d):
     return jnp.asarray(np.random.default_rng(seed).choice([-1.0, 1.0], (n, d)))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 11]), st.sampled_from([1, 12]))
 def test_hebb_is_its_sum(seed, n, d):
     """And learning pattern after pattern gives the same, in both forms; energies and fields agree."""

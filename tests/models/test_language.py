@@ -21,6 +21,7 @@ def step_by_step(cell, tokens, state):
     return jnp.stack(logits)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("cell", [Elman.init, LSTM.init, GRU.init, lambda d, m, key: LRU.init(d, 8, m, key=key)])
 def test_teacher_forcing_is_step_by_step(cell):
     model = NextToken.init(5, 3, 4, cell=cell, key=jr.key(0))
@@ -28,6 +29,7 @@ def test_teacher_forcing_is_step_by_step(cell):
     np.testing.assert_allclose(Recurrent(model)(TOKENS), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attend", [None, 3])
 @pytest.mark.parametrize("cell", [Elman.init, LSTM.init, GRU.init])
 def test_values_and_gradients_of_a_pair(cell, attend):
@@ -55,6 +57,7 @@ def test_without_attention_the_state_is_handed_on():
         model.alignment(SOURCE, TOKENS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [LSTM.init, GRU.init])
 def test_alignment(cell):
     """Rows are distributions over what is there, and they give what the cell saw."""

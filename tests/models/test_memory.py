@@ -70,6 +70,7 @@ def settle_by_hand(memory, x, orders):
     return x, len(orders), flips
 
 
+@pytest.mark.sampled(7)
 @memories
 def test_asynchronous_is_the_algorithm(make):
     """State, sweeps and flips are those of the loop, in the natural order, in one given, and in random ones."""
@@ -102,6 +103,7 @@ def test_a_rest_is_a_minimum_that_no_flip_lowers(make):
         assert least >= float(memory.energy(x)) - 1e-9
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from([1, 7, 30]), st.sampled_from([2, 15]))
 def test_energies_never_rise(seed, n, d):
     """Along any sequence of sites, for Hebb's couplings of any number of patterns; the record is the truth."""

@@ -60,6 +60,7 @@ def test_patches_speak_by_the_first_map_only():
     assert bool((jnp.diag(across(deaf)) > 1e-3).all())
 
 
+@pytest.mark.slow
 def test_a_network_is_its_blocks_in_turn():
     net = Mixer.init(3, classes=2, size=(4, 6), channels=2, patch=2, width=5, hidden=(3, 4), key=jr.key(0))
     x = jr.normal(jr.key(1), (2, 4, 6))
@@ -76,6 +77,7 @@ def test_parameters_are_the_published_ones():
     assert tree.size(net) == 59_880_472
 
 
+@pytest.mark.slow
 def test_it_reads_digits():
     xs, ys = load("digits").train
     train, test = split((xs[:, None], ys), 0.8, key=jr.key(0), by=ys)

@@ -45,6 +45,7 @@ def test_several_texts_are_counted_apart():
     assert jnp.exp(log_p).tolist() == [0, 1, 0, 0]
 
 
+@pytest.mark.slow
 def test_the_order_of_a_chain_is_found():
     """Text of a chain of order 2: bits fall up to order 2 and no further."""
     rng = np.random.default_rng(1)

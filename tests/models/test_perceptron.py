@@ -113,6 +113,7 @@ def test_integers_that_may_overflow_are_refused():
         fit_perceptron(np.array([[40_000, 40_000], [-40_000, 39_000]]), np.array([1, -1]))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int8, np.uint16, np.int16])
 @pytest.mark.usefixtures("unchecked")
 def test_narrow_integers_have_room_and_signs(dtype):

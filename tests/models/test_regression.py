@@ -88,6 +88,7 @@ def test_models_begin_at_the_origin():
     assert multinomial_regression(3, 4)(x).tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_logistic_gradient():
     """2.1-logreg-gradient: (1/n) Σ (σ(wᵀx_i + b) − y_i) x_i, and for classes softmax − e_y."""
     xs, ys = normal(0, 20, 3), (normal(1, 20) > 0).astype(jnp.int32)

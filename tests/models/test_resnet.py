@@ -23,6 +23,7 @@ def test_parameters_and_depth_are_the_published_ones(depth, parameters):
     assert 1 + weighted + isinstance(net.head, Linear) == depth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("small", "sizes"), [(False, [16, 16, 8, 4, 2]), (True, [64, 64, 32, 16, 8])])
 def test_space_halves_and_channels_double(small, sizes):
     plain = lambda m: Affine(jnp.ones(m), jnp.zeros(m))
@@ -34,6 +35,7 @@ def test_space_halves_and_channels_double(small, sizes):
     assert [y.shape for y in seen] == [(c, n, n) for c, n in zip([2, 2, 4, 8, 16], sizes)]
 
 
+@pytest.mark.slow
 def test_a_block_is_its_equation():
     net = ResNet.init(Layout((1,), 2), classes=2, channels=1, width=2, small=True, key=jr.key(0))
     xs = jr.normal(jr.key(1), (6, 2, 5, 5))

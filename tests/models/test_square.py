@@ -34,6 +34,7 @@ def test_square_is_the_polygon_through_the_squares(depth):
     assert net.body.layers[1].activation is relu
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), factors=st.integers(2, 6), bound=st.floats(0.3, 4.0))
 def test_product_keeps_its_bound(seed, factors, bound):
     with jax.enable_x64(True):

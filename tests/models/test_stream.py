@@ -36,6 +36,7 @@ def at_once(model, say, length: int, **options) -> list[int]:
     return say(cell, state=state, first=PROMPT[-1], length=length, **options).tokens.tolist()
 
 
+@pytest.mark.slow
 def test_they_are_those_said_at_once(llama):
     said = at_once(llama, greedy, 7)
     assert list(stream(llama, PROMPT, length=7, chunk=3)) == said

@@ -63,6 +63,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_permuted_units_are_the_same_network(name):
     net = net_with(**OPTIONS[name])
@@ -122,6 +123,7 @@ def test_blocks_are_refused_with_a_reason(connect):
             change()
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
 def test_rectifiers_scale(seed):
     """(cz)₊ = c(z)₊ for c > 0, for leaky rectifiers too."""

@@ -81,6 +81,7 @@ def test_what_is_not_remembered_is_computed_again():
     assert ["remat" in text or "checkpoint" in text for text in inside] == [False, True]
 
 
+@pytest.mark.slow
 def test_memory_on_the_way_back():
     """With `remember` off a layer more costs its input and not all that happens inside."""
 
@@ -102,6 +103,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", KINDS.values(), ids=list(KINDS))
 @x64
 def test_going_on_is_computing_anew(options):
@@ -118,6 +120,7 @@ def test_going_on_is_computing_anew(options):
     assert not past.shown.keys[:, 7:].any()
 
 
+@pytest.mark.slow
 @x64
 def test_going_on_with_a_memory():
     trunk, x, memory = Trunk.init(2, 4, 2, 6, memory=3, key=jr.key(0)), normal(0, 4, 4), normal(1, 5, 3)
@@ -131,6 +134,7 @@ def test_going_on_with_a_memory():
     np.testing.assert_allclose(trunk(x, mask=CAUSAL, memory=memory[:3]), whole, atol=1e-12)
 
 
+@pytest.mark.slow
 @x64
 def test_weights_are_those_of_each_block():
     trunk, x = Trunk.init(2, 4, 2, 6, key=jr.key(0)), normal(0, 5, 4)

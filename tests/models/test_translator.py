@@ -24,6 +24,7 @@ def sharp(model):
     return jax.tree.map(lambda a: 2 * a if a.ndim > 1 else a, model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.usefixtures("x64", "strict")
 def test_it_is_its_parts(tied):
@@ -37,6 +38,7 @@ def test_it_is_its_parts(tied):
     np.testing.assert_allclose(model((SOURCE, TARGET)), logits, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_one_table_for_both_languages():
     model = Translator.init(None, 6, 4, depth=1, heads=2, key=jr.key(0))
     assert model.source is None
@@ -53,6 +55,7 @@ def test_the_future_changes_no_bit():
     assert (f(SOURCE.at[3].set(0), TARGET)[0] != before[0]).any()
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing():
     model = make(key=jr.key(0))
     alone = model((SOURCE, TARGET))
@@ -80,6 +83,7 @@ def of(options):
     return sharp(make(key=jr.key(0), **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", KINDS.values(), ids=list(KINDS))
 @pytest.mark.usefixtures("x64")
 def test_one_token_at_a_time(options):
@@ -92,6 +96,7 @@ def test_one_token_at_a_time(options):
         np.testing.assert_allclose(logits, whole[at], atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_greedy_writes_what_reading_anew_gives():
     model = of({})
@@ -106,6 +111,7 @@ def test_greedy_writes_what_reading_anew_gives():
     assert float(said.log_p) == pytest.approx(log_p, abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_a_beam_is_the_search_of_all():
     """Of all texts of at most two tokens, ended by 1, the likeliest first."""
@@ -129,6 +135,7 @@ def test_dropout_draws_by_the_key():
     assert same_bits(model((SOURCE, TARGET)), make(key=jr.key(0))((SOURCE, TARGET)))
 
 
+@pytest.mark.slow
 def test_what_is_not_remembered_is_computed_again():
     slope = jax.jit(jax.grad(lambda model: jnp.square(model((SOURCE, TARGET))).sum()))
     one, two = (slope(make(remember=remember, key=jr.key(0))) for remember in (True, False))
@@ -136,6 +143,7 @@ def test_what_is_not_remembered_is_computed_again():
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_no_room():
     model = of({"positions": "learned"})
     with pytest.raises(ValueError, match="there are 8 places, but the sequence has 9"):

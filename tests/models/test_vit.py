@@ -45,6 +45,7 @@ def test_without_places_the_order_is_not_known():
     assert not close(net(swapped(x)), net(x), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_weights_and_batches():
     net, xs = loud(make(key=jr.key(0))), normal(0, 3, 2, 6, 4)
     A = net.weights(xs[0])

@@ -162,6 +162,7 @@ RESULTS = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("name", RESULTS)
 def test_every_result_is_drawn(name, theme):
@@ -207,6 +208,7 @@ def test_there_is_a_drawing_for_every_result():
     assert {type(result).__name__ for result in RESULTS.values()} == set(drawable()) & kinds
 
 
+@pytest.mark.slow
 def test_labels_stay_inside_the_figure():
     for name, result in RESULTS.items():
         figure = draw(result)

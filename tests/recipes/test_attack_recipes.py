@@ -87,6 +87,7 @@ def outcome(model, xs, ys=None, **more: Any) -> Outcome:
     return replace(Outcome(model, pair, pair, cross_entropy, classes=("a", "b")), **more)
 
 
+@pytest.mark.slow
 def test_the_network_of_a_run(quick, digits, tmp_path, monkeypatch):
     """More errors under attack, numbers kept in the folder, and read from there instead of attacking again."""
     options = {"of": digits, "radius": 0.1, **FEW}
@@ -116,6 +117,7 @@ def test_the_trials_of_the_attack_hold_for_digits(digits):
     assert not any("WARNING" in note for note in heard.notes)
 
 
+@pytest.mark.slow
 def test_the_distance_is_that_of_a_line():
     """Of a linear network the nearest wrong input is known: the margin over the dual norm of the slope."""
     line = Linear(jnp.array([[0.0, 0.0], [3.0, -4.0]]), jnp.zeros(2))
@@ -297,6 +299,7 @@ def little(monkeypatch):
     monkeypatch.setattr(data, "load", lambda name, **where: sets[name])
 
 
+@pytest.mark.slow
 def test_smooth_proves_what_it_says(little, tmp_path):
     run = Run.begin(tmp_path / "r", recipe="smooth", arguments=TINY, seed=0)
     found = recipes.smooth(job(run), **TINY)
@@ -312,6 +315,7 @@ def test_smooth_proves_what_it_says(little, tmp_path):
     assert len(kept["radius"]) == TINY["judged"]
 
 
+@pytest.mark.slow
 def test_smooth_is_looked_at_without_votes_and_attacks(little, tmp_path, monkeypatch):
     options = TINY | {"epochs": 1, "judged": 2, "draws": 20}
     run = Run.begin(tmp_path / "r", recipe="smooth", arguments=options, seed=0)

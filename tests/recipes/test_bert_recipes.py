@@ -104,6 +104,7 @@ def test_frequencies_by_hand():
     np.testing.assert_allclose(found, [1 / np.sqrt(3 / 6 * 1 / 6), 50, 50])
 
 
+@pytest.mark.slow
 def test_bert_and_a_task_that_starts_from_it(little, tmp_path):
     """The folder that is kept has the very model and its vocabulary, and a second call answers from the run."""
     run = Run.begin(tmp_path / "r", recipe="bert", arguments={}, seed=0)
@@ -145,6 +146,7 @@ def test_reviews_are_read_at_both_ends():
         sentiment.rows([text], known, length=2)
 
 
+@pytest.mark.slow
 def test_sentiment(little, tmp_path):
     run = Run.begin(tmp_path / "r", recipe="sentiment", arguments={}, seed=0)
     options = SMALL | {"length": 12, "fresh_rate": 1e-2, "fresh_epochs": 12, "epochs": 1}
@@ -196,6 +198,7 @@ def test_the_commonest_tag_by_hand():
     assert tagging.commonest_tag(train, test) == 2 / 4  # "the" was not met, and one "run" is a noun
 
 
+@pytest.mark.slow
 def test_tagging(little):
     options = SMALL | {"length": 8, "fresh_rate": 3e-2, "fresh_epochs": 6, "epochs": 1}
     outcome = recipes.tagging(job(), start=("minilm", "scratch"), **options)
@@ -326,6 +329,7 @@ def test_an_answer_is_where_its_tokens_are():
     assert len(spans._answered(read)[1]) == 2
 
 
+@pytest.mark.slow
 def test_spans(little, tmp_path):
     run = Run.begin(tmp_path / "r", recipe="spans", arguments={}, seed=0)
     monkeyed = {"questions": 40, "tests": 10, "fresh_epochs": 2, "epochs": 1} | SMALL | {"length": 40, "batch": 5}
@@ -337,6 +341,7 @@ def test_spans(little, tmp_path):
     assert 0 <= outcome.table["encoder, scratch"]["exactly right, %"] <= 100
 
 
+@pytest.mark.slow
 def test_spans_of_books(little, monkeypatch):
     """Each question comes so many times more, and the pieces keep the capitals of names."""
     monkeypatch.setattr(spans, "TEST_BOOKS", ("c",))

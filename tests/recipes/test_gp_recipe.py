@@ -26,6 +26,7 @@ def little(monkeypatch):
     monkeypatch.setattr(data, "load", lambda name, **where: data.Data(cars(60), None, (), ("idle", "bends")))
 
 
+@pytest.mark.slow
 def test_gp_foretells_what_bends(little):
     outcome = recipes.gp(Job(None, jr.key(0), Silent()), **FEW)
     table = outcome.table
@@ -40,6 +41,7 @@ def test_gp_foretells_what_bends(little):
     assert (len(outcome.train[1]), len(outcome.test[1])) == (36, 24)
 
 
+@pytest.mark.slow
 def test_a_forecast_is_of_an_observation_and_about_the_mean():
     train = cars(30)
     far = np.full((1, 2), 100.0, np.float32)

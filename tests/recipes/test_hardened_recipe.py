@@ -45,6 +45,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(hardened, "robustness", judge)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hardening", ["trades", "pgd", "single-step", "pairing", "interval"])
 def test_every_way_learns(little, quick, hardening):
     outcome = recipes.robust_mnist(Job(None, jr.key(0), Silent()), hardening=hardening, radius=0.1, **LITTLE)
@@ -58,6 +59,7 @@ def test_every_way_learns(little, quick, hardening):
     assert np.isfinite(outcome.objective(outcome.model, (outcome.test[0][:4], outcome.test[1][:4])))
 
 
+@pytest.mark.slow
 def test_what_was_found_is_remembered(little, quick, tmp_path, monkeypatch):
     options = {**LITTLE, "hardening": "single-step", "epochs": 1}
     run = Run.begin(tmp_path / "run", recipe="robust-mnist", arguments=options, seed=0)

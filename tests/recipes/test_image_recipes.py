@@ -41,6 +41,7 @@ def little(monkeypatch):
     monkeypatch.setattr(data, "load", lambda name, **where: sets[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "row"), [("cnn", "convolutional network"), ("resnet", "residual network")])
 def test_learns_and_answers_again_from_the_folder(little, recipe, row, tmp_path):
     run = Run.begin(tmp_path / "r", recipe=recipe, arguments={}, seed=0)
@@ -54,6 +55,7 @@ def test_learns_and_answers_again_from_the_folder(little, recipe, row, tmp_path)
     assert do(job(run), **TINY[recipe]).table == outcome.table
 
 
+@pytest.mark.slow
 def test_resnet_in_half_precision_on_coloured_pictures(little):
     outcome = recipes.resnet(job(), data="cifar-10", precision="bfloat16", **TINY["resnet"])
     assert {leaf.dtype.name for leaf in jax.tree.leaves(outcome.model)} == {"float32"}
@@ -71,6 +73,7 @@ def test_pictures_have_channels_and_keep_their_pixels(little):
         np.testing.assert_array_equal(made.test[0].reshape(raw.test[0].shape), raw.test[0])
 
 
+@pytest.mark.slow
 def test_digits_are_not_mirrored_and_holes_are_made_where_asked():
     x = jnp.ones((1, 6, 6)).at[..., 3:].set(2.0)
     keys = jr.split(jr.key(0), 40)

@@ -36,12 +36,14 @@ def little(monkeypatch):
     monkeypatch.setattr(data, "load", lambda name, **where: sets.get(name) or real(name, **where))
 
 
+@pytest.mark.slow
 def test_mnist(little):
     outcome = recipes.mnist(job(), hidden=(32,), dropout=(0.1,), epochs=15, batch=20, rate=1e-2)
     assert outcome.table["multi-layer perceptron"]["test error %"] < 5
     assert len(outcome.history["valid error"]) == 15
 
 
+@pytest.mark.slow
 def test_isl_table_keeps_each_fit_in_a_folder(little, tmp_path):
     """All four rows beside ISL's; a second call answers from the folder with the same numbers."""
     run = Run.begin(tmp_path / "r", recipe="isl-table", arguments={}, seed=0)
@@ -57,6 +59,7 @@ def test_isl_table_keeps_each_fit_in_a_folder(little, tmp_path):
     assert recipes.isl_table(job(run), epochs=4, batch=50).table == first.table
 
 
+@pytest.mark.slow
 def test_default_beats_the_null(little):
     outcome = recipes.default(job(), epochs=20, batch=30)
     null = outcome.table["nobody defaults"]["test error %"]

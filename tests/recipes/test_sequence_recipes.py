@@ -57,6 +57,7 @@ def test_lagged_days_are_those_before(little, lags):
         series.lagged(full, 0)
 
 
+@pytest.mark.slow
 def test_nyse_chooses_on_the_training_years(little, tmp_path):
     """The line is that of NumPy; what is chosen, and from what, is in the table; a second call gives the same."""
     run = Run.begin(tmp_path / "r", recipe="nyse", arguments={}, seed=0)
@@ -94,6 +95,7 @@ def test_bits_of_a_counted_text():
     assert abs(evaluate(flat, characters.windows([text], 10), {"bits": characters.bits})["bits"] - 1) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["lstm", "lru"])
 def test_chars(little, tmp_path, monkeypatch, cell):
     monkeypatch.setattr(characters, "STRETCH", 100)
@@ -155,6 +157,7 @@ def test_cells_run_step_by_step_as_along(draw):
     np.testing.assert_allclose(unroll(cell, xs)[1], jnp.stack(said), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_gates_begin_with_memories_of_all_lengths():
     """A forget gate that begins at σ(log u) keeps 1 - 1/(1 + u): it forgets in about 1 + u steps, up to `times`."""
     cell = cells.lstm(2, 200, times=50, key=jr.key(0))
@@ -172,6 +175,7 @@ def tiny(**more):
     return {"width": 8, "members": 2, "epochs": 2, "batch": 20} | more
 
 
+@pytest.mark.slow
 def test_recall(tmp_path):
     """All rows are there, the bound is that of the cell, and a second call answers from the folder."""
     run = Run.begin(tmp_path / "r", recipe="recall", arguments={}, seed=0)
@@ -189,6 +193,7 @@ def test_recall(tmp_path):
     assert call().table == outcome.table
 
 
+@pytest.mark.slow
 def test_adding():
     outcome = recipes.adding(job(), **tiny(length=4, examples=1000, epochs=4, rate=2e-2))
     table = {name: row["mean square error"] for name, row in outcome.table.items()}
@@ -202,6 +207,7 @@ def test_adding():
     )
 
 
+@pytest.mark.slow
 def test_listops():
     outcome = recipes.listops(job(), **tiny(length=8, depth=1, arguments=3, examples=2000, epochs=6, rate=2e-2))
     table = {name: row["test error %"] for name, row in outcome.table.items()}
@@ -213,6 +219,7 @@ def test_listops():
     assert not any(row.tobytes() in seen for row in outcome.test[0])
 
 
+@pytest.mark.slow
 def test_pairs_and_exact_answers():
     """What the decoder reads begins with the sign that says so, and is what it should say, one place later; an
     untrained network is wrong, and one that is judged by its own answers is right."""
@@ -242,6 +249,7 @@ def spoken(model: EncoderDecoder, source) -> np.ndarray:
     return said
 
 
+@pytest.mark.slow
 def test_seq2seq(tmp_path):
     run = Run.begin(tmp_path / "r", recipe="seq2seq", arguments={}, seed=0)
     options = {"examples": 300, "width": 6, "vector": 4, "beams": 2, "epochs": 1, "batch": 50}

@@ -31,6 +31,7 @@ def little(monkeypatch):
     monkeypatch.setattr(data, "load", lambda name, **where: sets[name])
 
 
+@pytest.mark.slow
 def test_spam(little, tmp_path):
     """Every row is there, the two features that matter are found, and a second call answers from the folder."""
     run = Run.begin(tmp_path / "r", recipe="spam", arguments={}, seed=0)
@@ -49,6 +50,7 @@ def test_spam(little, tmp_path):
     assert recipes.spam(job, members=3, hidden=4, epochs=4).table == outcome.table
 
 
+@pytest.mark.slow
 def test_imdb(little, tmp_path):
     """The lasso finds the two words that tell, and the network tells too."""
     run = Run.begin(tmp_path / "r", recipe="imdb", arguments={}, seed=0)

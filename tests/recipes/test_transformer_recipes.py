@@ -45,6 +45,7 @@ def test_every_token_but_the_first_is_a_target_once():
         overlapping(texts, 30)
 
 
+@pytest.mark.slow
 def test_matrices_decay_and_nothing_else():
     model = GPT.init(7, 8, depth=3, heads=2, length=4, key=jr.key(0))
     told = attentive.matrices(model)
@@ -73,6 +74,7 @@ def test_rates_rise_in_a_line_and_fall():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.0, 0.3])
 def test_smoothed_loss_is_that_of_the_smoothed_label(strength):
     logits = jr.normal(jr.key(0), (5,))
@@ -84,6 +86,7 @@ def test_smoothed_loss_is_that_of_the_smoothed_label(strength):
         attentive.smooth_log_loss(1.0)
 
 
+@pytest.mark.slow
 def test_token_loss_in_blocks_is_that_of_the_whole(monkeypatch):
     """Rows with many targets count for more, and a row without any counts for nothing."""
     monkeypatch.setattr(attentive, "BLOCK", 2)
@@ -107,6 +110,7 @@ def books(monkeypatch):
     return texts.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pieces", "row"), [(280, "GPT, pieces"), (0, "GPT, characters")])
 def test_gpt(books, tmp_path, monkeypatch, pieces, row):
     monkeypatch.setattr(novels, "STRETCH", 100)
@@ -128,6 +132,7 @@ def test_gpt(books, tmp_path, monkeypatch, pieces, row):
     assert call().table == outcome.table
 
 
+@pytest.mark.slow
 def test_vit(monkeypatch, tmp_path):
     rng, ys = np.random.default_rng(0), np.arange(480, dtype=np.int32) % 10
     xs = rng.random((10, 8, 8), np.float32)[ys] + 0.1 * rng.random((480, 8, 8), np.float32)  # ten pictures, with noise
@@ -254,6 +259,7 @@ def test_no_book_is_in_two_parts():
     assert len(parts[1]) == len(VALID)
 
 
+@pytest.mark.slow
 def test_said_is_greedy_or_a_beam(verses):
     known = data.BytePairs.fit([*verses.english, *verses.german], size=270, special=(BEGIN, END))
     (sources, _), _ = pairs(verses.select(np.arange(2)), known, 6)
@@ -277,6 +283,7 @@ def one_shape(monkeypatch):
     return {"width": 16, "depth": 1, "heads": 2, "length": 24, "dropout": 0.0, "beams": 2, "warm": 10, "batch": 31}
 
 
+@pytest.mark.slow
 def test_translate(verses, one_shape, tmp_path):
     run = Run.begin(tmp_path / "r", recipe="translate", arguments={}, seed=0)
     call = partial(recipes.translate, job(run), **one_shape, pieces=300, rate=1e-2, epochs=6, lessons=0)
@@ -291,6 +298,7 @@ def test_translate(verses, one_shape, tmp_path):
     assert call().table == outcome.table
 
 
+@pytest.mark.slow
 def test_translate_beside_a_recurrent_network_in_half_precision(verses, one_shape):
     options = one_shape | {"width": 4, "heads": 1, "state": 3, "lessons": 1, "epochs": 1}
     outcome = recipes.translate(job(), **options, pieces=300, precision="bfloat16")

@@ -39,6 +39,7 @@ def little(monkeypatch):
     monkeypatch.setattr(data, "load", lambda name, **where: little if name == "mnist" else real(name, **where))
 
 
+@pytest.mark.slow
 def test_tricks_has_a_row_for_each_and_answers_again_from_the_folder(tmp_path):
     run = Run.begin(tmp_path / "r", recipe="tricks", arguments={}, seed=0)
     outcome = recipes.tricks(job(run), **FEW)
@@ -55,6 +56,7 @@ def test_tricks_has_a_row_for_each_and_answers_again_from_the_folder(tmp_path):
     assert outcome.model(jnp.asarray(outcome.test[0][0])).shape == (10,)
 
 
+@pytest.mark.slow
 def test_early_stopping_stops_and_wrong_labels_are_drawn():
     outcome = recipes.tricks(job(), **FEW | {"epochs": 8, "patience": 1, "wrong": 1.0})
     epochs = [row["epochs"] for row in outcome.table.values()]
@@ -63,6 +65,7 @@ def test_early_stopping_stops_and_wrong_labels_are_drawn():
     assert truth.tolist() != given.tolist()
 
 
+@pytest.mark.slow
 def test_a_seed_is_judged_by_the_average_of_its_own_networks():
     nets = Ensemble.init(lambda key: MLP.init(784, 5, 10, key=key), 6, key=jr.key(0))
     xs, ys = jax.tree.map(jnp.asarray, data.load("mnist").test)
@@ -76,6 +79,7 @@ def test_a_seed_is_judged_by_the_average_of_its_own_networks():
     assert each_wrong(nets, (xs, ys)) == pytest.approx(100 * np.array(alone))
 
 
+@pytest.mark.slow
 def test_distil_reports_the_gap_that_was_closed(tmp_path):
     run = Run.begin(tmp_path / "r", recipe="distil", arguments={}, seed=0)
     outcome = recipes.distil(job(run), **SMALL)

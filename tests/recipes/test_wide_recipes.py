@@ -41,6 +41,7 @@ def little(monkeypatch):
     monkeypatch.setattr(data, "load", lambda name, **where: little if name == "mnist" else real(name, **where))
 
 
+@pytest.mark.slow
 def test_ntk_has_a_row_for_each_width_and_answers_again_from_the_folder(tmp_path):
     run = Run.begin(tmp_path / "r", recipe="ntk", arguments={}, seed=0)
     found = recipes.ntk(job(run), **WIDTHS)
@@ -62,6 +63,7 @@ def test_ntk_has_a_row_for_each_width_and_answers_again_from_the_folder(tmp_path
     assert found.measured.distance[1, 0] == pytest.approx(np.linalg.norm(K - limit) / np.linalg.norm(limit), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_nngp_has_its_rows_and_agrees_with_the_library(little, tmp_path):
     run = Run.begin(tmp_path / "r", recipe="nngp", arguments={}, seed=0)
     found = recipes.nngp(job(run), **WIDE)
@@ -107,6 +109,7 @@ def test_the_noise_is_that_by_which_the_held_out_are_likeliest():
     assert row["test error %"] == pytest.approx(100 * np.mean(gap(b, z) < 0))
 
 
+@pytest.mark.slow
 def test_targets_and_their_objective_say_the_same():
     net = recipes.ntk(job(), **WIDTHS | {"steps": 1}).model
     xs, ys = jr.normal(jr.key(0), (5, 64)), jnp.array([0, 3, 9, 1, 1])

@@ -126,6 +126,7 @@ class Page(HTMLParser):
         self.text += data if self.open and self.open[-1] != "style" else ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "binary", "regression", "normalised"])
 def test_the_report_stands_alone(kind, tmp_path):
     path = look(outcome(kind), tmp_path / "run")
@@ -146,6 +147,7 @@ def test_the_report_stands_alone(kind, tmp_path):
             assert min(image.size) > 100
 
 
+@pytest.mark.slow
 def test_what_the_page_says(tmp_path, quick):
     facts = {"recipe": "a <script>", "seed": 3, "arguments": {"epochs": 2, "widths": [32, 64]}, "commit": None}
     text = look(outcome("classes"), tmp_path, facts=facts).read_text()
@@ -178,6 +180,7 @@ def test_lenses_are_chosen_by_words_of_their_titles(tmp_path):
         look(outcome("classes"), tmp_path, only=["confsion"])
 
 
+@pytest.mark.slow
 def test_numbers_are_the_lenses_own(tmp_path, quick):
     given = outcome("classes")
     page = Page(look(given, tmp_path).read_text())
@@ -186,6 +189,7 @@ def test_numbers_are_the_lenses_own(tmp_path, quick):
     assert f"{explain.worst(given.model, given.test).mistakes} of 20" in page.text
 
 
+@pytest.mark.slow
 def test_both_themes_are_inside(tmp_path, quick):
     text = look(outcome("regression"), tmp_path).read_text()
     body = text[text.index("<body>") :]
@@ -197,6 +201,7 @@ def test_both_themes_are_inside(tmp_path, quick):
     assert len(set(LIGHT.roles.values())) == len(LIGHT.roles)
 
 
+@pytest.mark.slow
 def test_a_lens_that_fails_does_not_lose_the_report(tmp_path, quick):
     @lens("Broken", says="It will not work.")
     def broken(outcome):
@@ -208,6 +213,7 @@ def test_a_lens_that_fails_does_not_lose_the_report(tmp_path, quick):
     assert text.count("<svg") == len(quick) - 1 - len(JUDGED)
 
 
+@pytest.mark.slow
 def test_one_registration_adds_a_lens(tmp_path, quick):
     @lens("Twice the curves", says="Again.", tells=lambda result: {"so many": str(result.epochs)})
     def again(outcome):
@@ -219,6 +225,7 @@ def test_one_registration_adds_a_lens(tmp_path, quick):
     assert (tmp_path / "figures" / "twice-the-curves.png").exists()
 
 
+@pytest.mark.slow
 def test_progress_counts_to_the_end(tmp_path, quick):
     said = []
     look(outcome("classes"), tmp_path, progress=lambda *args: said.append(args))

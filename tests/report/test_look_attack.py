@@ -55,6 +55,7 @@ def test_they_apply_to_classifiers_of_floating_point_numbers():
     assert seen(Outcome(net, (), (), squared_error)) == set()
 
 
+@pytest.mark.slow
 def test_what_they_show_is_the_library_s_own(tmp_path, monkeypatch):
     searches = []
     own = attacks.boundary
@@ -75,6 +76,7 @@ def test_what_they_show_is_the_library_s_own(tmp_path, monkeypatch):
     assert ">p<" in text
 
 
+@pytest.mark.slow
 def test_two_classes_by_one_logit_and_the_range_of_inputs():
     one = Linear(jnp.array([[3.0, -4.0, 0.0, 0.0]]), jnp.zeros(1))
     pair = Chain(one, both_logits)
@@ -91,6 +93,7 @@ def test_two_classes_by_one_logit_and_the_range_of_inputs():
     assert (curves.distances["Linf"][clear] >= dual[clear] * 0.999).all()
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_bounded_is_attacked_all_the_same():
     sorts = Chain(net, lambda z: z + 0.01 * jnp.sort(z))
     given = judged(sorts, ys=np.asarray(jnp.argmax(predict(sorts, jnp.asarray(xs)), axis=1)))

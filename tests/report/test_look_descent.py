@@ -34,6 +34,7 @@ def outcome():
     return Outcome(found.model, data, data, cross_entropy, found.history, ("no", "yes"))
 
 
+@pytest.mark.slow
 def test_both_are_in_the_report(outcome, lenses, tmp_path):
     text = look(outcome, tmp_path).read_text()
     assert [shown.title for shown in lenses] == list(TITLES)

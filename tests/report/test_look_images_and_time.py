@@ -41,6 +41,7 @@ def images(channels=1):
     return Outcome(net, data, data, cross_entropy, classes=("a", "b", "c"))
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_is_seen_through_all_four(lenses, tmp_path):
     given = images()
     text = look(given, tmp_path).read_text()
@@ -62,6 +63,7 @@ def sequences():
     return Outcome(net, data, data, cross_entropy, classes=("a", "b", "c"))
 
 
+@pytest.mark.slow
 def test_a_recurrent_network_is_seen_through_time(lenses, tmp_path):
     given = sequences()
     text = look(given, tmp_path).read_text()
@@ -73,6 +75,7 @@ def test_a_recurrent_network_is_seen_through_time(lenses, tmp_path):
     assert "the matrix U" in text
 
 
+@pytest.mark.slow
 def test_a_translation_shows_where_it_looks(lenses, tmp_path):
     pairs = jnp.array([[1, 3, 2], [2, 2, -1]]), jnp.array([[0, 4], [0, 1]])
     data = pairs, jnp.array([[4, 1], [1, 2]])

@@ -39,6 +39,7 @@ def headings(text):
     return re.findall(r"<h2>(.*?)</h2>", text)
 
 
+@pytest.mark.slow
 def test_all_three_are_in_the_report_with_their_own_numbers(lenses, tmp_path):
     given = outcome()
     text = look(given, tmp_path).read_text()
@@ -78,6 +79,7 @@ def test_a_regression_with_dropout_is_charged_but_doubts_nothing(lenses, tmp_pat
     assert headings(text) == [TITLES[1]]
 
 
+@pytest.mark.slow
 def test_examples_that_are_no_pictures_are_listed(lenses, tmp_path):
     text = look(outcome(side=3), tmp_path).read_text()
     assert text.count("<tr>") == 9  # a head, and the eight doubted most

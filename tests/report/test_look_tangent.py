@@ -60,6 +60,7 @@ def test_they_apply_to_whatever_answers_an_example_with_one_row():
     assert seen(Outcome(MLP.init(4, 5, 3, key=jr.key(0)), (), (), squared_error)) == set()
 
 
+@pytest.mark.slow
 def test_what_they_show_is_the_library_s_own(tmp_path, only):
     only(EASY, MAP, LAZY, RACE)
     end = MLP.init(4, 5, 3, key=jr.key(0))

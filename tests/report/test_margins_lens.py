@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pytest
 
 from thetax.models import MLP, least_squares
 from thetax.recipes.outcome import Outcome
@@ -17,6 +18,7 @@ def outcome(make):
     return Outcome(make(*data), data, (xs[40:], ys[40:]), binary_cross_entropy, {}, ("no", "yes"), {}, "", 0.0)
 
 
+@pytest.mark.slow
 def test_a_linear_classifier_has_margins(tmp_path):
     linear = outcome(lambda xs, ys: least_squares(jnp.asarray(xs), jnp.asarray(2.0 * ys - 1.0)))
     page = look(linear, tmp_path).read_text("utf-8")
@@ -27,6 +29,7 @@ def test_a_linear_classifier_has_margins(tmp_path):
     assert f"{worst:.4g}" in page
 
 
+@pytest.mark.slow
 def test_a_network_has_none(tmp_path):
     page = look(outcome(lambda xs, ys: MLP.init(2, 4, 1, key=jr.key(1))), tmp_path).read_text("utf-8")
     assert ">Margins<" not in page

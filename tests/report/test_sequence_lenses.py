@@ -23,6 +23,7 @@ def block(n, m, *, key):
     return Block(LayerNorm.init(m), MinGRU.init(m, m, key=key), Chain(jnp.tanh, Linear.init(m, m, key=key)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "heard"),
     [

@@ -32,6 +32,7 @@ def wide(key):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [squared_loss, log_loss])
 @pytest.mark.usefixtures("x64")
 def test_gradient_is_jax_grad(loss):
@@ -78,6 +79,7 @@ SCANNED = (
 )
 
 
+@pytest.mark.sampled(19)
 @pytest.mark.parametrize("row", WHOLE, ids=lambda row: row.name)
 def test_any_layer_of_the_library(row):
     """A chain of one, of any layer or model there is."""
@@ -125,6 +127,7 @@ def test_each_layer_once(depth):
     assert (counts == 1).all()
 
 
+@pytest.mark.slow
 def test_jit_and_vmap():
     """One compiled program over a batch, and the mean is the objective's gradient."""
     chain, xs, ys = wide(jr.key(0)), normal(1, 5, 3), normal(2, 5, 6)

@@ -95,6 +95,7 @@ def asked_before(temperature):
     return average(partial(tempered_loss, temperature=temperature))
 
 
+@pytest.mark.slow
 def test_a_teacher_may_be_asked_once(silent):
     """Fits on (xs, logits) computed before, and on xs with the teacher at hand, are the same descent."""
     teacher, student, xs = net(3, 8, 4), net(3, 4, 4, seed=1), normal(0, 64, 3)

@@ -186,6 +186,7 @@ def test_the_held_out_fraction_is_never_trained_on(silent):
     assert np.allclose(found.history["valid index"], kept_out.mean())
 
 
+@pytest.mark.slow
 def test_a_validation_set_of_its_own(silent):
     """Measured after every epoch on the whole set, also one of more than a block."""
     batch, valid = data(), (normal(9, 5000, 3), jnp.arange(5000) % 2)
@@ -262,6 +263,7 @@ def test_the_first_metric_is_the_one_watched(silent):
     assert len(second.history["valid a"]) == 5
 
 
+@pytest.mark.slow
 def test_batch_norm_is_folded_for_validation(silent):
     """A validation set of one class only is judged with the moments of the training data."""
     xs, ys = data(64)
@@ -428,6 +430,7 @@ def test_loss_per_example_is_comparable(silent):
         assert np.isclose(found.history["train loss"][0], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_batch_norms_are_folded_on_a_fair_sample(silent):
     """Data sorted by class, more than the sample: the validation is that of shuffled data."""
     n = 3000

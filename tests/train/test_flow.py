@@ -22,6 +22,7 @@ def bowl(H):
     return lambda theta, batch=None, key=None: theta @ A @ theta / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [None, diffrax.Dopri8(), diffrax.Kvaerno5()], ids=["Tsit5", "Dopri8", "Kvaerno5"])
 def test_quadratic_is_the_exponential(solver):
     H, start, times = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([1.0, -2.0]), np.array([0.0, 0.3, 2.0])
@@ -51,6 +52,7 @@ def test_euler_with_a_constant_step_is_gradient_descent():
     assert close(jax.tree.map(lambda a: a[0], euler.ys), state.model, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_network_flows_downhill_and_small_steps_follow_it():
     net = jax.tree.map(lambda a: a.astype(float), MLP.init(2, 4, 1, activation=jnp.tanh, key=jr.key(0)))
     batch = normal(1, 8, 2), normal(2, 8)
@@ -64,6 +66,7 @@ def test_a_network_flows_downhill_and_small_steps_follow_it():
     assert close(state.model, found.model, rtol=0.02, atol=0.01)
 
 
+@pytest.mark.slow
 def test_a_stiff_valley_needs_the_implicit_solver():
     H, times = np.diag([1.0, 1e5]), np.array([1.0])
     implicit = gradient_flow(bowl(H), jnp.ones(2), None, times=times, tolerance=1e-6, solver=diffrax.Kvaerno5())

@@ -26,6 +26,7 @@ def same(a, b) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["manifest.json", "place.json"])
 def test_a_full_disk_stops_cleanly_and_the_run_goes_on(tmp_path, monkeypatch, name):
     whole, write, written = train(None), disk.write, []

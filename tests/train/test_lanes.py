@@ -44,6 +44,7 @@ def lanes(data, **settings) -> Lanes:
 ONE = Setting(width=5, depth=1, decay=1e-2, dropout=0.0, rate=3e-2, batch=8, epochs=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_a_lane_is_a_network_trained_alone(data, smoothing):
     """The other route: one fold in a Python loop over Optax, with the same start and the same batches."""
@@ -67,6 +68,7 @@ def test_a_lane_is_a_network_trained_alone(data, smoothing):
     np.testing.assert_allclose(tree.ravel(mine)[0], tree.ravel(state.model)[0], rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_errors_do_not_depend_on_the_company(data):
     """Alone, in a pair, with others that are longer, in parts: the same numbers."""
     settings = [

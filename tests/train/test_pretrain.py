@@ -43,6 +43,7 @@ def by_hand(model, batch, key):
     return jax.nn.log_softmax(guesses.tokens), jax.nn.log_softmax(guesses.follows), np.asarray(targets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [None, 3])
 def test_all_of_it_is_what_the_whole_logits_give(model, batch, seed):
     """With a key the gaps are those of its first half; without one those of a fixed key."""
@@ -78,6 +79,7 @@ def test_a_place_that_is_not_asked_for_has_no_slope(model, batch):
     assert (np.abs(slopes[np.asarray(targets) >= 0]).sum(axis=1) > 0).all()
 
 
+@pytest.mark.slow
 def test_no_gap_at_all_costs_nothing(model, batch):
     (tokens, segments), follows = batch
     empty = (jnp.where(tokens > 4, 3, tokens), segments), follows
@@ -98,6 +100,7 @@ def test_gaps_beyond_the_room_are_left_out(model, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_spans(x64):
     """Half the sum of both, and finite with its slopes though no score is, outside of the passage."""
     model = SpanFinder.init(BERT.init(12, 4, depth=1, heads=1, hidden=5, length=6, key=jr.key(0)), key=jr.key(1))

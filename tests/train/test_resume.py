@@ -35,6 +35,7 @@ def finishes_alike(folder: Path, uninterrupted: str) -> str:
     return done.stderr
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("number", [pytest.param(n, marks=[pytest.mark.slow] * (n % 3 > 0)) for n in range(1, 31)])
 def test_killed_at_every_file_boundary(tmp_path, uninterrupted, number):
     """Before each of the first thirty changes on disk: the claim of the folder and the whole first save.
@@ -45,12 +46,14 @@ def test_killed_at_every_file_boundary(tmp_path, uninterrupted, number):
     finishes_alike(tmp_path / "run", uninterrupted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", RANDOM_STEPS)
 def test_killed_at_random_steps(tmp_path, uninterrupted, number):
     assert child(tmp_path / "run", "update", number).returncode == KILLED
     finishes_alike(tmp_path / "run", uninterrupted)
 
 
+@pytest.mark.slow
 def test_killed_again_and_again(tmp_path, uninterrupted):
     """One run killed a dozen times, each time further into a save that also removes an old checkpoint."""
     folder = tmp_path / "run"
@@ -79,6 +82,7 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [
@@ -100,6 +104,7 @@ def test_damaged_checkpoint_falls_back(tmp_path, uninterrupted, damage):
     assert int(older.name) < int(newest.name)
 
 
+@pytest.mark.slow
 def test_all_checkpoints_lost_begins_anew(tmp_path, uninterrupted):
     folder, found = checkpoints_after(tmp_path)
     flip_a_bit(largest(found[0]))

@@ -27,6 +27,7 @@ def logits():
     return np.asarray(jax.vmap(MODEL)(XS))
 
 
+@pytest.mark.slow
 def test_each_target_counts_once():
     scores = logits() - np.log(np.exp(logits()).sum(axis=-1, keepdims=True))
     told = [-scores[i, t, YS[i, t]] for i in range(3) for t in range(3) if YS[i, t] >= 0]
@@ -34,6 +35,7 @@ def test_each_target_counts_once():
     assert float(token_cross_entropy(MODEL, (XS, YS))) == pytest.approx(np.mean(told), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_mistakes():
     guess = logits().argmax(axis=-1)
     wrong = [guess[i, t] != YS[i, t] for i in range(3) for t in range(3) if YS[i, t] >= 0]
@@ -43,6 +45,7 @@ def test_mistakes():
     assert float(sequence_error_rate(MODEL, (XS, right.at[0, 2].set((right[0, 2] + 1) % 4)))) == pytest.approx(1 / 3)
 
 
+@pytest.mark.slow
 def test_no_target_at_all():
     value, slope = jax.value_and_grad(token_cross_entropy)(MODEL, (XS, jnp.full_like(YS, -1)))
     assert float(value) == 0
@@ -56,6 +59,7 @@ def train(model, xs, ys):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [4, -2])
 def test_tokens_out_of_range(bad):
     with pytest.raises(ValueError, match=rf"data\[0\]: Embedding: the tokens must lie between 0 and 3.*got {bad}"):
@@ -64,6 +68,7 @@ def test_tokens_out_of_range(bad):
         train(MODEL, XS, YS.at[0, 0].set(bad))
 
 
+@pytest.mark.slow
 def test_pairs_are_trained_and_checked():
     model = EncoderDecoder.init(4, 4, 2, 3, attend=2, key=jr.key(0))
     found = train(model, (XS, XS), YS)
@@ -72,6 +77,7 @@ def test_pairs_are_trained_and_checked():
         train(model, (XS.at[0, 0].set(4), XS), YS)
 
 
+@pytest.mark.slow
 def test_a_target_out_of_range():
     with pytest.raises(ValueError, match=r"targets:.* between 0 and 3, or be -1 for none; got 4"):
         token_cross_entropy(MODEL, (XS, YS.at[0, 0].set(4)))

@@ -48,6 +48,7 @@ def found(task, tmp_path_factory):
     return search(task, folder=folder, watch=standings.append), folder, standings
 
 
+@pytest.mark.slow
 def test_a_search_finds_counts_and_trains(found, task):
     result, _, standings = found
     assert len(result.trials) == 7
@@ -85,6 +86,7 @@ def test_stopped_trials_were_worse_than_a_third_of_the_others(found):
     assert all(t.intermediate_values[0] > at_first[0] for t in stopped)
 
 
+@pytest.mark.slow
 def test_the_same_call_again_answers_from_the_folder_and_goes_on(found, task):
     result, folder, _ = found
     before = (folder / "study.log").read_bytes()
@@ -181,6 +183,7 @@ def test_bad_data_and_batch_norms_are_refused(task):
         search(replace(task, make=normed))
 
 
+@pytest.mark.slow
 def test_divergence_ends_no_search(task):
     """Rates beyond all reason: infinite errors are stopped, and the others go on."""
     squares = lambda model, batch, key=None: jnp.mean(jnp.square(jax.vmap(model)(batch[0])[:, 0] - batch[1]))
@@ -211,6 +214,7 @@ def test_places_as_the_command_line_has_them():
     assert check_space({"width": parse("width", "8:16")})["width"].whole
 
 
+@pytest.mark.slow
 def test_optuna_is_not_imported_before_it_is_needed():
     code = "import sys, thetax, thetax.train, thetax.cli; sys.exit('optuna' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
@@ -228,6 +232,7 @@ def ended(folder: Path) -> dict[int, list[str]]:
     return {number: [json.dumps(line) for line in lines if line.get("trial_id") == number] for number in done}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "trials"), [(1, 10), (2, 30)])  # workers go on for a while when all is killed
 def test_a_killed_search_goes_on_and_loses_nothing(tmp_path, workers, trials):
     folder = tmp_path / "run"

@@ -11,6 +11,7 @@ from thetax.models import least_squares
 from thetax.train import cross_validate, folds, squared_error
 
 
+@pytest.mark.slow
 @given(n=st.integers(2, 40), k=st.integers(2, 40), repeats=st.integers(1, 3), seed=st.integers(0, 99))
 def test_folds_part_the_examples(n, k, repeats, seed):
     if k > n:
@@ -26,6 +27,7 @@ def test_folds_part_the_examples(n, k, repeats, seed):
     assert all(sorted([*fold.train, *fold.valid]) == list(range(n)) for fold in found)
 
 
+@pytest.mark.slow
 @given(labels=st.lists(st.integers(0, 3), min_size=6, max_size=60), k=st.integers(2, 6))
 def test_every_class_is_dealt_evenly(labels, k):
     labels = np.array(labels)
@@ -61,6 +63,7 @@ def test_folds_refuse(asked, says):
         folds(asked.pop("n"), asked.pop("k"), key=jr.key(0), **asked)
 
 
+@pytest.mark.slow
 def test_cross_validation_is_that_of_scikit_learn():
     from sklearn.linear_model import LinearRegression
     from sklearn.model_selection import cross_val_score

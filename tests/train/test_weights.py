@@ -153,6 +153,7 @@ def test_a_lying_header_length_is_refused(path, whole, model, size):
         load_weights(path, model)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
 def test_random_bytes_are_a_value_error(path, model, content):
@@ -161,6 +162,7 @@ def test_random_bytes_are_a_value_error(path, model, content):
         load_weights(path, model)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_with_changed_bytes_loads_or_is_a_value_error(path, whole, model, data):
