@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linprog
-from scipy.sparse import block_diag
+from scipy.sparse import block_diag, csr_array
 
 from .arrangement import THIN, TIGHT, Deepest
 from .polygons import NOISE
@@ -90,7 +90,7 @@ def deepest_of(cells: Sequence[Walls]) -> list[Deepest]:
     for start in range(0, len(cells), BLOCKS):
         some = cells[start : start + BLOCKS]
         n = some[0][0].shape[1]
-        A = block_diag([np.hstack([-W, np.ones((len(W), 1))]) for W, _ in some], format="csr")
+        A = block_diag([csr_array(np.hstack([-W, np.ones((len(W), 1))])) for W, _ in some], format="csr")
         goal = np.tile(np.append(np.zeros(n), -1.0), len(some))
         bounds = ([(None, None)] * n + [(None, 1.0)]) * len(some)
         solved = linprog(goal, A_ub=A, b_ub=np.concatenate([b for _, b in some]), bounds=bounds, options=TIGHT)
