@@ -73,11 +73,14 @@ def test_large_images_of_few_channels_are_sums_where_a_derivative_is_wanted():
     assert "conv_general_dilated[" not in str(jax.make_jaxpr(jax.grad(total))(jnp.ones((1, 16, 16))))
 
 
-def test_small_images_are_taken_by_rows_where_the_kernel_is_fixed():
-    """And by one operation where it is not, or where the image is large."""
+def test_small_images_are_taken_by_rows_where_the_kernel_is_fixed(monkeypatch):
+    """On a CPU; by one operation where the kernel is not fixed, where the image is large, and on a GPU."""
     loss = lambda W, x: correlate_last(W, x, (1, 1), ((1, 1), (1, 1)), (1, 1)).sum()
     W, x = jnp.ones((8, 8, 3, 3)), jnp.ones((8, 16, 16))
     seen = lambda argnums, x: str(jax.make_jaxpr(jax.grad(loss, argnums))(W, x))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert "conv_general_dilated[" in seen(1, x)
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     assert "conv_general_dilated[" not in seen(1, x)
     assert seen((0, 1), x).count("conv_general_dilated[") == 3
     assert "conv_general_dilated[" in seen(1, jnp.ones((8, 64, 64)))

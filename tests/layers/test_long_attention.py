@@ -290,10 +290,12 @@ def test_nothing_there(kernel):
 
 @kernels
 def test_the_future_changes_no_bit(kernel):
+    """On a CPU; a GPU adds up the blocks of a segment in any order, so two equal calls may differ in the last bit."""
     q, k, v = parts()
     f = jax.jit(lambda *qkv: kernel(*qkv, CAUSAL))
-    before, after = f(q, k, v), f(*(a.at[7].add(1) for a in (q, k, v)))
-    assert same_bits(before[:7], after[:7])
+    before, after = f(q, k, v), f(*(a.at[7].add(1e3) for a in (q, k, v)))
+    alike = same_bits if jax.default_backend() == "cpu" else close
+    assert alike(before[:7], after[:7])
     assert (before[7] != after[7]).any()
 
 
