@@ -7,6 +7,7 @@ carry bounds in place of numbers.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 
@@ -52,6 +53,22 @@ def closed(held: Any) -> Closed:
     """A program and its constants, whether the version of JAX keeps them in one object or two."""
     program = getattr(held, "jaxpr", held)
     return Closed(program, tuple(getattr(held, "consts", ())))
+
+
+def inner_programs(equation: Any) -> list[Closed]:
+    """The programs inside an equation: of a loop the condition and the body, of a choice each branch, of a call one.
+
+    >>> import jax
+    >>> program = jax.make_jaxpr(lambda x: jax.lax.cond(x > 0, jax.numpy.sin, jax.numpy.cos, x))(1.0)
+    >>> [branch.jaxpr.eqns[0].primitive.name for branch in inner_programs(program.eqns[-1])]
+    ['cos', 'sin']
+    """
+    held = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
+    return [closed(value) for value in held if _is_program(value)]
+
+
+def _is_program(held: Any) -> bool:
+    return hasattr(held, "eqns") or hasattr(held, "jaxpr")
 
 
 def called(equation: Any) -> Closed | None:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import tree
+from ..program import inner_programs
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 REDUCTIONS = ("reduce_", "arg", "cum")  # how their names begin; they read every number once
@@ -43,7 +44,7 @@ def operations(f: Callable[..., Any], *args: Any) -> dict[str, int]:
 def _counted(program: Any) -> Counter[str]:
     total: Counter[str] = Counter()
     for equation in program.eqns:
-        name, inner = equation.primitive.name, _inside(equation)
+        name, inner = equation.primitive.name, [program.jaxpr for program in inner_programs(equation)]
         if name in UNKNOWN.split():
             raise ValueError(
                 f"operations: how much work a {name!r} is depends on the numbers or on the machine, and is not in the "
@@ -57,12 +58,6 @@ def _counted(program: Any) -> Counter[str]:
         elif count := _work(name, equation):
             total[name] += count
     return total
-
-
-def _inside(equation: Any) -> list[Any]:
-    """The programs within an operation: a loop's body, the branches of a choice, a function called."""
-    held = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr"))
-    return [getattr(p, "jaxpr", p) for p in held if hasattr(p, "eqns") or hasattr(p, "jaxpr")]
 
 
 def _work(name: str, equation: Any) -> int:

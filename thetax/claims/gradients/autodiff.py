@@ -10,6 +10,7 @@ import numpy as np
 from ... import layers, train
 from ...core import apply
 from ...plot import Chart, Panel
+from ...program import inner_programs
 from ..check import at_most, between, close, equal, refuted
 from ..claim import Verdict, claim
 from ..differences import jacobian
@@ -24,11 +25,8 @@ def work(f: Any, *args: Any) -> int:
 def _work(jaxpr: Any) -> int:
     total = 0
     for equation in jaxpr.eqns:
-        inner = [
-            p for p in jax.tree.leaves(list(equation.params.values())) if hasattr(p, "eqns") or hasattr(p, "jaxpr")
-        ]
-        if inner:
-            total += sum(_work(getattr(p, "jaxpr", p)) for p in inner)
+        if inner := inner_programs(equation):
+            total += sum(_work(program.jaxpr) for program in inner)
             continue
         size = sum(out.aval.size for out in equation.outvars)
         if equation.primitive.name == "dot_general":

@@ -7,6 +7,7 @@ import numpy as np
 from ... import layers
 from ...explain import operations
 from ...plot import Chart, Panel
+from ...program import inner_programs
 from ..check import between, close, equal, refuted
 from ..claim import Verdict, claim
 
@@ -36,8 +37,7 @@ def depth(f, *args):
 def _depth(program):
     known = {}
     for equation in program.eqns:
-        held = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns"))
-        inner = [_depth(getattr(p, "jaxpr", p)) for p in held if hasattr(p, "eqns") or hasattr(p, "jaxpr")]
+        inner = [_depth(program.jaxpr) for program in inner_programs(equation)]
         own = max(inner, default=1) * equation.params.get("length", 1) if inner else 1
         before = max((known.get(v, 0) for v in equation.invars if not hasattr(v, "val")), default=0)
         known |= dict.fromkeys(equation.outvars, before + own)

@@ -11,6 +11,7 @@ from ... import layers, models, tree
 from ...explain import operations
 from ...layers import Attention, Elman, unroll
 from ...plot import Chart, Panel
+from ...program import inner_programs
 from ..chance import chance
 from ..check import at_least, between, equal, refuted
 from ..claim import Verdict, claim
@@ -121,9 +122,7 @@ def knobs(key):
 
 def largest(program: Any) -> int:
     """The most numbers that any value of a program holds."""
-    inner = [p for equation in program.eqns for p in jax.tree.leaves(
-        list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr"))]  # fmt: skip
-    below = [largest(getattr(p, "jaxpr", p)) for p in inner if hasattr(p, "eqns") or hasattr(p, "jaxpr")]
+    below = [largest(inner.jaxpr) for equation in program.eqns for inner in inner_programs(equation)]
     return max([v.aval.size for equation in program.eqns for v in equation.outvars] + below)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from ...program import inner_programs
 from ...tree import dotted
 
 Arrows = list[tuple[str, str]]
@@ -87,9 +88,8 @@ def _owner(leaf: str) -> str:
 
 def _inside(equation: Any) -> Any:
     """The program of a function called, or of one round of a scan, whose inputs are those of the call."""
-    held = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr"))
-    inner = [getattr(p, "jaxpr", p) for p in held if hasattr(p, "eqns") or hasattr(p, "jaxpr")]
-    return inner[0] if inner else None
+    inner = inner_programs(equation)
+    return inner[0].jaxpr if inner else None
 
 
 def renamed(arrows: Arrows, names: Mapping[str, str]) -> Arrows:
