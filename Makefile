@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-all test-rest check docs bench clean
+.PHONY: run test test-all test-rest test-versions check docs bench clean
 
 run: .venv/run        ## train the digits model, look at it, print the error and the report
 	$(BIN)/thetax train digits
@@ -17,6 +17,9 @@ test-all: .venv/test check ## every test and every claim that needs no network
 
 test-rest: .venv/test  ## what make test leaves out; MINUTES=30 starts no test after so many minutes
 	$(BIN)/pytest -m 'slow and not peer and not network' $(if $(MINUTES),--budget $(MINUTES))
+
+test-versions: .venv/python ## the built wheel on Python 3.11 to 3.13, newest and oldest dependencies; NAME=3.12 runs one
+	$(BIN)/python tests/versions.py $(NAME)
 
 check: .venv/test
 	$(BIN)/ruff format --check .

@@ -12,6 +12,8 @@ import pytest
 
 from thetax.compiler import FLAG, set_xla_flags
 
+pytestmark = pytest.mark.versions
+
 MATRIX = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
 
 

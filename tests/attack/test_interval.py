@@ -13,7 +13,7 @@ from thetax.attack import interval_bounds
 from thetax.layers import Chain, Convolution, Linear, MaxPool, leaky_relu, relu, sigmoid, softplus, tanh
 from thetax.models import MLP
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("x64")]
 
 REFUSED = {  # by the operation that is named
     **dict.fromkeys(("Bag", "Embedding", "NextToken", "EncoderDecoder", "EncoderDecoder attends", "GPT"), "sort"),

@@ -16,7 +16,7 @@ from thetax.attack import L0, L1, L2, Linf, interval_bounds, linear_bounds
 from thetax.layers import Chain, Linear, MaxPool, leaky_relu, relu, sigmoid, softplus, tanh
 from thetax.models import MLP
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("x64")]
 
 BALLS = {"Linf": Linf(0.3), "L2": L2(0.5), "L1": L1(0.6)}
 LINES = {"tanh": tanh, "sigmoid": sigmoid, "leaky_relu": leaky_relu, "exp": jnp.exp, "abs": jnp.abs, "sqrt": jnp.sqrt}

@@ -15,6 +15,8 @@ from thetax.layers import Chain, Dropout, Linear, tanh
 from thetax.models import MLP
 from thetax.train import cross_entropy, squared_error
 
+pytestmark = pytest.mark.versions
+
 
 @given(m=st.integers(1, 6), k=st.integers(1, 6), n=st.integers(1, 6))
 def test_a_product_counts_twice_its_three_sides(m, k, n):

@@ -53,6 +53,8 @@ from thetax.layers import (
 )
 from thetax.models import CNN, MLP, LeNet, ResNet
 
+pytestmark = pytest.mark.versions
+
 key = jr.key(0)
 FILE = Path(__file__).with_name("infinite_reference.json")
 REFERENCE = json.loads(FILE.read_text())

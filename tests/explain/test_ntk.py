@@ -34,7 +34,7 @@ from thetax.layers import (
 )
 from thetax.models import GPT, MLP
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("x64")]
 
 
 def gradients(model, xs):

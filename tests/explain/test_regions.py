@@ -22,6 +22,8 @@ from thetax.explain import (
 from thetax.layers import Chain, Linear, relu
 from thetax.models import MLP
 
+pytestmark = pytest.mark.versions
+
 
 def biased(*sizes, seed=0):
     leaves, structure = jax.tree.flatten(MLP.init(*sizes, key=jr.key(seed)))
