@@ -4,8 +4,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from thetax.attack import L1, L2, Boundary, Distances, Linf, affine_distance, boundary, fragile
+from thetax.attack.boundary import _judged, _most
 from thetax.core import predict
 from thetax.layers import Chain, Linear
 from thetax.models import MLP
@@ -59,6 +61,29 @@ def test_where_nothing_is_wrong_nothing_is_found():
     assert (found.nearest == found.x).all()
     assert not len(fragile(found, "Linf").index)
     assert np.isnan(Distances({"Linf": np.zeros(3)}).median("Linf"))
+
+
+def test_what_is_said_of_two_inputs():
+    """A linear model in NumPy: the classes and their probabilities before and after."""
+    W, before, after = (
+        np.random.default_rng(i).standard_normal(shape) for i, shape in enumerate([(3, 2), (4, 2), (4, 2)])
+    )
+    model = Linear(jnp.asarray(W, jnp.float32), jnp.zeros(3))
+    given = [jnp.asarray(inputs, jnp.float32) for inputs in (before, after)]
+    found = _judged(model, given[0], jnp.array([0, 1, 2, 0]), jnp.arange(4.0), given[1])
+    p = np.stack([softmax(inputs @ W.T, axis=1) for inputs in (before, after)])
+    assert found.guess.tolist() == p.argmax(axis=2).tolist()
+    np.testing.assert_allclose(found.sure, p.max(axis=2), rtol=1e-5)
+    assert found.distance.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_ball_that_holds_all_valid_inputs():
+    points = jnp.array([[[-1.0, 0.0], [3.0, 0.5]]])
+    assert _most(points, Linf, (0.0, 5.0)) == 5
+    assert _most(points, L2, (0.0, 5.0)) == 10
+    assert _most(points, L2, None) == 8  # from -1 to 3
+    assert _most(0.1 * points, Linf, None) == 1  # at least that
+    assert _most(0.1 * points, Linf, (0.0, 0.5)) == 0.5
 
 
 def test_the_fragile_are_right_and_in_order():

@@ -8,6 +8,7 @@ import pytest
 from contracts import normal
 
 from thetax.attack import CarliniWagner, affine_radius, away, margin, towards
+from thetax.attack.carlini import _nearer
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 
@@ -42,6 +43,15 @@ def test_confidence_is_a_distance_past_the_tie():
         end = go(confidence)
         assert float(margin(line(end), y)) >= confidence
         assert float(jnp.linalg.norm(end - x)) == pytest.approx((2.5 + confidence) / 5, rel=1e-3)
+
+
+def test_of_two_points_the_nearer_successful_one_is_kept():
+    nearer = jax.jit(_nearer)
+    best = jnp.zeros(2), jnp.array(4.0)
+    for square, reached, kept, least in ((3.0, True, 1, 3), (4.0, True, 0, 4), (3.0, False, 0, 4), (5.0, True, 0, 4)):
+        point, found = nearer(best, (jnp.ones(2), jnp.array(square), jnp.array(reached)))
+        assert point.tolist() == [kept] * 2
+        assert found.item() == least
 
 
 @pytest.fixture

@@ -47,6 +47,19 @@ def test_of_an_affine_classifier_one_step_is_the_closed_form(norm):
     np.testing.assert_allclose(found[0.02], 1.02 * exact, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("x64")
+def test_the_overshoot_is_a_share_of_the_distance():
+    r"""Of an affine classifier $\eta = -(1 + o) \frac{f_y - f_j}{\|\Delta w\|^2} \Delta w$, here in NumPy."""
+    W, x = np.array([[1.0, 2.0, 0.5], [0.5, -1.0, 1.0], [-2.0, 1.0, 0.0]]), np.array([2.0, 1.5, -0.5])
+    rows, lead = W[0] - W[1:], (W[0] - W[1:]) @ x
+    nearest = np.argmin(lead / np.linalg.norm(rows, axis=1))
+    step = -lead[nearest] / (rows[nearest] @ rows[nearest]) * rows[nearest]
+    model, move = Linear(jnp.asarray(W), jnp.zeros(3)), jax.jit(DeepFool.__call__)
+    for overshoot in (0.0, 0.02, 0.5):
+        eta = move(DeepFool(L2, overshoot=jnp.array(overshoot)), model, x, jnp.array(0)) - x
+        np.testing.assert_allclose(eta, (1 + overshoot) * step, rtol=1e-3 * overshoot + 1e-9)
+
+
 @cache
 def trained():
     """A small network on the digits of scikit-learn, and those of 200 further digits that it gets right."""

@@ -23,6 +23,7 @@ from thetax.attack import (
     strongest,
     target_ratio,
 )
+from thetax.attack.worst import _likeliest
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 
@@ -76,6 +77,21 @@ def test_what_lies_outside_is_projected_and_what_is_not_finite_ignored():
     broken = shifted(jnp.full(4, jnp.nan))
     np.testing.assert_allclose(WorstOf(L2(1.0), broken, shifted(far))(model, x, Y), far / 5, atol=1e-12)
     assert np.array_equal(WorstOf(L2(1.0), broken)(model, x, Y), x)
+
+
+def test_the_worst_of_three_answers():
+    """One that gains, one that gains more but must be brought into the ball, one that is no number."""
+    model = lambda x: jnp.stack([0.0 * x[0] + 0.4, x.sum()])
+    one = jax.jit(lambda x, shifts: WorstOf(L2(1.0), *map(shifted, shifts))(model, x, Y))
+    shifts = np.array([[0.3, 0.1], [3.0, 4.0], [np.nan, 0.0]])
+    np.testing.assert_allclose(one(np.zeros(2), shifts), [0.6, 0.8], atol=1e-12)
+    np.testing.assert_allclose(one(np.zeros(2), shifts[[0, 0, 2]]), [0.3, 0.1], atol=1e-12)
+    np.testing.assert_allclose(one(np.zeros(2), -shifts), [0.0, 0.0], atol=1e-12)
+
+
+def test_the_likeliest_wrong_classes():
+    found = jax.jit(lambda z, y: _likeliest(z, y, 2))(np.array([3.0, 1.0, 5.0, 2.0]), 2)
+    assert found.tolist() == [0, 3]
 
 
 def test_the_goal_comes_before_the_gain():

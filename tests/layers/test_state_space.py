@@ -33,6 +33,14 @@ def test_the_exact_step_is_the_exponential():
     assert complex(held[0] * (0.3 - 0.2j) + B[0, 0]) == pytest.approx(z, abs=1e-5)
 
 
+def test_white_noise_gives_a_state_of_variance_one():
+    r"""$\sum_t |\lambda|^{2t} \|C_i\|^2$ with so many inputs that $\|C_i\|^2$ is near its mean."""
+    cell = jax.jit(lambda key: LRU.init(4000, 5, 1, radius=(0.3, 0.9), key=key))(jr.key(0))
+    r, C = np.exp(-np.exp(np.asarray(cell.nu))), np.asarray(cell.C)
+    variance = np.square(C).sum(axis=(0, 2)) / (1 - r**2)
+    np.testing.assert_allclose(variance, 1.0, atol=5 / np.sqrt(4000))
+
+
 def test_hippo_and_its_steps():
     A, B = hippo(6)
     np.testing.assert_allclose(np.sort(np.linalg.eigvals(A)), -np.arange(6.0, 0, -1), atol=1e-9)

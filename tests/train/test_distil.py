@@ -62,6 +62,18 @@ def test_labels_take_their_share():
     assert close(mixed(0.3, jax.nn.one_hot(ys, 4)), mixed(0.3, ys))
 
 
+def test_the_objective_with_labels_in_numpy():
+    """λ times the cross-entropy and (1 − λ) T² times the tempered one, written out."""
+    W, V, xs = (np.random.default_rng(i).standard_normal(shape) for i, shape in enumerate([(3, 2), (3, 2), (5, 2)]))
+    ys, share, T = np.array([0, 2, 1, 1, 0]), 0.3, 3.0
+    line = lambda W: Linear(jnp.asarray(W, jnp.float32), jnp.zeros(3))
+    objective = jax.jit(lambda student, xs: distil(line(W), temperature=T, labels=share)(student, (xs, ys)))
+    hard = -log_softmax(xs @ V.T, axis=1)[np.arange(5), ys].mean()
+    soft = -(softmax(xs @ W.T / T, axis=1) * log_softmax(xs @ V.T / T, axis=1)).sum(axis=1).mean()
+    expected = share * hard + (1 - share) * T**2 * soft
+    assert float(objective(line(V), jnp.asarray(xs, jnp.float32))) == pytest.approx(expected, rel=1e-5)
+
+
 def test_the_share_of_the_soft_term_does_not_depend_on_a_high_temperature():
     """T² times the gradient has a limit, which is why the tempered term is weighed by T²."""
     teacher, student, batch = net(3, 8, 4), net(3, 2, 4, seed=1), (normal(0, 7, 3), jnp.arange(7) % 4)

@@ -8,8 +8,8 @@ import optax
 import pytest
 
 from thetax import tree
-from thetax.core import predict
-from thetax.layers import Chain, Dropout
+from thetax.core import predict, run
+from thetax.layers import Chain, Dropout, Linear
 from thetax.models import MLP
 from thetax.train import (
     Fold,
@@ -23,7 +23,7 @@ from thetax.train import (
     smooth_labels,
     weight_decay,
 )
-from thetax.train.lanes import Lanes, with_dropout
+from thetax.train.lanes import Knobs, Lanes, lane, with_dropout
 
 
 def make(hidden, dropout, key):
@@ -87,6 +87,44 @@ def test_errors_do_not_depend_on_the_company(data):
         assert len(a.errors) == len(b.errors) == a.setting.epochs
         np.testing.assert_allclose(a.errors, b.errors, atol=1e-6)
         np.testing.assert_allclose(a.losses, b.losses, rtol=1e-4, atol=1e-5)
+
+
+def test_the_rate_falls_along_a_cosine_and_a_lane_that_is_done_stands_still():
+    """Adam on a constant gradient goes the rate at every step, so that the way is the sum of the rates."""
+    objective = lambda model, batch, *, key=None: model.W.sum() * batch
+    knobs = Knobs(rate=0.1, decay=0.0, dropout=jnp.array(0.0), smoothing=0.0, steps=4)
+    descent = lane(objective, knobs, 0)
+    rows = jax.jit(
+        lambda model: run(descent, model, jnp.ones(6), key=jr.key(0), keep=lambda state: state.model.W[0, 0])
+    )
+    way = np.asarray(rows(Linear(jnp.zeros((1, 1)), jnp.zeros(1)))[1][0])
+    rates = 0.05 * (1 + np.cos(np.pi * np.minimum(1, np.arange(6) / 4)))
+    np.testing.assert_allclose(way, -np.cumsum(rates), atol=1e-5)
+
+
+def test_batches_of_a_lane_come_from_its_part(data):
+    """Every epoch another order, no row twice; the restarts of a fold see the same; held-out rows are never seen."""
+    parts = [Fold(np.arange(10, 46), np.arange(10)), Fold(np.arange(36), np.arange(36, 46))]
+    many = Lanes(Task(data, make), parts, jr.key(2), restarts=2)
+    assert many.width == 4
+    assert many.steps(8) == 4
+    rows = many._rows(0, 8)
+    assert rows.shape == (4, 4, 8)
+    np.testing.assert_array_equal(rows[0], rows[1])
+    np.testing.assert_array_equal(rows[2], rows[3])
+    for lane_rows, part in zip(rows[::2], parts):
+        assert len(set(lane_rows.ravel())) == 32
+        assert set(lane_rows.ravel()) <= set(part.train)
+    assert not np.array_equal(rows, many._rows(1, 8))
+
+
+def test_held_out_rows_are_brought_to_one_length(data):
+    many = Lanes(
+        Task(data, make), [Fold(np.arange(3, 46), np.arange(3)), Fold(np.arange(44), np.arange(44, 46))], jr.key(2)
+    )
+    rows, weight = map(np.asarray, many._held)
+    assert rows.tolist() == [[0, 1, 2], [44, 45, 0]] * 2  # the slots
+    assert weight.tolist() == [[1, 1, 1], [1, 1, 0]] * 2
 
 
 def test_a_lane_that_is_done_stands_still(data):

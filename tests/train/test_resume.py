@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
+from resume_child import Watcher, train
+
+from thetax.train import loop
 
 CHILD = Path(__file__).with_name("resume_child.py")
 KILLED = -9
@@ -35,12 +39,24 @@ def finishes_alike(folder: Path, uninterrupted: str) -> str:
     return done.stderr
 
 
-@pytest.mark.sampled(12)
-@pytest.mark.parametrize("number", [pytest.param(n, marks=[pytest.mark.slow] * (n % 3 > 0)) for n in range(1, 31)])
+def test_killed_and_resumed_here(tmp_path, monkeypatch):
+    """The quick one: only the run that is killed is another process, which compiles with the settings of this one."""
+    monkeypatch.setattr(loop, "BEAT", 1e-9)
+    for name in ("jax_disable_most_optimizations", "jax_default_matmul_precision"):
+        monkeypatch.setenv(name.upper(), str(jax.config.values[name]))
+    step = random.Random(1).randrange(13, 24)  # of 24, in the second epoch
+    assert child(tmp_path / "run", "saved", step, 2).returncode == KILLED
+    whole, notes = train(tmp_path / "whole", Watcher(0), 2), Watcher(0)
+    said = []
+    monkeypatch.setattr(notes, "note", said.append)
+    assert train(tmp_path / "run", notes, 2) == whole
+    assert any("resumed at" in text for text in said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(1, 31))
 def test_killed_at_every_file_boundary(tmp_path, uninterrupted, number):
     """Before each of the first thirty changes on disk: the claim of the folder and the whole first save.
-
-    Every third one runs by default, the others with `-m slow`.
     """
     assert child(tmp_path / "run", "event", number).returncode == KILLED
     finishes_alike(tmp_path / "run", uninterrupted)
