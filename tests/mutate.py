@@ -33,14 +33,12 @@ import time
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
 
 import pytest  # noqa: E402
-from mutants import Mutant, choose, mutants  # noqa: E402
+from mutants import ROOT, Mutant, choose, mutants, put  # noqa: E402
 
 QUICK, SLOW = "not peer and not network and not slow", "slow and not peer and not network"
 ONE_TEST, ONE_STAGE, HANGS = 40, 60, 300  # seconds; a program that never returns must be ended from outside
@@ -68,7 +66,7 @@ def words(path: Path) -> Counter:
 
 
 @functools.cache
-def test_files() -> list[Path]:
+def files_of_tests() -> list[Path]:
     found = sorted((ROOT / "tests").rglob("test_*.py"))
     return [path for path in found if path.name not in NOT_CHOSEN and path.parent.name != "peer"]
 
@@ -116,7 +114,7 @@ def stages(path: Path, mutant: Mutant) -> list[Stage]:
     names, module, own = public_names(path, mutant), str(path.relative_to(ROOT)), mirror(path)
     around = names if own else [*names, *(name for other in importers(path) for name in public_names(other, ANY))]
     folder, wanted = path.parent.name, [*around, *tables(around)]
-    said = {str(file.relative_to(ROOT)): sum(words(file)[name] for name in wanted) for file in test_files()}
+    said = {str(file.relative_to(ROOT)): sum(words(file)[name] for name in wanted) for file in files_of_tests()}
     order = sorted(said, key=lambda file: (f"/{folder}/" not in file, -said[file]))
     others = [file for file in order if said[file] and file not in own]
     claims = {claim.name for claim in find_claims() if {f"{folder}.{name}" for name in around} & set(claim.of)}
@@ -195,34 +193,6 @@ def session(stage: Stage, skipped: set[str], tell: Any, only: str = "") -> tuple
     return watch.failed
 
 
-def codes(code: CodeType) -> dict[str, CodeType]:
-    """The functions inside of a code by their names."""
-    found = {}
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            found |= {inner.co_qualname: inner} | codes(inner)
-    return found
-
-
-def put(path: Path, name: str, source: bytes) -> None:
-    """Gives the function that is there already the code it has in this source."""
-    module = import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    new = codes(module.__loader__.source_to_code(source, str(path)))[name]
-    for function in functions(str(path), name):
-        function.__code__ = new
-
-
-@functools.cache
-def functions(path: str, name: str) -> list[FunctionType]:
-    """All of a file that are called so: one, unless a decorator made copies."""
-    gc.unfreeze()
-    codes = ((thing, thing.__code__) for thing in gc.get_objects() if isinstance(thing, FunctionType))
-    same = [thing for thing, code in codes if code.co_filename == path and code.co_qualname == name]
-    if not same:
-        raise LookupError(f"{name} is not found among the functions of {path}.")
-    return same
-
-
 def forget() -> None:
     """Nothing computed before is found again: compiled programs, caches of the library, modules of tests."""
     import jax
@@ -240,16 +210,16 @@ def forget() -> None:
 
 def judge(path: Path, mutant: Mutant, broken: set[str], tell: Any) -> dict[str, str]:
     """Which test notices the mutant, in which stage; nothing if none does."""
-    source = path.read_bytes()
-    found = stages(path, mutant)
+    source, found = path.read_bytes(), stages(path, mutant)
+    module = import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     for stage in found:
         while True:
             try:
-                put(path, mutant.function, mutant.applied(source))
+                put(module, mutant.function, mutant.applied(source))
                 forget()
                 failed = session(stage, broken, tell)
             finally:
-                put(path, mutant.function, source)
+                put(module, mutant.function, source)
                 forget()
             if failed is None:
                 break

@@ -9,6 +9,7 @@ from contracts import normal
 from scipy.optimize import linprog, minimize
 
 from thetax.attack import L0, L1, L2, AffineAttack, Linf, affine_distance, affine_radius
+from thetax.attack.affine import distances
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 
@@ -25,6 +26,15 @@ def problem(seed):
     model, x = Linear.init(D, K, key=jr.key(seed)), normal(seed, D)
     model = Linear(model.W, normal(seed + 50, K))
     return model, x, jnp.argmax(model(x))
+
+
+def test_distances_in_numpy():
+    """The gap over the dual norm of the slope; a flat slope is infinitely far, or 0 at a tie."""
+    slopes, gaps = np.array([[3.0, -4.0], [0.5, 2.0], [0.0, 0.0], [0.0, 0.0]]), np.array([2.0, -1.0, 1.0, 0.0])
+    dual = {L1: np.abs(slopes).max(1), L2: np.linalg.norm(slopes, axis=1), Linf: np.abs(slopes).sum(1)}
+    for norm, size in dual.items():
+        found = jax.jit(lambda *given: distances(*given, norm))(gaps, slopes)  # noqa: B023
+        np.testing.assert_allclose(found, [2 / size[0], -1 / size[1], np.inf, 0.0], rtol=1e-12)
 
 
 def solved(norm, lead, slope):

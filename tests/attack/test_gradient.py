@@ -11,7 +11,7 @@ from contracts import normal
 
 from thetax.attack import APGD, L0, L1, L2, PGD, DeepFool, Goal, Linf, away, fgsm, logit_ratio, margin, towards
 from thetax.attack.attempt import nothing
-from thetax.attack.gradient import Ascent
+from thetax.attack.gradient import Ascent, unit
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.train import log_loss
@@ -31,6 +31,12 @@ def affine():
 @pytest.fixture
 def net():
     return MLP.init(4, 8, 3, activation=tanh, key=jr.key(0))
+
+
+def test_the_unit_of_a_gradient_has_its_signs():
+    one = jax.jit(unit)
+    np.testing.assert_allclose(one(jnp.array([3.0, -1.0, 0.0])), [0.75, -0.25, 0.0], rtol=1e-12)
+    assert one(jnp.zeros(3)).tolist() == [0.0] * 3
 
 
 @pytest.mark.parametrize("name", BALLS)

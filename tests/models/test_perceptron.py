@@ -39,6 +39,14 @@ def loop(xs, ys, *, bias=True, epochs=1000):
     return np.append(w, b) if bias else w, len(index), sweeps, index
 
 
+def test_a_tie_is_a_mistake():
+    """At v = 0, and later where an example is orthogonal to v."""
+    rows = jnp.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0], [2.0, -1.0]])
+    v, mistakes = jax.jit(algorithm._sweep)(jnp.zeros(2), rows)
+    assert v.tolist() == [3.0, 1.0]
+    assert mistakes == 3
+
+
 @pytest.mark.parametrize("d", [2, 5, 60], ids=["plane", "row by row", "in blocks"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_fit_is_the_loop(d, bias):

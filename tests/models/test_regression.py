@@ -24,6 +24,15 @@ from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
 
+def test_ridge_in_numpy():
+    """The normal equations with a column of ones, which is not shrunk."""
+    xs, ys = np.random.default_rng(0).standard_normal((7, 2)) + 1, np.random.default_rng(1).standard_normal((7, 2)) - 3
+    ones = np.column_stack([xs, np.ones(7)])
+    expected = np.linalg.solve(ones.T @ ones + 0.7 * np.diag([1, 1, 0]), ones.T @ ys)
+    model = jax.jit(lambda xs, ys: ridge(xs, ys, strength=0.7))(xs, ys)
+    assert np.allclose(np.column_stack([model.W, model.b]), expected.T, atol=1e-12)
+
+
 @pytest.mark.parametrize("outputs", [(), (2,)], ids=["vector", "matrix"])
 def test_least_squares_is_lstsq(outputs):
     """numpy's solution with a column of ones; the residual is orthogonal to the data, the gradient is 0."""

@@ -28,6 +28,15 @@ pytestmark = pytest.mark.usefixtures("x64", "strict")
 same = Pointwise(lambda x: x)  # a model whose output is its input: a batch of logits
 
 
+def test_log_loss_in_numpy():
+    """−z_y + log Σ exp z for every label, and NaN for one that is no class."""
+    z = np.array([0.5, -1.0, 2.0])
+    loss = jax.jit(log_loss)
+    found = [float(loss(z, np.int32(label))) for label in (0, 1, 2)]
+    assert np.allclose(found, np.log(np.exp(z).sum()) - z, rtol=1e-12)
+    assert np.isnan(loss(z, np.int32(3)))
+
+
 def test_squared_error():
     """½‖f − y‖² averaged: half scikit-learn's error times the width; gradient f − y."""
     f, y = normal(0, 9, 3), normal(1, 9, 3)

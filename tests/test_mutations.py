@@ -1,0 +1,141 @@
+"""Formulas of the library, each broken by one sign, factor or index: a test of the quick run must notice.
+
+The function is given the code of the broken formula while its own example or a test runs, which must fail by what it
+compares, not by an error. `tests/mutate.py` breaks formulas at random; what it found unnoticed is kept here.
+"""
+
+import doctest
+import functools
+import importlib.util
+from contextlib import nullcontext
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import pytest
+from mutants import ROOT, put
+
+
+class Break(NamedTuple):
+    """What is replaced in which function, and what must notice: a test, with its arguments, or the function's own
+    example."""
+
+    function: str
+    right: str
+    wrong: str
+    by: str = ""
+    given: tuple[Any, ...] = ()
+
+
+BREAKS = [
+    Break("models.separate.signed_distance", "y * model.score(x)", "-y * model.score(x)"),
+    Break("models.perceptron._rosenblatt", "jnp.sum(v * z) > 0", "jnp.sum(v * z) >= 0",
+          "models/test_perceptron.py::test_a_tie_is_a_mistake"),
+    Break("certify.capacity.cover_count", "comb(n - 1, i)", "comb(n, i)"),
+    Break("explain.recall.crosstalk", "- (n - 1) * X", "- n * X"),
+    Break("models.hopfield.hebb", "dtype=X.dtype)) / d", "dtype=X.dtype)) / n"),
+    Break("models.regression.ridge", "centre_y - W @ centre_x", "centre_y + W @ centre_x",
+          "models/test_regression.py::test_ridge_in_numpy"),
+    Break("train.loss.log_loss", "jax.nn.logsumexp(z) - jnp", "jax.nn.logsumexp(z) + jnp",
+          "train/test_loss.py::test_log_loss_in_numpy"),
+    Break("models.approximate.interpolate", "-knots[:-1]", "-knots[1:]"),
+    Break("certify.regions.zaslavsky", "range(min(m, n) + 1)", "range(min(m, n))"),
+    Break("train.optimise.nesterov", "* (new - old)", "* (old - new)"),
+    Break("train.optimise.uncorrected_adam", "(1 - decay) * jnp.square(g)", "(1 + decay) * jnp.square(g)"),
+    Break("explain.shrinkage.decay_factor", "lam + strength, out", "lam + 2 * strength, out"),
+    Break("layers.dropout.thin", "jnp.asarray(1 - p, x.dtype)", "jnp.asarray(1 + p, x.dtype)"),
+    Break("train.distil.tempered_loss", "return -jnp.vdot", "return jnp.vdot"),
+    Break("explain.modes.modes", "V.T @ (ys - f)", "V.T @ (ys + f)",
+          "explain/test_modes.py::test_ridge_along_the_modes_is_the_linear_system"),
+    Break("attack.affine.distances", "gaps / jnp.where", "-gaps / jnp.where",
+          "attack/test_affine.py::test_distances_in_numpy"),
+    Break("attack.norm.p_steepest", "** (q - 1)", "** q"),
+    Break("attack.gradient.unit", "return g / jnp", "return -g / jnp",
+          "attack/test_gradient.py::test_the_unit_of_a_gradient_has_its_signs"),
+    Break("models.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T"),
+    Break("models.autoencoder.principal_components", "C = Ut[:width]", "C = Ut[-width:]"),
+    Break(
+        "layers.state_space.LRU.init", "jnp.sqrt(1 - r**2)", "jnp.sqrt(1 - r)",
+        "layers/test_state_space.py::test_white_noise_gives_a_state_of_variance_one",
+    ),
+    Break(
+        "attack.deepfool.DeepFool.search", "(1 + self.overshoot) * eta", "(1 + 2 * self.overshoot) * eta",
+        "attack/test_deepfool.py::test_the_overshoot_is_a_share_of_the_distance",
+    ),
+    Break(
+        "train.distil.distil", "temperature**2 * soft", "temperature * soft",
+        "train/test_distil.py::test_the_objective_with_labels_in_numpy",
+    ),
+    Break("bayes.density.slope", "dtype=L.dtype) / 2", "dtype=L.dtype)"),
+    Break(
+        "layers.gated.LSTM.step", "jax.nn.sigmoid(i)", "jax.nn.sigmoid(-i)",
+        "layers/test_gated.py::test_the_gates_of_an_lstm", (False,),
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture
+def fresh():
+    """Programs compiled from a broken formula must not be found by another test, nor the other way round."""
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("breaking", BREAKS, ids=lambda breaking: breaking.function)
+def test_a_test_notices(breaking):
+    module, name = find(breaking.function)
+    source = Path(module.__file__).read_bytes()
+    start = source.index(f"def {name.rpartition('.')[2]}(".encode())
+    head, body = source[:start], source[start:]
+    assert breaking.right.encode() in body, "the formula has moved: name it anew"
+    broken = head + body.replace(breaking.right.encode(), breaking.wrong.encode(), 1)
+    put(module, name, broken)
+    try:
+        notices(breaking, module, name)
+    finally:
+        put(module, name, source)
+
+
+def find(function: str):
+    """The module of a function, and its name there."""
+    parts = ["thetax", *function.split(".")]
+    module = import_module(".".join(parts[:3]))
+    return module, ".".join(parts[3:])
+
+
+def notices(breaking: Break, module: Any, name: str) -> None:
+    """Fails unless the example or the test fails by what it compares."""
+    file, _, test = breaking.by.partition("::")
+    if test:
+        tests = imported(file)
+        function = getattr(tests, test)
+        marks = [*getattr(function, "pytestmark", []), *as_list(getattr(tests, "pytestmark", []))]
+        wide = any("x64" in mark.args for mark in marks)
+        with jax.enable_x64(True) if wide else nullcontext(), pytest.raises(AssertionError):
+            function(*breaking.given)
+    else:
+        thing = functools.reduce(getattr, name.split("."), module)
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        (example,) = doctest.DocTestFinder(recurse=False).find(thing, name, globs=dict(vars(module)))
+        seen = []
+        outcome = doctest.DocTestRunner(optionflags=flags).run(example, out=seen.append)
+        assert outcome.failed, "its own example does not notice"
+        assert "Traceback" not in "".join(seen), "it must fail by what it says, not by an error"
+
+
+def as_list(marks: Any) -> list:
+    return marks if isinstance(marks, list) else [marks]
+
+
+@functools.cache
+def imported(file: str) -> Any:
+    """A file of tests as a module."""
+    spec = importlib.util.spec_from_file_location(f"broken_{file[:-3].replace('/', '_')}", ROOT / "tests" / file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
