@@ -10,14 +10,11 @@ The parts are loaded when first touched, so that `import thetax` costs little mo
 """
 
 import importlib
-from importlib.metadata import version
-from types import ModuleType
+from typing import Any
 
 from .compiler import set_xla_flags
 
 set_xla_flags()
-
-__version__ = version("thetax")
 
 _PARTS = (
     "compiler",
@@ -38,11 +35,13 @@ _PARTS = (
 )
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
+    if name == "__version__":  # the package's metadata take longer to read than all else here
+        return importlib.import_module("importlib.metadata").version("thetax")
     if name in _PARTS:
         return importlib.import_module(f"thetax.{name}")
     raise AttributeError(f"module 'thetax' has no part {name!r}; it has {', '.join(_PARTS)}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PARTS])
+    return sorted([*globals(), "__version__", *_PARTS])

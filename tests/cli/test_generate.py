@@ -111,7 +111,7 @@ def test_an_interrupt_ends_the_line(capsys, small, monkeypatch):
         code, out, error = run(capsys, "generate", "hi", "--tokens", "9")
     finally:
         signal.signal(signal.SIGINT, before)
-    assert (code, out, error) == (130, "so far\n", "")
+    assert (code, out, error) == (130, "so far\n", "interrupted")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 import traceback
 from collections import deque
@@ -11,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from typing import Any
 from zlib import crc32
 
@@ -26,6 +27,7 @@ from .check import Check
 from .claim import Claim, Scale, Verdict
 
 PRINTED = "printed form, must fail: "
+WATCH = "ends with its parent"  # a thread of each worker
 
 
 @dataclass(frozen=True)
@@ -201,9 +203,18 @@ def _pool(size: int) -> Iterator[ProcessPoolExecutor]:
 
 def _begin() -> None:
     """One thread of linear algebra a process: two libraries that both want every core wait for each other."""
+    threading.Thread(target=_end_with_parent, name=WATCH, daemon=True).start()
     threadpool_limits(1)
     jax.config.update("jax_platforms", "cpu")
     remember_compilations()
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed would wait for its next claim for ever."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _work(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, float, str]:

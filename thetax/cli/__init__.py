@@ -4,11 +4,19 @@ The options of `thetax train RECIPE` are those of the recipe's signature; nothin
 Exit codes: 0 done, 1 it failed, 2 an unknown command or option, 130 interrupted and resumable.
 """
 
-from . import classify as classify
-from . import embed as embed
-from . import generate as generate
-from . import listing as listing
-from . import train as train
-from . import tune as tune
-from . import verify as verify
-from .app import main as main
+import sys
+
+from .interrupt import interrupts
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one command, by default that of the command line, and exits with its code."""
+    interrupts.install()  # before JAX is imported, which takes seconds
+    try:
+        from . import classify, embed, generate, listing, train, tune, verify  # noqa: F401  they register themselves
+        from .app import run
+
+        run(sys.argv[1:] if arguments is None else arguments)
+    finally:
+        if arguments is not None:  # called from Python, which goes on
+            interrupts.remove()

@@ -1,33 +1,36 @@
-"""The program itself: its commands register with `app`; `main` runs one and turns trouble into words and a code."""
+"""The program itself: its commands register with `app`; `run` runs one and turns trouble into words and a code."""
 
 import json
 import os
 import sys
+from importlib.metadata import version
 from typing import Any
 
 import cyclopts
 from rich.console import Console
 
-from .. import __version__
 from ..core import remember_compilations
+from .interrupt import INTERRUPTED as INTERRUPTED
+from .interrupt import interrupts
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
 
 app = cyclopts.App(
     name="thetax",
     help="Deep learning as one library: train a model, look at it, check the course.",
-    version=__version__,
+    version=version("thetax"),
     default_parameter=cyclopts.Parameter(consume_multiple=True, negative=""),
+    suppress_keyboard_interrupt=False,
 )
 out, err = Console(), Console(stderr=True)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def run(arguments: list[str]) -> None:
     """Runs one command and exits with its code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
     remember_compilations()
     try:
-        sys.exit(app(arguments))
+        with interrupts:
+            sys.exit(app(arguments))
     except BrokenPipeError:  # nobody reads on, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
@@ -35,6 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         complain(trouble, json="--json" in arguments and arguments[0] != "verify")  # which writes a file
         sys.exit(FAILED)
     except KeyboardInterrupt:
+        err.print("interrupted")
         sys.exit(INTERRUPTED)
 
 

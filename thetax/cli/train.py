@@ -14,6 +14,7 @@ from ..recipes import RECIPES, Job, Outcome, find_recipe
 from ..recipes.reopen import reopen, trained, typed
 from ..train import JsonLines, Run, watch
 from .app import INTERRUPTED, app, err, out, print_json
+from .interrupt import interrupts
 
 train_app = cyclopts.App(name="train", help="Train a model by a recipe, or resume a run.")
 app.command(train_app)
@@ -28,6 +29,7 @@ def _train(recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, a
     try:
         outcome = function(Job(run, jr.key(seed), JsonLines() if as_json else watch()), **arguments)
     except KeyboardInterrupt:
+        interrupts.acknowledge()
         if as_json:
             print_json({"event": "interrupted", "run": str(folder)})
         err.print(f"interrupted; go on with: thetax train --resume {folder}", soft_wrap=True)

@@ -15,6 +15,7 @@ from ..recipes.tunable import TUNABLE, find_tunable
 from ..train import Run, Setting, Standing, Trial, Tuned, tune
 from ..train.space import parse
 from .app import INTERRUPTED, app, err, out, print_json
+from .interrupt import interrupts
 
 SHOWN = 8  # trials in a table
 
@@ -127,6 +128,7 @@ def _search(recipe: str, asked: dict[str, Any], seed: int, folder: Path, workers
                 task, space, **counts, workers=workers or _cores(), key=key, folder=folder, watch=watch.saw,
             )  # fmt: skip
     except KeyboardInterrupt:
+        interrupts.acknowledge()
         if as_json:
             print_json({"event": "interrupted", "run": str(folder)})
         err.print(f"interrupted; go on with: thetax tune --resume {folder}", soft_wrap=True)

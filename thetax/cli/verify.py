@@ -14,6 +14,7 @@ from rich.table import Column, Table
 
 from ..train import disk, versions
 from .app import FAILED, INTERRUPTED, app, err, out
+from .interrupt import interrupts
 
 
 @app.command
@@ -61,6 +62,7 @@ def verify(
                 if page is not None:
                     page.add(finding)
     except KeyboardInterrupt:
+        interrupts.acknowledge()
         err.print(f"interrupted after {len(found)} of {len(chosen)} claims; this is what was found")
     found.sort(key=lambda finding: finding.claim.place)
     seconds = time.monotonic() - began

@@ -22,9 +22,12 @@ def listening() -> Iterator[Callable[[], bool]]:
         return
 
     def hear(number, frame):
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
+        if not asked.is_set():
+            asked.set()
+            return
+        if callable(program := before[signal.SIGINT]):  # the command line has a handler that is never lost
+            program(number, frame)
+        raise KeyboardInterrupt
 
     before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
