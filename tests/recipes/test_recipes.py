@@ -1,11 +1,15 @@
 """The recipes on small data of the right form; the real data are for those marked `network`."""
 
+import inspect
+import json
+
 import jax.random as jr
 import numpy as np
 import pytest
 
 from thetax import data, recipes
 from thetax.recipes import RECIPES, Job, find_recipe
+from thetax.recipes.reopen import typed
 from thetax.train import Run, Silent
 
 
@@ -100,3 +104,26 @@ def test_default_on_isl_data():
     assert abs(errors[0] - errors[1]) < 0.3
     assert max(errors) < table["nobody defaults"]["test error %"]
     assert min(table[name]["test AUC"] for name in ("logistic regression", "network")) >= 0.94
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_the_defaults_of_a_recipe_are_of_its_types(name):
+    defaults = {p.name: p.default for p in inspect.signature(RECIPES[name]).parameters.values() if p.name != "job"}
+    assert typed(name, json.loads(json.dumps(defaults))) == defaults
+
+
+@pytest.mark.parametrize(
+    ("recipe", "option", "value"),
+    [
+        ("mnist", "rate", "fast"),
+        ("mnist", "epochs", 2.5),
+        ("mnist", "epochs", True),
+        ("mnist", "hidden", 32),
+        ("mnist", "hidden", [32, "16"]),
+        ("mnist", "patience", "none"),
+        ("resnet", "precision", "float8"),
+    ],
+)
+def test_options_of_other_types_are_refused(recipe, option, value):
+    with pytest.raises(ValueError, match=f"The option {option} of the recipe {recipe} cannot be "):
+        typed(recipe, {option: value})

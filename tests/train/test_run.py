@@ -96,6 +96,33 @@ def test_a_damaged_description_is_a_value_error(run, content):
         Run.begin(run.folder, **ASKED)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"arguments": {"rate": 5.0, "widths": [3, 1]}},
+            r"was edited: its --rate is 5\.0, but the run began with 0\.05",
+        ),
+        ({"arguments": {"rate": 0.05}}, r"its --widths is None, but the run began with \[3, 1\]"),
+        ({"arguments": {"rate": "fast", "widths": [3, 1]}}, "its --rate is 'fast'"),
+        ({"recipe": "other"}, "its recipe is 'other'"),
+        ({"seed": 8}, "its seed is 8, but the run began with 7"),
+        ({"seed": "7"}, "seed must be an integer; got '7'"),
+        ({"arguments": [0.05]}, r"arguments must be an object; got \[0\.05\]"),
+        ({"recipe": ["line"]}, r"recipe must be text; got \['line'\]"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else str(value),
+)
+def test_an_edited_description_is_refused(run, change, message):
+    """Else it would be resumed with other settings than it began with, and end in other weights."""
+    run.write("run.json", {**run.described, **change})
+    with pytest.raises(ValueError, match=message):
+        Run.open(run.folder)
+    run.write("fit.json", {})
+    with pytest.raises(ValueError, match=message):
+        Run.begin(run.folder, **ASKED)
+
+
 def test_a_fit_leaves_a_whole_folder(run, silent):
     """Weights, metrics and the end; no temporary files; the weights are those returned."""
     found = train(run, silent)

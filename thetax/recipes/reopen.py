@@ -1,7 +1,8 @@
 """A run opened again: its recipe, called with the options and the seed that it was begun with."""
 
 import inspect
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import jax.random as jr
 
@@ -29,7 +30,25 @@ def typed(recipe: str, arguments: dict[str, Any]) -> dict[str, Any]:
     known = inspect.signature(find_recipe(recipe)).parameters
     if odd := sorted(set(arguments) - set(known)):
         raise ValueError(f"The recipe {recipe} has no option {odd[0]!r} any more; begin a new run.")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in arguments.items()}
+    kinds, given = get_type_hints(find_recipe(recipe)), {}
+    for name, value in arguments.items():
+        given[name] = tuple(value) if isinstance(value, list) else value
+        if not _is_a(given[name], kinds[name]):
+            raise ValueError(f"The option {name} of the recipe {recipe} cannot be {value!r}; correct run.json.")
+    return given
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    """Whether a value is of the annotated type of an option: a number, text, a choice, a tuple of one type, or None."""
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return value in inside
+    if origin in (Union, UnionType):
+        return any(_is_a(value, one) for one in inside)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_is_a(item, inside[0]) for item in value)
+    number = (int, float) if kind is float else kind
+    return isinstance(value, number) and (kind is bool or not isinstance(value, bool))
 
 
 def begin(job: Job, settings: dict[str, Any]) -> None:

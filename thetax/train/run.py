@@ -1,6 +1,7 @@
 """A run is a folder: what was asked, what was measured, where it stood, and what came of it.
 
     run.json            recipe, arguments, seed, versions, git commit
+    .asked.json         recipe, arguments and seed again: a run whose run.json was edited is not resumed
     metrics.jsonl       one line an epoch, at most a few seconds behind
     checkpoints/        see `checkpoint`
     model.safetensors   the weights, once done
@@ -29,6 +30,8 @@ except ImportError:  # on Windows a folder is not guarded against a second proce
 
 from . import disk
 from .weights import load_weights, save_weights
+
+ASKED = ".asked.json"
 
 
 class Damaged(ValueError):
@@ -59,7 +62,7 @@ class Run:
         run, asked = cls(Path(folder)), {"recipe": recipe, "arguments": _plain(arguments), "seed": seed}
         begun = any(run.folder.glob("fit.json")) or any(run.folder.glob("*/fit.json"))
         if (run.folder / "run.json").exists() and begun:
-            there, here = _flat(run.described), _flat(asked)
+            there, here = _flat(run.asked), _flat(asked)
             for name in here | there:
                 if there.get(name) != here.get(name):
                     raise ValueError(
@@ -67,8 +70,9 @@ class Run:
                         "Choose another folder, or resume it as it was begun."
                     )
             return run
-        if run.folder.is_dir() and {path.name for path in run.folder.iterdir()} - {"run.json"}:
+        if run.folder.is_dir() and {path.name for path in run.folder.iterdir()} - {"run.json", ASKED}:
             raise ValueError(f"{run.folder} is not empty and holds no run; choose a new folder.")
+        run.write(ASKED, asked)
         run.write("run.json", {**asked, "versions": versions(), "commit": _commit()})
         return run
 
@@ -78,8 +82,7 @@ class Run:
         run = cls(Path(folder), look_only)
         if not (run.folder / "run.json").is_file():
             raise ValueError(f"{run.folder} holds no run (no run.json); give the folder `thetax train` printed.")
-        if {"recipe", "arguments", "seed"} - run.described.keys():
-            raise ValueError(f"{run.folder}/run.json lacks the recipe, its arguments or the seed; begin a new run.")
+        run.asked  # noqa: B018  refuses what was edited
         return run
 
     def __truediv__(self, name: str) -> "Run":
@@ -89,6 +92,32 @@ class Run:
     def described(self) -> dict[str, Any]:
         """The content of `run.json`."""
         return self.read("run.json")
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The recipe, arguments and seed in `run.json`; refuses them if they are not what the run began with."""
+        path, described = self.folder / "run.json", self.described
+        for name, kind, form in (
+            ("recipe", str, "text"),
+            ("arguments", dict, "an object"),
+            ("seed", int, "an integer"),
+        ):
+            if name not in described:
+                raise ValueError(f"{path} lacks the recipe, its arguments or the seed; begin a new run.")
+            if not isinstance(described[name], kind) or isinstance(described[name], bool):
+                raise ValueError(
+                    f"{path}: {name} must be {form}; got {described[name]!r}. Restore it, or begin a new run."
+                )
+        asked = {name: described[name] for name in ("recipe", "arguments", "seed")}
+        if (self.folder / ASKED).is_file():
+            there, began = _flat(asked), _flat(self.read(ASKED))
+            for name in began | there:
+                if there.get(name) != began.get(name):
+                    raise ValueError(
+                        f"{path} was edited: its {name} is {there.get(name)!r}, but the run began with "
+                        f"{began.get(name)!r}. Restore it, or begin a new run with other settings."
+                    )
+        return asked
 
     def read(self, name: str) -> dict[str, Any]:
         """A JSON file of the run."""
