@@ -57,12 +57,17 @@ def test_of_equal_numbers_the_first_has_the_gradient(window):
     total = lambda x: MaxPool(window)(x).sum()
     np.testing.assert_array_equal(jax.grad(total)(jnp.asarray(x)), slope)
     np.testing.assert_array_equal(jax.jacfwd(total)(jnp.asarray(x)), slope)
-    again = jax.hessian(lambda x: (MaxPool((2,))(x) ** 2).sum())(jnp.array([[1.0, 3.0, 3.0, 3.0]]))
-    np.testing.assert_array_equal(again.reshape(4, 4), np.diag([0.0, 2.0, 2.0, 0.0]))
+    for stride, curvature in [((2,), [0.0, 2.0, 2.0, 0.0]), ((1,), [0.0, 4.0, 2.0, 0.0])]:
+        again = jax.hessian(lambda x: (MaxPool((2,), stride)(x) ** 2).sum())(jnp.array([[1.0, 3.0, 3.0, 3.0]]))
+        np.testing.assert_array_equal(again.reshape(4, 4), np.diag(curvature))
 
 
-def test_not_a_number_is_no_maximum_to_hide():
-    assert np.isnan(MaxPool((2,))(jnp.array([[jnp.nan, 1.0, 2.0, 3.0]]))).tolist() == [[True, False]]
+@pytest.mark.parametrize("stride", [(2,), (1,), (3,)])
+def test_not_a_number_is_no_maximum_to_hide(stride):
+    """NaN in a window is its maximum, wherever it lies in it and whether or not windows overlap."""
+    x = np.array([1, np.nan, 2, 0, 3, 4, np.nan], np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(x, 2)[:: stride[0]]
+    np.testing.assert_array_equal(MaxPool((2,), stride)(jnp.asarray(x)[None])[0], windows.max(axis=1))
 
 
 def test_adaptive_ends_meet():

@@ -5,7 +5,7 @@ With a window of $r$ places and a stride of $s$, channel by channel,
 $$y[i] = \max_{0 \le k < r} x[s i + k] \qquad \text{or} \qquad y[i] = \frac1r \sum_{0 \le k < r} x[s i + k],$$
 
 which are $\lfloor (n - r) / s \rfloor + 1$ numbers. The gradient of a maximum goes to one place, the first where it is
-attained.
+attained. The maximum of a window that holds a NaN is NaN.
 
 Departs: the notes downsample by a maximum that is printed with stride 1; the lecture prints windows that overlap.
 """
@@ -57,7 +57,7 @@ class MaxPool(eqx.Module):
             x = jnp.pad(x, [(0, 0), *((r // 2, r // 2) for r in self.window)], constant_values=-jnp.inf)
         if self.window == self.stride:
             return jnp.moveaxis(_largest(tiles("MaxPool", x, self.window)), -1, 0)
-        return reduce(lambda a, b: jnp.where(a >= b, a, b), shifted("MaxPool", x, self.window, self.stride))
+        return reduce(_larger, shifted("MaxPool", x, self.window, self.stride))
 
 
 class AveragePool(eqx.Module):
@@ -139,6 +139,18 @@ def tiles(name: str, x: Any, window: tuple[int, ...]) -> Float[Array, "..."]:
     count = [n // r for n, r in zip(x.shape[1:], window)]
     x = jnp.moveaxis(x, 0, -1)[tuple(slice(t * r) for t, r in zip(count, window))]
     return x.reshape(*(n for pair in zip(count, window) for n in pair), x.shape[-1])
+
+
+@jax.custom_jvp
+def _larger(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The larger number, or NaN where one is; of two that are equal the derivative is that of the first."""
+    return jnp.maximum(a, b)
+
+
+@_larger.defjvp
+def _push_larger(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (a, b), (d_a, d_b) = primals, tangents
+    return _larger(a, b), jnp.where(a >= b, d_a, d_b)
 
 
 @jax.custom_jvp
