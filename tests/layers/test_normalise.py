@@ -64,9 +64,18 @@ def test_batch_norm_on_images_is_over_batch_and_space():
     assert np.allclose(predict(BatchNorm(gamma, mu), xs), reference(xs, (0, 2, 3), *by_channel), atol=1e-12)
 
 
-def test_batch_of_one_gives_mu():
-    mu = normal(0, 3)
-    assert np.allclose(predict(BatchNorm(jnp.ones(3), mu), normal(1, 1, 3)), mu, atol=1e-12)
+def test_a_batch_of_one_number_a_feature_is_refused():
+    """One number less its mean is 0; one image has many numbers a channel, and a folded norm needs none."""
+    norm = BatchNorm(jnp.ones(3), normal(0, 3))
+    for one in (normal(1, 1, 3), normal(1, 1, 3, 1, 1)):
+        with pytest.raises(ValueError, match="the batch has one example of shape"):
+            predict(norm, one)
+        with pytest.raises(ValueError, match="at least 2 examples"):
+            fold(norm, one)
+    image = normal(2, 1, 3, 2, 2)
+    assert np.allclose(predict(BatchNorm.init(3), image), reference(image, (0, 2, 3), 1.0, 0.0), atol=1e-12)
+    xs = normal(3, 8, 3)
+    assert np.allclose(predict(fold(norm, xs), xs[:1]), predict(norm, xs)[:1], atol=1e-12)
 
 
 def test_batch_norm_after_linear_forgets_the_scale():

@@ -58,7 +58,9 @@ def test_of_equal_numbers_the_first_has_the_gradient(window):
     np.testing.assert_array_equal(jax.grad(total)(jnp.asarray(x)), slope)
     np.testing.assert_array_equal(jax.jacfwd(total)(jnp.asarray(x)), slope)
     for stride, curvature in [((2,), [0.0, 2.0, 2.0, 0.0]), ((1,), [0.0, 4.0, 2.0, 0.0])]:
-        again = jax.hessian(lambda x: (MaxPool((2,), stride)(x) ** 2).sum())(jnp.array([[1.0, 3.0, 3.0, 3.0]]))
+        again = jax.hessian(lambda x, stride=stride: (MaxPool((2,), stride)(x) ** 2).sum())(
+            jnp.array([[1.0, 3.0, 3.0, 3.0]])
+        )
         np.testing.assert_array_equal(again.reshape(4, 4), np.diag(curvature))
 
 

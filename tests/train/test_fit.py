@@ -27,6 +27,7 @@ from thetax.train import (
     squared_error,
     squared_loss,
 )
+from thetax.train.check import check_arrays
 
 KEY = jr.key(0)
 
@@ -273,6 +274,16 @@ def test_batch_norm_is_folded_for_validation(silent):
         descent, net, (xs, ys), silent, epochs=20, batch=16, validation=one_class, metrics={"error": error_rate}
     )
     assert found.history["valid error"][-1] < 0.1
+
+
+def test_a_batch_of_one_is_refused_where_there_are_batch_norms(silent, monkeypatch):
+    """It would train to chance; a validation set of one example is judged by folded norms. Nothing is computed."""
+    net = MLP.init(3, 8, 2, normalise=BatchNorm.init, key=jr.key(1))
+    data = normal(0, 6, 3), jnp.arange(6) % 2
+    monkeypatch.setattr(loop, "_advance", None)
+    with pytest.raises(ValueError, match="BatchNorm: the batch has one example"):
+        fit(descend(cross_entropy, optax.sgd(0.1)), net, data, epochs=1, batch=1, key=KEY, progress=silent)
+    assert check_arrays("validation", jax.tree.map(lambda a: a[:1], data), net) == 1
 
 
 def test_restarts_of_networks_with_batch_norm_are_validated(silent):

@@ -5,6 +5,7 @@ r"""Normalisation (§8.5, §8.6): $\bar f = (f - \mathbb{E} f)/\sqrt{\mathrm{Var
 `BatchNorm` into the affine map it is on the data, after which examples no longer depend on one another.
 """
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -72,7 +73,8 @@ class BatchNorm(eqx.Module):
 
     The batch is the mapped axis named `"batch"`, which `thetax.core.predict` provides; features lie along
     the leading axis of the example, and the moments are taken over the others too. Outside a batch it has
-    no meaning: `fold` first. Ioffe & Szegedy 2015.
+    no meaning: `fold` first. One number has no variance: a batch of one example without axes of space is refused.
+    Ioffe & Szegedy 2015.
 
     >>> from thetax.core import predict
     >>> xs = jnp.array([[1.0, 10.0], [3.0, 30.0]])
@@ -102,12 +104,19 @@ class BatchNorm(eqx.Module):
         """
         x, space = wide(x), tuple(range(1, x.ndim))
         try:
+            count = jax.lax.axis_size(BATCH) * math.prod(x.shape[1:])
             near = jax.lax.stop_gradient(jax.lax.pmean(x[(slice(None), *[0] * len(space))], BATCH))
         except NameError as unbound:
             raise ValueError(
                 "BatchNorm: called on one example, but its statistics are those of a batch. "
                 "Call thetax.core.predict(model, xs), or turn it into an affine map with fold(model, xs)."
             ) from unbound
+        if count == 1:
+            raise ValueError(
+                f"BatchNorm: the batch has one example of shape {x.shape}, so that each feature has one number and no "
+                "variance, and the output would not depend on the input. Take a batch of at least 2 examples; for one "
+                "example after training, fold(model, xs) first."
+            )
         z = x - along(near, x)
         mean, square = jax.lax.pmean((z.mean(axis=space), jnp.square(z).mean(axis=space)), BATCH)
         return near, z, mean, jnp.maximum(square - jnp.square(mean), 0)

@@ -69,7 +69,8 @@ def _classes(model: Model, xs: Any, ys: Any) -> int:
     """The number of classes that integer labels may name: the width of the model's output, for each label."""
     if not jnp.issubdtype(ys.dtype, jnp.integer):
         return 1
-    output = jax.eval_shape(predict, model, jax.tree.map(lambda a: jnp.asarray(a[:1]), xs))
+    pair = jax.tree.map(lambda a: jnp.repeat(jnp.asarray(a[:1]), 2, axis=0), xs)  # a batch norm needs two
+    output = jax.eval_shape(predict, model, pair)
     labelled = isinstance(output, jax.ShapeDtypeStruct) and output.shape[1:-1] == ys.shape[1:]
     return output.shape[-1] if labelled else 1
 
