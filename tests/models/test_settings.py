@@ -12,6 +12,7 @@ from thetax.models import (
     BERT,
     GPT,
     MLP,
+    MaskedLM,
     Pretraining,
     SentenceClassifier,
     SpanFinder,
@@ -28,6 +29,24 @@ BERT_WORDS = {"model_type": "bert", "vocab_size": 5, "max_position_embeddings": 
 VIT_WORDS = {"model_type": "vit", "image_size": 4, "patch_size": 2, "num_channels": 1, **SIZES}
 LLAMA_WORDS = {"model_type": "llama", "vocab_size": 5, "num_key_value_heads": 1, **SIZES}
 GPT2_WORDS = {"model_type": "gpt2", "vocab_size": 5, "n_positions": 3, "n_embd": 8, "n_layer": 2, "n_head": 2}
+
+RELATIVES = {  # of Llama: Mistral, Granite, OLMo, Cohere, Gemma, Qwen, Mixtral
+    "sliding_window": 4096,
+    "embedding_multiplier": 12.0,
+    "logits_scaling": 8.0,
+    "residual_multiplier": 0.22,
+    "attention_multiplier": 0.5,
+    "attention_dropout": 0.1,
+    "mlp_bias": True,
+    "clip_qkv": 8.0,
+    "logit_scale": 0.0625,
+    "final_logit_softcapping": 30.0,
+    "attn_logit_softcapping": 50.0,
+    "query_pre_attn_scalar": 256,
+    "partial_rotary_factor": 0.5,
+    "use_qk_norm": True,
+    "num_local_experts": 8,
+}
 
 bert = partial(BERT.init, 5, 8, depth=2, heads=2, hidden=6, length=3)
 
@@ -47,6 +66,7 @@ def gpt(trunk, *, placed: bool = False) -> GPT:
 MODELS = {
     "bert": bert,
     "pretraining": lambda *, key: Pretraining.init(bert(key=key), key=key),
+    "masked": lambda *, key: MaskedLM.init(bert(key=key), key=key),
     "classifier": lambda *, key: SentenceClassifier.init(bert(dropout=0.1, key=key), 3, dropout=0.2, key=key),
     "tagger": lambda *, key: Tagger.init(bert(activation=relu, key=key), 4, key=key),
     "spans": lambda *, key: SpanFinder.init(bert(remember=False, key=key), key=key),
@@ -96,6 +116,16 @@ def test_the_base_of_rotary_places(more, base):
     assert blank_model(LLAMA_WORDS | more).model.trunk.blocks.layers.attention.relative.base == base
 
 
+def test_settings_with_their_usual_values_are_read():
+    """As Llama's and ViT's own files and those of its relatives say them, null included."""
+    usual = dict.fromkeys(RELATIVES) | {"embedding_multiplier": 1.0, "mlp_bias": False}
+    usual |= {"attention_dropout": 0.0, "layer_types": ["full_attention"] * 2, "pretraining_tp": 1}
+    assert jax.tree.structure(blank_model(LLAMA_WORDS | usual).model) == jax.tree.structure(
+        blank_model(LLAMA_WORDS).model
+    )
+    blank_model(VIT_WORDS | {"pooler_act": "tanh", "pooler_output_size": 8, "pruned_heads": {}})
+
+
 def test_heads_of_another_size():
     attention = blank_model(LLAMA_WORDS | {"head_dim": 6}).model.trunk.blocks.layers.attention
     assert (attention.Q.W.shape, attention.K.W.shape, attention.O.W.shape) == ((2, 12, 8), (2, 6, 8), (2, 8, 12))
@@ -131,6 +161,11 @@ def test_heads_of_another_size():
         (VIT_WORDS | {"image_size": [4, 4, 4]}, r"image_size is \[4, 4, 4\]; expected one or two"),
         (VIT_WORDS | {"image_size": 5}, "image_size is 5; expected .* whole patches of 2"),
         (VIT_WORDS | {"qkv_bias": False}, "qkv_bias is False"),
+        (VIT_WORDS | {"pooler_act": "relu"}, "pooler_act is 'relu'; expected 'tanh'"),
+        (VIT_WORDS | {"pooler_output_size": 4}, "pooler_output_size is 4; expected 8"),
+        *[(words | {"pruned_heads": {"0": [1]}}, "pruned_heads is") for words in (BERT_WORDS, VIT_WORDS, GPT2_WORDS)],
+        *[(LLAMA_WORDS | {name: value}, f"{name} is {value!r}; expected") for name, value in RELATIVES.items()],
+        (LLAMA_WORDS | {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is"),
         (GPT2_WORDS | {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
         (GPT2_WORDS | {"tie_word_embeddings": "yes"}, "tie_word_embeddings is 'yes'; expected true or false"),
         (LLAMA_WORDS | {"attention_bias": True}, "attention_bias is True"),

@@ -13,12 +13,14 @@ from thetax import tree
 from thetax.models import (
     BERT,
     GPT,
+    MaskedLM,
     Pretraining,
     SentenceClassifier,
     SpanFinder,
     ViT,
     gguf_llama,
     huggingface_bert,
+    huggingface_bert_gaps,
     huggingface_bert_spans,
     huggingface_bert_tasks,
     huggingface_gpt2,
@@ -40,6 +42,7 @@ def on_bert(build):
 MODELS = {
     "bert": (bert, huggingface_bert),
     "pretraining": (on_bert(Pretraining.init), huggingface_bert_tasks),
+    "masked": (on_bert(MaskedLM.init), huggingface_bert_gaps),
     "classifier": (on_bert(lambda b, key: SentenceClassifier.init(b, 3, key=key)), huggingface_bert_tasks),
     "spans": (on_bert(SpanFinder.init), huggingface_bert_spans),
     "vit": (vit, huggingface_vit),

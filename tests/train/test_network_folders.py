@@ -15,7 +15,7 @@ from contracts import same_bits
 from thetax.data import BytePairs, WordPiece
 from thetax.data.bytepairs import BYTE
 from thetax.layers import Linear
-from thetax.models import BERT, GPT, ViT, gguf_llama
+from thetax.models import BERT, GPT, MaskedLM, Pretraining, ViT, gguf_llama
 from thetax.train import load_pretrained, save_pretrained
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b"]
@@ -75,6 +75,56 @@ def test_a_vit_without_classes_has_no_head_in_its_file(tmp_path):
 def test_a_pool_belongs_to_an_encoder(tmp_path):
     with pytest.raises(ValueError, match="a pool belongs to a BERT or a ViT without classes; got a GPT"):
         save_pretrained(tmp_path, drawn(llama), pool=drawn(partial(Linear.init, 8, 8)))
+
+
+MASKED = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_act": "gelu", "vocab_size": 5,
+          "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 6,
+          "max_position_embeddings": 3, "type_vocab_size": 2, "layer_norm_eps": 1e-12}  # fmt: skip
+
+
+def masked_tensors(*more: tuple[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """By name and shape as transformers writes a BertForMaskedLM: no pooler, and the decoder is the embedding."""
+    both = lambda name, out, *into: [(f"{name}.weight", (out, *into)), (f"{name}.bias", (out,))]
+    layer = "bert.encoder.layer.0"
+    attention = ("self.query", "self.key", "self.value", "output.dense")
+    shapes = [
+        *[
+            (f"bert.embeddings.{n}_embeddings.weight", (k, 4))
+            for n, k in (("word", 5), ("position", 3), ("token_type", 2))
+        ],
+        *both("bert.embeddings.LayerNorm", 4),
+        *[pair for name in attention for pair in both(f"{layer}.attention.{name}", 4, 4)],
+        *both(f"{layer}.attention.output.LayerNorm", 4),
+        *both(f"{layer}.intermediate.dense", 6, 4),
+        *both(f"{layer}.output.dense", 4, 6),
+        *both(f"{layer}.output.LayerNorm", 4),
+        *both("cls.predictions.transform.dense", 4, 4),
+        *both("cls.predictions.transform.LayerNorm", 4),
+        ("cls.predictions.bias", (5,)),
+        *more,
+    ]
+    random = np.random.default_rng(0)
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes}
+
+
+@pytest.mark.parametrize("kind", ["of today", "with copies", "with a pooler", "with both heads"])
+def test_a_masked_language_model(tmp_path, kind):
+    """As written today, with the tied tensors beside what they repeat, with a pooler, and as BERT was published."""
+    pooler = [("bert.pooler.dense.weight", (4, 4)), ("bert.pooler.dense.bias", (4,))]
+    follow = [("cls.seq_relationship.weight", (2, 4)), ("cls.seq_relationship.bias", (2,))]
+    more = {"with a pooler": pooler, "with both heads": pooler + follow}
+    tensors = masked_tensors(*more.get(kind, []))
+    if kind == "with copies":
+        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"]
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"]
+    save(tmp_path, tensors)
+    (tmp_path / "config.json").write_text(json.dumps(MASKED))
+    network = load_pretrained(tmp_path)
+    assert type(network.model) is (Pretraining if kind == "with both heads" else MaskedLM)
+    np.testing.assert_array_equal(network.model.turn.W, tensors["cls.predictions.transform.dense.weight"])
+    np.testing.assert_array_equal(network.model.b, tensors["cls.predictions.bias"])
+    save_pretrained(tmp_path / "again", network.model, config=network.config)
+    assert same(load_pretrained(tmp_path / "again").model, network.model)
 
 
 def test_norms_under_their_first_names(folder):

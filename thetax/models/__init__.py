@@ -27,6 +27,7 @@ from .barron import greedy_network as greedy_network
 from .barron import sample_units as sample_units
 from .bert import BERT as BERT
 from .bert import Guesses as Guesses
+from .bert import MaskedLM as MaskedLM
 from .bert import Pretraining as Pretraining
 from .bert import SentenceClassifier as SentenceClassifier
 from .bert import SpanFinder as SpanFinder
@@ -59,6 +60,7 @@ from .hopfield import Hopfield as Hopfield
 from .hopfield import hebb as hebb
 from .hopfield import pseudo_inverse as pseudo_inverse
 from .huggingface import huggingface_bert as huggingface_bert
+from .huggingface import huggingface_bert_gaps as huggingface_bert_gaps
 from .huggingface import huggingface_bert_spans as huggingface_bert_spans
 from .huggingface import huggingface_bert_tasks as huggingface_bert_tasks
 from .huggingface import huggingface_gpt2 as huggingface_gpt2

@@ -158,12 +158,41 @@ class Pretraining(eqx.Module):
 
     def fill(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         """The logits of the tokens of which these are the last vectors."""
-        y = jax.vmap(self.norm)(self.activation(jax.vmap(self.turn)(x)))
-        return self.bert.embed.read(y) + self.b[None]
+        return _fill(self, x)
 
     def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Guesses:
         found = self.bert(x, key=key)
         return Guesses(self.fill(found), self.follow(tanh(self.pool(found[0]))))
+
+
+class MaskedLM(eqx.Module):
+    r"""BERT with the first of those heads alone: the logits of the token at each place (§6.5).
+
+    >>> model = MaskedLM.init(BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0)), key=jr.key(1))
+    >>> model(jnp.array([1, 4, 2])).shape
+    (3, 11)
+    """
+
+    bert: BERT
+    turn: Linear
+    norm: LayerNorm
+    b: Float[Array, " v"]
+    activation: Activation = eqx.field(static=True, default=gelu)
+
+    @classmethod
+    def init(cls, bert: BERT, *, law: Law = SMALL, key: PRNGKeyArray) -> "MaskedLM":
+        """Draws the head."""
+        size, d = bert.embed.E.shape
+        norm = LayerNorm.init(d, epsilon=bert.norm.epsilon)
+        return cls(bert, Linear.init(d, d, law=law, key=key), norm, jnp.zeros(size))
+
+    def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, "t v"]:
+        return _fill(self, self.bert(x, key=key))
+
+
+def _fill(model: Pretraining | MaskedLM, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
+    y = jax.vmap(model.norm)(model.activation(jax.vmap(model.turn)(x)))
+    return model.bert.embed.read(y) + model.b[None]
 
 
 class SentenceClassifier(eqx.Module):

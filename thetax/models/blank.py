@@ -22,10 +22,11 @@ from ..layers import (
     RMSNorm,
     Rotary,
 )
-from .bert import BERT, Pretraining, SentenceClassifier, SpanFinder, Tagger
+from .bert import BERT, MaskedLM, Pretraining, SentenceClassifier, SpanFinder, Tagger
 from .gpt import GPT
 from .huggingface import (
     huggingface_bert,
+    huggingface_bert_gaps,
     huggingface_bert_spans,
     huggingface_bert_tasks,
     huggingface_gpt2,
@@ -111,7 +112,7 @@ class _Sizes(NamedTuple):
 
 def _bert(settings: Settings) -> _Made:
     settings.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
-    settings.only(tie_word_embeddings=True)
+    settings.only(tie_word_embeddings=True, pruned_heads={})
     sizes, vocabulary = _Sizes.of(settings), settings.whole("vocab_size")
     length, segments = settings.whole("max_position_embeddings"), settings.whole("type_vocab_size", 2)
     table = lambda rows: Embedding.init(rows, sizes.d, law=_EMPTY, key=_KEY())
@@ -128,11 +129,12 @@ def _bert(settings: Settings) -> _Made:
     pretraining = lambda: Pretraining(
         encoder(), square(), sizes.norm(), jnp.zeros(vocabulary), square(), sizes.linear(2), sizes.activation
     )
+    filling = lambda: MaskedLM(encoder(), square(), sizes.norm(), jnp.zeros(vocabulary), sizes.activation)
     head = lambda: sizes.linear(settings.classes())
     known = {
         "BertModel": _Made(encoder, huggingface_bert),
         "BertForPreTraining": _Made(pretraining, huggingface_bert_tasks),
-        "BertForMaskedLM": _Made(pretraining, huggingface_bert_tasks),  # as BERT itself was published
+        "BertForMaskedLM": _Made(filling, huggingface_bert_gaps),
         "BertForSequenceClassification": _Made(
             lambda: SentenceClassifier(encoder(), square(), head(), last), huggingface_bert_tasks
         ),
@@ -143,7 +145,7 @@ def _bert(settings: Settings) -> _Made:
 
 
 def _vit(settings: Settings) -> _Made:
-    settings.only(qkv_bias=True)
+    settings.only(qkv_bias=True, pooler_act="tanh", pooler_output_size=settings.get("hidden_size"), pruned_heads={})
     sizes, channels, patch = _Sizes.of(settings), settings.whole("num_channels", 3), settings.whole("patch_size", 16)
     size = settings.pair("image_size", 224)
     if size[0] % patch or size[1] % patch:
@@ -168,6 +170,7 @@ def _vit(settings: Settings) -> _Made:
 
 def _gpt2(settings: Settings) -> _Made:
     settings.only(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    settings.only(pruned_heads={})
     d, vocabulary, length = settings.whole("n_embd"), settings.whole("vocab_size"), settings.whole("n_positions")
     sizes = _Sizes(
         d,
@@ -193,8 +196,35 @@ def _gpt2(settings: Settings) -> _Made:
     return _Made(model, huggingface_gpt2)
 
 
+_LLAMA = {  # what the relatives of Llama change; in its own files it has these values or is not there
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "attention_multiplier": None,
+    "attn_logit_softcapping": None,
+    "clip_qkv": None,
+    "embedding_multiplier": 1.0,
+    "final_logit_softcapping": None,
+    "hidden_activation": None,
+    "logit_scale": None,
+    "logits_scaling": 1.0,
+    "mlp_bias": False,
+    "no_rope_layers": None,
+    "num_experts": None,
+    "num_local_experts": None,
+    "partial_rotary_factor": 1.0,
+    "qk_layernorm": False,
+    "query_pre_attn_scalar": None,
+    "residual_multiplier": 1.0,
+    "rope_interleaved": False,
+    "sliding_window": None,
+    "use_qk_norm": False,
+}
+
+
 def _llama(settings: Settings) -> _Made:
-    settings.only(attention_bias=False, mlp_bias=False, partial_rotary_factor=1.0)
+    settings.only(**_LLAMA)
+    if set(settings.get("layer_types", [])) - {"full_attention"}:
+        raise settings.refuse("layer_types", "full_attention in every layer")
     d, vocabulary, hidden = (
         settings.whole("hidden_size"),
         settings.whole("vocab_size"),

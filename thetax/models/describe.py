@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 
 from ..layers import Activation, FeedForward, Gated, LayerNorm, Learned, RMSNorm, Rotary
-from .bert import BERT, Pretraining, SentenceClassifier, SpanFinder, Tagger
+from .bert import BERT, MaskedLM, Pretraining, SentenceClassifier, SpanFinder, Tagger
 from .blank import Blank, blank_model
 from .gpt import GPT
 from .settings import ACTIVATIONS
@@ -17,6 +17,7 @@ from .vit import ViT
 Config = dict[str, Any]
 _TASKS = {
     Pretraining: "BertForPreTraining",
+    MaskedLM: "BertForMaskedLM",
     SentenceClassifier: "BertForSequenceClassification",
     Tagger: "BertForTokenClassification",
     SpanFinder: "BertForQuestionAnswering",

@@ -8,6 +8,7 @@ a network without a head leave out, such as `bert.`, may be there or not. `load_
 |---|---|---|
 | `huggingface_bert` | `BERT` | `BertModel`, without its pooler |
 | `huggingface_bert_tasks` | `Pretraining`, `SentenceClassifier`, `Tagger` | `BertForPreTraining`, `...SequenceClassification`, `...TokenClassification` |
+| `huggingface_bert_gaps` | `MaskedLM` | `BertForMaskedLM` |
 | `huggingface_bert_spans` | `SpanFinder` | `BertForQuestionAnswering` |
 | `huggingface_vit` | `ViT` | `ViTForImageClassification` |
 | `huggingface_gpt2` | `GPT` | `GPT2LMHeadModel` |
@@ -70,6 +71,8 @@ huggingface_bert_tasks = Names(
     },
     root="bert.",
 )
+
+huggingface_bert_gaps = huggingface_bert_tasks._replace(ignored=("position_ids", *_POOLER))
 
 huggingface_bert_spans = Names(
     (*_bert("bert.", "bert."), *_affine("head", "qa_outputs")), ignored=("position_ids",), root="bert."

@@ -92,7 +92,8 @@ class Settings:
         """Refuses any other value than the one this library has; what is not said has it."""
         for name, value in settings.items():
             if self.get(name, value) != value:
-                raise self.refuse(name, f"{value!r}, which is all this library has")
+                expected = "no such setting" if value is None else f"{value!r}, which is all this library has"
+                raise self.refuse(name, expected)
 
     def truth(self, name: str, default: bool) -> bool:
         """Yes or no."""

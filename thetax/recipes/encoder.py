@@ -19,7 +19,7 @@ from .. import data, tree
 from ..core import Batch, Iteration, Objective
 from ..data import WordPiece
 from ..layers import Linear
-from ..models import BERT, Pretraining
+from ..models import BERT, MaskedLM, Pretraining
 from ..train import Fit, descend, evaluate, fit, load_pretrained, mixed_precision
 from .attentive import narrow
 from .job import Job
@@ -64,7 +64,7 @@ def encoder(start: str, texts: Sequence[str], *, sizes: Sizes, length: int, key:
     network = load_pretrained(data.fetch_model(MINILM) if start == MINILM else _folder(start))
     model, known = network.model, network.tokeniser
     pool = model.pool if isinstance(model, Pretraining) else network.pool
-    bert = model.bert if isinstance(model, Pretraining) else model
+    bert = model.bert if isinstance(model, Pretraining | MaskedLM) else model
     if not isinstance(bert, BERT) or not isinstance(known, WordPiece):
         raise ValueError(f"start: expected a BERT with a WordPiece vocabulary in {start}; got {type(model).__name__}.")
     if length > (most := len(bert.positions.P)):

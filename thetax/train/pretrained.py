@@ -23,7 +23,7 @@ from ..data import Tokeniser, load_tokeniser, read_gguf, save_tokeniser
 from ..data.blob import contents, reading
 from ..data.gguf_tokeniser import gguf_tokeniser
 from ..layers import Linear
-from ..models import BERT, ViT
+from ..models import BERT, MaskedLM, ViT
 from ..models.blank import Blank, blank_model
 from ..models.describe import blank_of, describe
 from ..models.gguf import gguf_config, gguf_llama
@@ -69,7 +69,8 @@ def load_pretrained(path: str | Path) -> Network:
     """The network in a folder of Hugging Face's layout, or in a GGUF file or the folder of one.
 
     `bert`, `vit`, `gpt2` and `llama` are read. Another kind, a setting these models do not have, and tensors that are
-    missing, superfluous or misshapen are a `ValueError`.
+    missing, superfluous or misshapen are a `ValueError`. Dropout of attention weights, which matters only to further
+    training, is not read.
 
     >>> import tempfile
     >>> import jax.random as jr
@@ -137,6 +138,8 @@ def _text(path: Path) -> str:
 def _from_folder(folder: Path) -> Network:
     config = read_config(folder)
     blank, tensors = blank_model(config), _today(shards.read_folder(folder))
+    if isinstance(blank.model, MaskedLM) and "cls.seq_relationship.weight" in tensors:  # as BERT itself was published
+        blank = blank_model(config | {"architectures": ["BertForPreTraining"]})
     _bound(blank, sum(tensor.size for tensor in tensors.values()), folder)
     model = _read(blank, tensors, f"load_pretrained: the tensors of {folder}")
     return Network(model, config, folder, _pooler(model, tensors))
