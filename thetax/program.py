@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+CALLS = (  # operations that do what the program among their parameters does, to the same arguments, once
+    *("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "composite"),
+    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call"),
+)
+
 
 class Closed(NamedTuple):
     """A program and the constants that it holds."""
@@ -72,8 +77,11 @@ def _is_program(held: Any) -> bool:
 
 
 def called(equation: Any) -> Closed | None:
-    """The program of a function that is called, with as many arguments; None for a loop or a choice."""
-    if equation.primitive.name in ("while", "cond", "scan"):
+    """The program of a function that is called, with as many arguments; None for every other operation.
+
+    A loop, a choice, a reduction and a scatter hold programs too, but do not do them once to their arguments.
+    """
+    if equation.primitive.name not in CALLS:
         return None
     for held in equation.params.values():
         if hasattr(held, "eqns") or hasattr(held, "jaxpr"):

@@ -16,6 +16,7 @@ from thetax.attack import (
     PGD,
     Linf,
     certified,
+    certified_radii,
     interval_bounds,
     interval_cross_entropy,
     margin,
@@ -108,6 +109,23 @@ def test_the_last_layer_is_merged_with_the_difference():
     assert float(objective(net, batch)) == pytest.approx(float(both), rel=1e-12)
 
 
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("bounds", ["interval", "mixed", "linear"])
+def test_a_logit_that_may_be_nan_or_overflow_has_no_certificate(bounds):
+    """Whichever class it is: the largest of numbers with a NaN is the NaN."""
+    x, y = jnp.array([0.2]), jnp.array(0)
+    margins = lambda f: worst_margins(f, x, y, Linf(0.5), bounds=bounds).tolist()
+    three = lambda z: jnp.concatenate([jnp.array([10.0]), z, jnp.array([1.0])])
+    assert margins(lambda x: three(jnp.sqrt(x))) == [0.0, -np.inf, 9.0]
+    assert margins(lambda x: three(jnp.tanh(x / x))) == [0.0, -np.inf, 9.0]
+    assert margins(lambda x: three(-jnp.exp(2000 * x) * jnp.exp(2000 * x) + jnp.exp(2000 * x)))[1] == -np.inf
+    assert margins(lambda x: jnp.concatenate([jnp.log(x), jnp.zeros(1)])) == [0.0, -np.inf]
+    both = lambda x: jnp.exp(2000 * x)
+    assert margins(lambda x: jnp.concatenate([both(x) + 1, both(x)])) == [0.0, -np.inf]
+    masked = lambda x: jnp.where(np.array([True, False]), x, -jnp.inf)  # this is no doubt: the class is excluded
+    assert margins(lambda x: masked(jnp.concatenate([x, x]))) == [0.0, np.inf]
+
+
 def test_a_ramp_begins_and_ends_where_it_says():
     """The objective is t times the sum of the weights, so that a step of rate 1 takes off t."""
     objective = lambda t: lambda model, batch, *, key=None: t * model.sum()
@@ -123,6 +141,11 @@ def test_bad_input_is_refused(unchecked):
         certified(line, data, Linf(0.1), bounds=unknown)
     with pytest.raises(ValueError, match=r"expected inputs from 0\.0 to 0\.5"):
         certified(line, data, Linf(0.1), box=(0.0, 0.5))
+    for one in (certified, lambda *args: certified_radii(*args[:2], Linf, most=1.0)):
+        with pytest.raises(ValueError, match="expected integer labels from 0 to 1, but the dtype is float32"):
+            one(line, (data[0], jnp.zeros(3)), Linf(0.1))
+    with pytest.raises(ValueError, match=r"worst_margins: expected an integer label, got float32\(\)"):
+        worst_margins(line, jnp.ones(2), jnp.zeros(()), Linf(0.1))
     with pytest.raises(ValueError, match="batch must be at least 1"):
         certified(line, data, Linf(0.1), batch=0)
     with pytest.raises(ValueError, match="strength must lie in"):

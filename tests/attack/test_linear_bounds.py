@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from thetax.attack import L0, L1, L2, Linf, interval_bounds, linear_bounds
+from thetax.attack import L0, L1, L2, Linf, interval_bounds, linear_bounds, worst_margins
+from thetax.attack.interval_rules import Interval
+from thetax.attack.linear_relaxations import rectangle
 from thetax.layers import Chain, Linear, MaxPool, leaky_relu, relu, sigmoid, softplus, tanh
 from thetax.models import MLP
 
@@ -103,6 +105,27 @@ def test_the_lines_of_a_bend_hold_and_are_better_than_levels(name):
         assert high[0] - low[0] < (wide[1] - wide[0])[0]
 
 
+@pytest.mark.parametrize(("l_x", "h_x"), [(-1.0, 2.0), (0.5, 0.7), (-3.0, -1.0)])
+@pytest.mark.parametrize(("l_y", "h_y"), [(-2.0, 1.5), (1.0, 4.0)])
+def test_the_planes_of_a_product_touch_it_at_the_edges(l_x, h_x, l_y, h_y):
+    """McCormick's: xy at the edges x = l_x and y = l_y from below, x = l_x and y = h_y from above."""
+    ends = [Interval(*map(np.float64, pair)) for pair in ((l_x, h_x), (l_y, h_y), (-100.0, 100.0))]
+    low, high = rectangle(*ends)
+    plane = lambda line, x, y: np.asarray(line.slopes[0]) * x + np.asarray(line.slopes[1]) * y + np.asarray(line.offset)
+    xs, ys = np.meshgrid(np.linspace(l_x, h_x, 7), np.linspace(l_y, h_y, 7), indexing="ij")
+    below, above = xs * ys - plane(low, xs, ys), plane(high, xs, ys) - xs * ys
+    assert below.min() > -1e-12
+    assert above.min() > -1e-12
+    np.testing.assert_allclose([below[0], below[:, 0], above[0], above[:, -1]], 0.0, atol=1e-12)
+
+
+def test_where_an_end_is_infinite_the_planes_are_levels():
+    wide, y = Interval(np.float64(1.0), np.float64(np.inf)), Interval(np.float64(1.0), np.float64(2.0))
+    strip = rectangle(wide, y, Interval(np.float64(1.0), np.float64(np.inf)))
+    assert [float(slope) for line in strip for slope in line.slopes] == [0.0] * 4
+    assert (float(strip.low.offset), float(strip.high.offset)) == (1.0, np.inf)
+
+
 @jax.jit
 def small(W, V, U, x, radius):
     net = lambda x: U @ tanh(V @ relu(W @ x)) * softplus(x.sum())[None]
@@ -146,6 +169,32 @@ def test_maxima_of_what_moves_together_are_told_apart():
     f = lambda x: MaxPool((2,))(jnp.stack([x, x + 1], axis=-1).reshape(1, -1))[0] - x
     low, high = jax.jit(lambda x: linear_bounds(f, x, Linf(3.0)))(jnp.zeros(2))
     np.testing.assert_allclose([low, high], 1.0, atol=1e-12)
+
+
+@jax.custom_jvp
+def straight_through(a, b):
+    return a @ b
+
+
+straight_through.defjvp(lambda primals, tangents: (straight_through(*primals), 10 * primals[0] @ tangents[1]))
+
+
+def test_a_derivative_of_its_own_changes_no_bound():
+    """A trail goes back through what a product is, not through the derivative that it has for training."""
+    W, x = np.array([[1.0, -2.0]]), jnp.zeros(2)
+    low, high = linear_bounds(lambda x: straight_through(W, x), x, Linf(1.0))
+    np.testing.assert_allclose([low[0], high[0]], [-3.0, 3.0])
+    margins = worst_margins(lambda x: jnp.concatenate([straight_through(W, x), 1 - x[:1]]), x, jnp.array(1), Linf(0.1))
+    np.testing.assert_allclose(margins, [1 - 0.1 * 4, 0.0])
+
+
+def test_what_may_be_nan_stays_so_between_lines():
+    """Lines are of real numbers: that they know an argument better must not hide an infinity or a NaN."""
+    for f in (lambda x: jnp.exp(1000 * x) * 0, lambda x: jnp.sqrt(x), lambda x: 0 * jnp.log(x - 1)):
+        low, high = linear_bounds(f, jnp.zeros(1), Linf(1.0))
+        assert (low[0], high[0]) == (-np.inf, np.inf)
+    low, high = linear_bounds(lambda x: jnp.sqrt(x - x + 1), jnp.zeros(1), Linf(1.0))  # which lines can tell
+    np.testing.assert_allclose([low[0], high[0]], 1.0)
 
 
 def test_what_stops_gradients_changes_no_bound():

@@ -117,6 +117,8 @@ def worst_margins(
     [0.0, 1.5]
     """
     _check_bounds("worst_margins", bounds)
+    if not jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer):
+        raise ValueError(f"worst_margins: expected an integer label, got {jnp.asarray(y).dtype}{jnp.shape(y)}.")
     found = [_followed(model, jnp.asarray(x), y, ball, box, which) for which in PASSES[bounds]]
     margins = found[0]
     for more in found[1:]:
@@ -132,7 +134,8 @@ def _followed(model: Model, x: Array, y: Any, ball: Ball, box: Range | None, bou
         return out[y] - out
     unit = jnp.eye(len(out.low), dtype=out.low.dtype)
     margins = jax.vmap(lambda c: trail.least(trail.place(out), c))(unit[y][None] - unit)
-    return jnp.where(jnp.isnan(margins), -jnp.inf, margins)
+    finite = (out.low[y] > -jnp.inf) & (out.high < jnp.inf)  # a logit that may be NaN or overflow has no margin
+    return jnp.where(finite & ~jnp.isnan(margins), margins, -jnp.inf)
 
 
 def interval_cross_entropy(

@@ -5,7 +5,8 @@ input. An affine map has the centre $Wc + b$ and the radius $|W| r$; what grows 
 All that the network can do lies inside, but not all that lies inside can happen: each number is taken to be free of the
 others, and the more layers, the wider the bounds.
 
-Bounds are those of real numbers, computed in floating point: they hold up to rounding.
+Bounds are those of real numbers, computed in floating point: they hold up to rounding. Where the network may give NaN
+or overflow to it, they are infinite.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,21 +17,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.extend.core import Literal
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jaxtyping import Array, Float
 
 from ..core import expect_floats
 from ..program import Scan, called, done, scan_of
-from .interval_rules import MOVES, Do, Interval, bounded, number
+from .interval_rules import Do, Interval, bounded, number
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
+LINEAR = ("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev", "copy", "copy_p")
 
 
 def interval_bounds(f: Callable[[Any], Any], low: Float[Array, "*s"], high: Float[Array, "*s"]) -> tuple[Any, Any]:
     r"""Numbers $l \le f(x) \le h$ for all $x$ between `low` and `high`, elementwise, for each output of any function.
 
-    They can be mapped, compiled and differentiated. What an operation does that is not known here is not guessed: it is
-    refused by its name. Gowal et al. 2018; Mirman, Gehr & Vechev 2018.
+    They can be mapped, compiled and differentiated. An operation for which no rule is known to be valid is refused by
+    its name with a `ValueError`. Gowal et al. 2018; Mirman, Gehr & Vechev 2018.
 
     >>> low, high = interval_bounds(lambda x: jax.nn.relu(x) - 2 * x, jnp.array([-1.0, 1.0]), jnp.array([1.0, 3.0]))
     >>> low.tolist(), high.tolist()
@@ -63,7 +65,7 @@ def traced(f: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
 
 
 def known(out: Any) -> tuple[Any, Any]:
-    """The ends of an output; those of which nothing could be said are infinite."""
+    """The ends of an output; those about which nothing is known are infinite."""
     if not isinstance(out, Interval):
         return out, out
     if not jnp.issubdtype(out.low.dtype, jnp.floating):
@@ -95,24 +97,27 @@ class Walk:
         if name == "scan":
             return looped(scan_of(equation), ins)
         inner = called(equation)
-        if inner is not None and not _is_product(inner.jaxpr):
+        if inner is not None and not (name.startswith("custom_") and _is_product(inner.jaxpr)):
             return self.run(inner.jaxpr, inner.consts, ins)
         if inner is not None:
-            name, do = "product", lambda *values: done(program, equation, list(values))
-        else:
-            name, do, ins = _spelt(name, partial(_alone, equation), ins)
-        return self.bound(name, do, how, ins)
+            own = jaxpr_as_fun(ClosedJaxpr(inner.jaxpr, inner.consts))
+            return self.bound("product", lambda *values: done(program, equation, list(values)), how, ins, own)
+        name, do, ins = _spelt(name, partial(_alone, equation), ins)
+        return self.bound(name, do, how, ins, do)
 
-    def bound(self, name: str, do: Do, how: Any, ins: list[Any]) -> list[Any]:
+    def bound(self, name: str, do: Do, how: Any, ins: list[Any], plain: Do) -> list[Any]:
+        """Bounds of one operation. A trail has it as `plain`, without a derivative of its own, which may be any."""
         if self.trail is not None:
             ins = self.trail.before(name, ins)
         outs = bounded(name, do, how, ins)
         if outs is None:
+            kinds = ", ".join(str(value.low.dtype) for value in ins if isinstance(value, Interval))
+            to = f" to {how['new_dtype']}" if name == "convert_element_type" else ""
             raise ValueError(
-                f"interval_bounds: cannot bound '{name}', which is done to what depends on the input. Bounds are for "
-                "feed-forward networks; to certify any classifier at all, take smoothed."
+                f"interval_bounds: cannot bound '{name}' of {kinds}{to}, which is done to what depends on the input. "
+                "Bounds are for feed-forward networks; to certify any classifier at all, take smoothed."
             )
-        return outs if self.trail is None else self.trail.after(name, do, ins, outs)
+        return outs if self.trail is None else self.trail.after(name, plain, ins, outs)
 
 
 def _literal(v: Any) -> np.ndarray:
@@ -126,10 +131,22 @@ def _alone(equation: Any, *values: Any) -> list[Any]:
 
 
 def _is_product(program: Any) -> bool:
-    """Whether a function that is called does nothing but one product, and moves: it may have its own derivative."""
-    names = [equation.primitive.name for equation in program.eqns]
-    still = all(name in PRODUCTS or name in MOVES for name in names) and "add" not in names
-    return still and len(program.invars) == 2 and sum(name in PRODUCTS for name in names) == 1
+    """Whether a program of two arguments is bilinear: one product, whose one side comes from the first argument alone
+    and whose other side from the second, and moves of a single array."""
+    if len(program.invars) != 2 or len(program.outvars) != 1 or program.constvars:
+        return False
+    come: dict[Any, Any] = {v: {at} for at, v in enumerate(program.invars)}  # from which arguments
+    for equation in program.eqns:
+        name, ins = equation.primitive.name, equation.invars
+        if any(isinstance(v, Literal) for v in ins):
+            return False
+        if name in PRODUCTS and [len(come[v]) for v in ins] == [1, 1] and come[ins[0]] != come[ins[1]]:
+            come[equation.outvars[0]] = {0, 1}
+        elif name in LINEAR and len(ins) == 1:
+            come[equation.outvars[0]] = come[ins[0]]
+        else:
+            return False
+    return not isinstance(program.outvars[0], Literal) and come[program.outvars[0]] == {0, 1}
 
 
 def _spelt(name: str, do: Do, ins: list[Any]) -> tuple[str, Do, list[Any]]:
@@ -162,7 +179,7 @@ def looped(how: Scan, ins: list[Any]) -> list[Any]:
         found: set[int] = set()
         state = [_wide(_bare(value)) if at in free else value for at, value in enumerate(start)]
         items = [_bare(value) for value in along]
-        jax.eval_shape(one, state, jax.tree.map(lambda a: a[0], items))
+        jax.eval_shape(one, state, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), items))
         if found <= free:
             state, outs = jax.lax.scan(one, state, items, how.length, how.reverse, how.unroll)
             return [*state, *outs]

@@ -1,12 +1,20 @@
 r"""What an operation makes of numbers of which only the least and the largest are known: $l \le z \le h$.
 
+An operation is bounded only if it is in the table `RULES`, for arguments at the places and of the dtypes listed there.
+Everything else is refused: integers, complex numbers, casts to bool or to integers, functions that a reduction calls.
+
 An operation that grows with each of its arguments has its ends where they have theirs. A product
 $\sum_i w_i z_i$ has the centre of $z$ for its centre, and the radius $\sum_i |w_i| \frac{h_i - l_i}{2}$; where both
 factors are uncertain, $c_v c_z \pm ((|c_v| + r_v)\, r_z + r_v |c_z|)$. A comparison may be undecided, and a choice that
 hangs on it is then either.
+
+Ends may be infinite. If both ends are NaN, nothing is known about the number, and it may be NaN itself: a logarithm of
+what may be negative, a quotient whose divisor may be 0, a sum in which infinities may cancel. A number that may be
+anything from $-\infty$ to $\infty$ is written in the same way wherever infinities could cancel.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from functools import reduce
 from itertools import product as pairs
 from typing import Any, NamedTuple
 
@@ -17,7 +25,7 @@ Do = Callable[..., list[Any]]  # the operation itself, on numbers
 
 
 class Interval(NamedTuple):
-    """The least and the largest that a number can be."""
+    """The least and the largest that a number can be; both are NaN if nothing is known, not even that it is no NaN."""
 
     low: Any
     high: Any
@@ -26,47 +34,93 @@ class Interval(NamedTuple):
     multiple: tuple[float, Any] | None = None  # so many times another interval, if it is that
 
 
+class Rule(NamedTuple):
+    """How an operation is bounded, and for which arguments the rule is valid."""
+
+    bounds: Callable[[Do, Any, list[Any]], list[Interval] | None]  # of the operation, its parameters, its arguments
+    dtypes: tuple[str, ...]  # that uncertain arguments may have
+    places: Container[int]  # at which arguments may be uncertain
+
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+BOOLS = ("bool",)
 ANY = range(10**6)
-MOVES: dict[str, Any] = {  # sums and moves: affine, and growing with the arguments at these places
+SHIFTS: dict[str, Any] = {  # numbers change their places, whatever they are; uncertain ones at these arguments
     **dict.fromkeys(("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev"), ANY),
-    **dict.fromkeys(("concatenate", "stack", "split", "pad", "copy", "copy_p"), ANY),
-    **dict.fromkeys(("reduce_sum", "cumsum", "reduce_window_sum", "add", "add_any", "reduce_precision"), ANY),
-    "convert_element_type": ANY,
+    **dict.fromkeys(("concatenate", "stack", "split", "pad", "tile", "copy", "copy_p"), ANY),
     "gather": (0,),
     "dynamic_slice": (0,),
     "dynamic_update_slice": (0, 1),
-    "scatter-add": (0, 2),
     "select_n": ANY[1:],
 }
-RISING: dict[str, Any] = {
-    **MOVES,
-    **dict.fromkeys(("max", "min", "clamp", "reduce_max", "reduce_min", "cummax", "cummin", "cumlogsumexp"), ANY),
-    **dict.fromkeys(("reduce_window_max", "reduce_window_min", "and", "or", "reduce_and", "reduce_or"), ANY),
-    **dict.fromkeys(("tanh", "logistic", "exp", "exp2", "expm1", "erf", "log", "log1p", "sqrt", "cbrt"), ANY),
-    **dict.fromkeys(("sinh", "asinh", "atan", "floor", "ceil", "round", "sign", "leaky"), ANY),
+SUMS: dict[str, Any] = {
+    **dict.fromkeys(("reduce_sum", "cumsum", "reduce_window_sum", "add", "add_any"), ANY),
+    "scatter-add": (0, 2),
 }
-FALLING = ("neg", "not", "erfc", "rsqrt")
-FLOOR = {"log": 0.0, "sqrt": 0.0, "rsqrt": 0.0, "log1p": -1.0}  # there is no number below
+MOVES = {**SHIFTS, **SUMS, "convert_element_type": ANY}  # of floats: affine in the arguments at these places
+RISING = (  # in every argument, wherever it is a float
+    *("max", "min", "clamp", "reduce_max", "reduce_min", "cummax", "cummin", "cumlogsumexp"),
+    *("reduce_window_max", "reduce_window_min", "reduce_precision", "floor", "ceil", "round", "sign", "leaky"),
+    *("tanh", "logistic", "exp", "exp2", "expm1", "erf", "cbrt", "sinh", "asinh", "atan"),
+)
+FALLING = ("neg", "erfc")
+DOMAINS: dict[str, Callable[[Any], Any]] = {  # where the least that the argument can be has to lie; else it may be NaN
+    "log": lambda low: low >= 0,
+    "log1p": lambda low: low >= -1,
+    "sqrt": lambda low: low >= 0,
+    "rsqrt": lambda low: low > 0,  # of -0 it is -inf
+}
 
 
 def bounded(name: str, do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
-    """What the operation gives, or nothing if it is none that is known."""
-    at = [place for place, value in enumerate(ins) if isinstance(value, Interval)]
-    if name in FLOOR:
-        ins = [ins[0]._replace(low=jnp.maximum(ins[0].low, FLOOR[name]))]
-    if name in RISING and all(place in RISING[name] for place in at):
-        return rising(do, ins)
-    if name in FALLING:
-        return rising(do, [Interval(ins[0].high, ins[0].low)])
-    if name == "sort" or name == "integer_pow":
-        return _sort(do, how, ins) if name == "sort" else _power(do, how, ins)
-    return RULES[name](do, ins) if name in RULES else None
+    """What the operation gives, or nothing if no rule is valid for it."""
+    rule = RULES.get(name)
+    if rule is None:
+        return None
+    for place, value in enumerate(ins):
+        if isinstance(value, Interval) and not (place in rule.places and value.low.dtype.name in rule.dtypes):
+            return None
+    outs = rule.bounds(do, how, ins)
+    valid = outs is not None and all(out.low.dtype.name in FLOATS + BOOLS for out in outs)
+    return outs if valid else None
 
 
-def rising(do: Do, ins: list[Any]) -> list[Interval]:
+def rising(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """What grows with everything it reads: lows from lows, highs from highs."""
     lows, highs = do(*[ends(v)[0] for v in ins]), do(*[ends(v)[1] for v in ins])
     return [Interval(low, high) for low, high in zip(lows, highs)]
+
+
+def falling(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+    """What falls with its only argument."""
+    return rising(do, how, [Interval(ins[0].high, ins[0].low)])
+
+
+def summed(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+    """A sum: as what rises, unless infinities may cancel."""
+    return [settled(out.low, out.high) for out in rising(do, how, ins)]
+
+
+def cast(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
+    """To a float, which rises up to infinity; a cast of floats to bool or to an integer does not rise."""
+    return rising(do, how, ins) if how["new_dtype"].name in FLOATS else None
+
+
+def within(domain: Callable[[Any], Any], rule: Callable[..., Any]) -> Callable[[Do, Any, list[Any]], Any]:
+    """A function that is defined above a number only: where its argument may lie below, nothing is known."""
+
+    def bounds(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+        (out,) = rule(do, how, ins)
+        inside = domain(ins[0].low)
+        return [Interval(jnp.where(inside, out.low, jnp.nan), jnp.where(inside, out.high, jnp.nan))]
+
+    return bounds
+
+
+def settled(low: Any, high: Any) -> Interval:
+    """The ends, or NaN where infinities may have met: where one end is NaN, or where nothing is left to say."""
+    lost = jnp.isnan(low) | jnp.isnan(high) | ((low == -jnp.inf) & (high == jnp.inf))
+    return Interval(jnp.where(lost, jnp.nan, low), jnp.where(lost, jnp.nan, high))
 
 
 def ends(value: Any) -> tuple[Any, Any]:
@@ -81,85 +135,103 @@ def ball_of(value: Any) -> tuple[Any, Any]:
     return (value.low + value.high) / 2, (value.high - value.low) / 2
 
 
-def multiplied(do: Do, ins: list[Any]) -> list[Interval]:
+def multiplied(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """A product of two arrays in any sense: of matrices, of a kernel and a signal, of numbers."""
     (c_v, r_v), (c_z, r_z) = map(ball_of, ins)
     (c,) = do(c_v, c_z)
     parts = [] if r_z is None else [(jnp.abs(c_v) + (0 if r_v is None else r_v), r_z)]
     parts += [] if r_v is None else [(r_v, jnp.abs(c_z))]
     r = sum(do(*part)[0] for part in parts)
-    return [Interval(c - r, c + r)]
+    return [settled(c - r, c + r)]
 
 
-def times(do: Do, ins: list[Any]) -> list[Interval]:
-    """A product, number by number: of a value with itself a square, of two that vary the extremes of the corners."""
+def times(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+    """A product, number by number: of a value with itself a square, otherwise the extremes of the corners."""
     a, b = ins
     if a is b:
-        return bowl(lambda z: do(z, z), ins[:1])
+        return bowl(lambda z: do(z, z), how, ins[:1])
+    out = _extremes(do, a, b)
     if isinstance(a, Interval) and isinstance(b, Interval):
-        return _extremes([do(*corner)[0] for corner in pairs(ends(a), ends(b))])
-    (out,) = multiplied(do, ins)
+        return [out]
     factor, of = (b, a) if isinstance(a, Interval) else (a, b)
     return [out._replace(multiple=(number(factor), of))]
 
 
-def divided(do: Do, ins: list[Any]) -> list[Interval]:
-    """A quotient; anything at all where the divisor may be 0."""
+def divided(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+    """A quotient; nothing is known where the divisor may be 0."""
     a, b = ins
+    out = _extremes(do, a, b)
     if not isinstance(b, Interval):
-        c, r = ball_of(a)
-        (c,), (r,) = do(c, b), do(r, jnp.abs(b))
-        return [Interval(c - r, c + r)]
-    (out,) = _extremes([do(*corner)[0] for corner in pairs(ends(a), ends(b))])
+        return [out]
     apart = (b.low > 0) | (b.high < 0)
-    return [Interval(jnp.where(apart, out.low, -jnp.inf), jnp.where(apart, out.high, jnp.inf))]
+    return [Interval(jnp.where(apart, out.low, jnp.nan), jnp.where(apart, out.high, jnp.nan))]
 
 
-def less(do: Do, ins: list[Any]) -> list[Interval]:
+def less(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """A difference: least where the first is least and the second largest."""
     (a, b), (c, d) = ends(ins[0]), ends(ins[1])
-    return [Interval(do(a, d)[0], do(b, c)[0])]
+    return [settled(do(a, d)[0], do(b, c)[0])]
 
 
-def bowl(do: Do, ins: list[Any]) -> list[Interval]:
+def bowl(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """An even function that grows with $|z|$."""
     low, high = ends(ins[0])
     return [Interval(do(jnp.clip(0.0, low, high).astype(low.dtype))[0], jnp.maximum(do(low)[0], do(high)[0]))]
 
 
-def chosen(do: Do, ins: list[Any]) -> list[Interval]:
+def powered(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
+    """A power; one with a negative exponent has no rule."""
+    if how["y"] < 0:
+        return None
+    return rising(do, how, ins) if how["y"] % 2 else bowl(do, how, ins)
+
+
+def ordered(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
+    """Numbers in order rise with each of them; where one may be NaN, it may take any place."""
+    if len(ins) != 1:
+        return None
+    (out,) = rising(do, how, ins)
+    lost = jnp.isnan(ins[0].low).any(how["dimension"], keepdims=True)
+    return [Interval(jnp.where(lost, jnp.nan, out.low), jnp.where(lost, jnp.nan, out.high))]
+
+
+def chosen(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """A choice that hangs on an undecided truth: either, where it is undecided."""
     which, no, yes = ins
+    if not isinstance(which, Interval):
+        return rising(do, how, ins)
     (a, b), (c, d) = ends(no), ends(yes)
     low = jnp.where(which.low, c, jnp.where(which.high, jnp.minimum(a, c), a))
     return [Interval(low, jnp.where(which.low, d, jnp.where(which.high, jnp.maximum(b, d), b)))]
 
 
-def over(do: Do, ins: list[Any]) -> list[Interval]:
+def over(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """a > b or a ≥ b: certain if it holds at the worst ends, possible unless it fails at the best."""
     (a, b), (c, d) = ends(ins[0]), ends(ins[1])
     return [Interval(do(a, d)[0], do(b, c)[0] | jnp.isnan(b) | jnp.isnan(c), greater=(ins[0], ins[1]))]
 
 
-def under(do: Do, ins: list[Any]) -> list[Interval]:
+def under(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """a < b or a ≤ b, as b over a."""
-    return over(lambda a, b: do(b, a), ins[::-1])
+    return over(lambda a, b: do(b, a), how, ins[::-1])
 
 
-def equal(do: Do, ins: list[Any]) -> list[Interval]:
-    """Certain if both are single numbers and the same, possible if they overlap."""
+def equal(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+    """Certain if both are single numbers and the same, or one value that is not NaN; possible if they overlap."""
     (a, b), (c, d) = ends(ins[0]), ends(ins[1])
     certain = (a == b) & (c == d) & (a == c)
-    return [Interval(certain | (ins[0] is ins[1]), ~((b < c) | (d < a)))]
+    if ins[0] is ins[1]:
+        certain = ~jnp.isnan(a)
+    return [Interval(certain, ~((b < c) | (d < a)))]
 
 
-def unequal(do: Do, ins: list[Any]) -> list[Interval]:
+def unequal(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """The contrary of equal."""
-    (same,) = equal(do, ins)
-    return [Interval(~same.high & (ins[0] is not ins[1]), ~same.low)]
+    (same,) = equal(do, how, ins)
+    return [Interval(~same.high, ~same.low)]
 
 
-def finite(do: Do, ins: list[Any]) -> list[Interval]:
+def finite(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """Certain if both ends are finite; always possible."""
     certain = do(ins[0].low)[0] & do(ins[0].high)[0]
     return [Interval(certain, jnp.ones_like(certain))]
@@ -170,34 +242,34 @@ def number(value: Any) -> float | None:
     return float(value) if isinstance(value, float | int | np.ndarray | np.generic) and np.size(value) == 1 else None
 
 
-def _extremes(values: list[Any]) -> list[Interval]:
-    stacked = jnp.stack(jnp.broadcast_arrays(*values))
-    return [Interval(stacked.min(0), stacked.max(0))]
+def _extremes(do: Do, a: Any, b: Any) -> Interval:
+    """The least and the largest at the corners."""
+    sides = [ends(v) if isinstance(v, Interval) else (v,) for v in (a, b)]
+    corners = [do(*corner)[0] for corner in pairs(*sides)]
+    return settled(reduce(jnp.minimum, corners), reduce(jnp.maximum, corners))
 
 
-def _sort(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
-    return rising(do, ins) if len(ins) == 1 else None
-
-
-def _power(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
-    if how["y"] < 0:
-        return None
-    return rising(do, ins) if how["y"] % 2 else bowl(do, ins)
-
-
-RULES: dict[str, Callable[[Do, list[Any]], list[Interval]]] = {
-    "dot_general": multiplied,
-    "conv_general_dilated": multiplied,
-    "product": multiplied,
-    "mul": times,
-    "div": divided,
-    "sub": less,
-    "square": bowl,
-    "abs": bowl,
-    "select_n": chosen,
-    **dict.fromkeys(("ge", "gt"), over),
-    **dict.fromkeys(("le", "lt"), under),
-    "eq": equal,
-    "ne": unequal,
-    "is_finite": finite,
+RULES: dict[str, Rule] = {
+    **{name: Rule(rising, FLOATS + BOOLS, places) for name, places in SHIFTS.items()},
+    **{name: Rule(summed, FLOATS, places) for name, places in SUMS.items()},
+    **dict.fromkeys(RISING, Rule(rising, FLOATS, ANY)),
+    **dict.fromkeys(FALLING, Rule(falling, FLOATS, ANY)),
+    **dict.fromkeys(("and", "or", "reduce_and", "reduce_or"), Rule(rising, BOOLS, ANY)),  # bitwise on integers
+    "not": Rule(falling, BOOLS, ANY),
+    "convert_element_type": Rule(cast, FLOATS + BOOLS, ANY),
+    **{name: Rule(within(DOMAINS[name], rising), FLOATS, ANY) for name in ("log", "log1p", "sqrt")},
+    "rsqrt": Rule(within(DOMAINS["rsqrt"], falling), FLOATS, ANY),
+    **dict.fromkeys(("dot_general", "conv_general_dilated", "product"), Rule(multiplied, FLOATS, ANY)),
+    "mul": Rule(times, FLOATS, ANY),
+    "div": Rule(divided, FLOATS, ANY),
+    "sub": Rule(less, FLOATS, ANY),
+    **dict.fromkeys(("square", "abs"), Rule(bowl, FLOATS, ANY)),
+    "integer_pow": Rule(powered, FLOATS, ANY),
+    "sort": Rule(ordered, FLOATS, ANY),
+    "select_n": Rule(chosen, FLOATS + BOOLS, ANY),
+    **dict.fromkeys(("ge", "gt"), Rule(over, FLOATS, ANY)),
+    **dict.fromkeys(("le", "lt"), Rule(under, FLOATS, ANY)),
+    "eq": Rule(equal, FLOATS, ANY),
+    "ne": Rule(unequal, FLOATS, ANY),
+    "is_finite": Rule(finite, FLOATS, ANY),
 }

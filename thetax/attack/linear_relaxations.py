@@ -50,7 +50,7 @@ def bend(name: str, f: Callable[[Any], Any], z: Interval, out: Interval) -> Stri
         strip = curve(f, z)
     else:
         return None
-    return Strip(_sound(strip.low, out.low), _sound(strip.high, out.high))
+    return _sound(strip, (z.low >= -_far(z)) & (z.high <= _far(z)), out)
 
 
 def convex(f: Callable[[Any], Any], z: Interval) -> Strip:
@@ -70,29 +70,39 @@ def curve(f: Callable[[Any], Any], z: Interval) -> Strip:
     return Strip(_where(l >= 0, chord, low), _where(h <= 0, chord, high))
 
 
-def largest(d: Interval) -> Strip:
+def largest(d: Interval, out: Interval) -> Strip:
     r"""$\max(a, b) = b + (a - b)_+$, for the difference $d = a - b$."""
-    return Strip(*(Line((line.slopes[0], 1 - line.slopes[0]), line.offset) for line in convex(jax.nn.relu, d)))
+    low, high = (Line((line.slopes[0], 1 - line.slopes[0]), line.offset) for line in convex(jax.nn.relu, d))
+    return _sound(Strip(low, high), _decided(d), out)
 
 
-def smallest(d: Interval) -> Strip:
+def smallest(d: Interval, out: Interval) -> Strip:
     r"""$\min(a, b) = a - (a - b)_+$."""
-    lines = (Line((1 - line.slopes[0], line.slopes[0]), -line.offset) for line in convex(jax.nn.relu, d))
-    low, high = lines
-    return Strip(high, low)
+    high, low = (Line((1 - line.slopes[0], line.slopes[0]), -line.offset) for line in convex(jax.nn.relu, d))
+    return _sound(Strip(low, high), _decided(d), out)
 
 
-def rectangle(x: Interval, y: Interval) -> Strip:
+def rectangle(x: Interval, y: Interval, out: Interval) -> Strip:
     r"""$xy \ge l_y x + l_x y - l_x l_y$ and $xy \le h_y x + l_x y - l_x h_y$."""
-    return Strip(
-        Line((y.low, x.low), -x.low * y.low),
-        Line((y.high, x.low), -x.low * y.high),
-    )
+    low = Line((y.low, x.low), -x.low * y.low)
+    high = Line((y.high, x.low), -x.low * y.high)
+    finite = jnp.isfinite(x.low) & jnp.isfinite(x.high) & jnp.isfinite(y.low) & jnp.isfinite(y.high)
+    return _sound(Strip(low, high), finite, out)
+
+
+def _far(z: Interval) -> Any:
+    """So far from 0 a line is drawn."""
+    return jnp.asarray(jnp.finfo(z.low.dtype).max / 4, z.low.dtype)
+
+
+def _decided(d: Interval) -> Any:
+    """Where a ReLU can be drawn: not beyond `_far`, unless the sign is known and it is straight all the way."""
+    return (d.low >= 0) | (d.high <= 0) | ((d.low >= -_far(d)) & (d.high <= _far(d)))
 
 
 def _finite(z: Interval) -> tuple[Any, Any]:
-    """The ends, no further than numbers go; of what is not known they go as far."""
-    far = jnp.finfo(z.low.dtype).max / 4
+    """The ends, no further than lines are drawn."""
+    far = _far(z)
     low, high = jnp.where(jnp.isnan(z.low), -far, z.low), jnp.where(jnp.isnan(z.high), far, z.high)
     return jnp.clip(low, -far, far), jnp.clip(high, -far, far)
 
@@ -115,8 +125,12 @@ def _where(which: Any, one: Line, other: Line) -> Line:
     return jax.tree.map(lambda a, b: jnp.where(which, a, b), one, other)
 
 
-def _sound(line: Line, level: Any) -> Line:
-    """The line, or a level one where it has no slope."""
-    (slope,), offset = line
-    good = jnp.isfinite(slope) & jnp.isfinite(offset)
-    return Line((jnp.where(good, slope, 0),), jnp.where(good, offset, level))
+def _sound(strip: Strip, valid: Any, out: Interval) -> Strip:
+    """The lines, or level ones where they are not valid or not finite."""
+    return Strip(*(_or_level(line, valid, level) for line, level in zip(strip, (out.low, out.high))))
+
+
+def _or_level(line: Line, valid: Any, level: Any) -> Line:
+    for number in (*line.slopes, line.offset):
+        valid = valid & jnp.isfinite(number)
+    return Line(tuple(jnp.where(valid, slope, 0) for slope in line.slopes), jnp.where(valid, line.offset, level))

@@ -70,7 +70,7 @@ class Trail:
                 return [self.extreme(name, ins, outs[0])]
             if name == "mul" and ins[0] is not ins[1]:
                 sides = [self.spread(value, outs[0]) for value in ins]
-                return [self.add(sides, rectangle(*sides), outs[0])]
+                return [self.add(sides, rectangle(*sides, outs[0]), outs[0])]
             strip = bend(name, lambda z: do(z)[0], ins[0], outs[0]) if len(ins) == 1 else None
             if strip is not None:
                 return [self.add(ins, strip, outs[0])]
@@ -92,11 +92,13 @@ class Trail:
         """The larger or the smaller of two, by their difference."""
         a, b = (self.spread(value, out) for value in ins)
         minus = lambda a, b: [a - b]
-        d = self.tight(self.affine(lambda a, b: a - b, [a, b], less(minus, [a, b])[0]))
+        d = self.tight(self.affine(lambda a, b: a - b, [a, b], less(minus, None, [a, b])[0]))
         part = jax.nn.relu(d.low), jax.nn.relu(d.high)
         if name == "max":
-            return self.add([a, b], largest(d), _meet(out, b.low + part[0], b.high + part[1]))
-        return self.add([a, b], smallest(d), _meet(out, a.low - part[1], a.high - part[0]))
+            out = _meet(out, b.low + part[0], b.high + part[1])
+            return self.add([a, b], largest(d, out), out)
+        out = _meet(out, a.low - part[1], a.high - part[0])
+        return self.add([a, b], smallest(d, out), out)
 
     def spread(self, value: Any, like: Interval) -> Interval:
         """The value as an interval of the shape that comes out."""
@@ -135,8 +137,9 @@ class Trail:
         """Of every number at a node what it is never below, and then of its negative."""
         unit = lambda at: (jnp.arange(like.size) == at % like.size).astype(like.dtype).reshape(like.shape)
         row = lambda at: self.least(node, jnp.where(at < like.size, 1, -1).astype(like.dtype) * unit(at))
-        found = jax.lax.map(row, jnp.arange(2 * like.size), batch_size=min(ROWS, 2 * like.size))
-        return found.reshape(2, *like.shape)
+        rows = jnp.arange(2 * like.size)
+        found = jax.vmap(row)(rows) if len(rows) <= ROWS else jax.lax.map(row, rows, batch_size=ROWS)
+        return found.reshape(2, *like.shape).astype(like.dtype)  # the input may have another
 
     def least(self, node: int, c: Array) -> Scalar:
         r"""A number that $c \cdot z$ is never below, for the $z$ at a node."""
@@ -174,8 +177,12 @@ def _affine(name: str, ins: list[Any]) -> bool:
 
 
 def _meet(out: Interval, low: Any, high: Any) -> Interval:
-    """What lies in both; rounding must not turn it round."""
-    low, high = jnp.fmax(out.low, low), jnp.fmin(out.high, high)
+    """What lies in both. Rounding must neither turn it round nor carry it out of the interval.
+
+    An end that is not finite stays: a number of the network may overflow where exact arithmetic would not.
+    """
+    low = jnp.where(jnp.isfinite(out.low) & jnp.isfinite(low), jnp.clip(low, out.low, out.high), out.low)
+    high = jnp.where(jnp.isfinite(out.high) & jnp.isfinite(high), jnp.clip(high, out.low, out.high), out.high)
     return out._replace(low=jnp.minimum(low, high), high=jnp.maximum(low, high))
 
 

@@ -74,6 +74,7 @@ def check_attacked(name: str, attack: Any, model: Model, data: Any) -> tuple[Arr
     if attack is None and out.shape in ((), (1,)):  # where classes are compared
         cure = "give it the other one too: lambda x: jnp.concatenate([jnp.zeros(1), model(x).reshape(1)])."
         raise ValueError(f"{name}: expected a logit for each class, but the model gives a single one; {cure}")
-    if jnp.issubdtype(ys.dtype, jnp.integer) and ys.ndim == 1 and len(out.shape) == 1:
+    labels = jnp.issubdtype(ys.dtype, jnp.integer) and ys.ndim == 1
+    if len(out.shape) == 1 and (labels or attack is None):
         check_labels(ys, out.shape[0], name=f"{name}: ys")
     return xs, ys
