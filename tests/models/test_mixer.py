@@ -67,7 +67,7 @@ def test_a_network_is_its_blocks_in_turn():
     patches = x.reshape(2, 2, 2, 3, 2).transpose(1, 3, 0, 2, 4).reshape(6, 8)  # row by row, each c a b
     X = patches @ net.stem.W.reshape(5, 8).T + net.stem.b[None]
     for depth in range(3):
-        X = MixerBlock.__call__(jax.tree.map(lambda leaf: leaf[depth], net.blocks), X)  # noqa: B023
+        X = MixerBlock.__call__(jax.tree.map(lambda leaf: leaf[depth], net.blocks.layers), X)  # noqa: B023
     np.testing.assert_allclose(net(x), net.head(jax.vmap(net.last)(X).mean(axis=0)), atol=1e-5)
 
 

@@ -111,7 +111,7 @@ class Attention(eqx.Module):
         keys = self._turned(_apart(self.K, memory, self.groups), first)
         return Shown(keys, _apart(self.V, memory, self.groups))
 
-    def answer(self, q: Float[Array, "t h d"], shown: Shown, mask: Mask = ALL) -> Float[Array, "t a"]:
+    def answer(self, q: Float[Array, "t h d"], shown: Shown, mask: Mask = ALL) -> Float[Array, "t c"]:
         r"""$[\Xi_1, \dots, \Xi_H]\, W_O$."""
         found = self.kernel(q, *shown, self._faded(mask))
         return jax.vmap(self.O)(found.reshape(len(q), -1))
@@ -127,7 +127,7 @@ class Attention(eqx.Module):
 
     def __call__(
         self, x: Float[Array, "t a"], memory: Float[Array, "s b"] | None = None, *, mask: Mask = ALL
-    ) -> Float[Array, "t a"]:
+    ) -> Float[Array, "t c"]:
         return self.answer(self.ask(x), self.show(x if memory is None else memory), mask)
 
     def _turned(self, x: Any, first: Any) -> Any:

@@ -29,7 +29,7 @@ def two_classes(w: Any, b: Any) -> Linear:
     return Linear(jnp.stack([jnp.zeros_like(w), w]), jnp.stack([jnp.zeros(()), jnp.asarray(b)]))
 
 
-def closed_form(w: np.ndarray, b: float, xs: np.ndarray, signs: np.ndarray, eps: float, q: float) -> np.ndarray:
+def closed_form(w: np.ndarray, b: float, xs: np.ndarray, signs: np.ndarray, eps: float, q: int | float) -> np.ndarray:
     """log(1 + exp(−s(wᵀx + b) + ε‖w‖_q)) of each example."""
     return np.logaddexp(0, -signs * (xs @ w + b) + eps * np.linalg.norm(w, q))
 
@@ -85,7 +85,7 @@ def danskin(key):
     one = jax.grad(lambda theta: log_loss(rebuilt(theta)(x + at), y))(theta)
     step, units = 1e-5, jnp.eye(len(theta))
     largest = jax.jit(jax.vmap(lambda theta: over_grid(theta).max()))
-    slopes = (largest(theta + step * units) - largest(theta - step * units)) / (2 * step)
+    slopes = (largest(theta[None] + step * units) - largest(theta[None] - step * units)) / (2 * step)
     attack = PGD(log_loss, Linf(0.3), rate=0.15, steps=20, restarts=10)
     ours = jax.grad(lambda net: robust(cross_entropy, attack)(net, (x[None], y[None]), key=key))(net)
     found = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(ours)])

@@ -30,7 +30,8 @@ def last_layers(X: np.ndarray, ys: np.ndarray, new: np.ndarray, width: int, keys
         trained = [minimum_norm(features(X), ys, origin=start) for start in (0 * last.W[0], last.W[0])]
         return [features(new) @ w for w in trained]
 
-    return jax.jit(lambda keys, *data: jax.lax.map(lambda key: one(key, *data), keys))(keys, X, ys, new)
+    from_0, from_there = jax.jit(lambda keys, *data: jax.lax.map(lambda key: one(key, *data), keys))(keys, X, ys, new)
+    return from_0, from_there
 
 
 @claim("10.2-nngp-regression", title="Regression with a network of infinite width", kind="algorithm",
@@ -128,6 +129,6 @@ def cost(key):
     )  # fmt: skip
 
 
-def _each(found: Any) -> float:
+def _each(found: Any) -> int:
     """Numbers held for one example: its inputs, its weight, its row of the preconditioner."""
     return found.xs.shape[1] + 1 + found.pivots.L.shape[1]

@@ -27,7 +27,7 @@ def compared(found: Arrows, expected: Arrows, control: Arrows) -> list[Any]:
     ]
 
 
-def diagram(arrows: Arrows, places: dict[str, tuple[float, float]], words: dict[str, str]) -> Diagram:
+def diagram(arrows: Arrows, places: dict[str, tuple[int | float, int | float]], words: dict[str, str]) -> Diagram:
     """The boxes at these places, as wide as their words, and these arrows."""
     bare, said = ("output", "X", "image", "source tokens", "target tokens"), {name: name for name in places} | words
     boxes = {name: Box(*at, 0.35 + 0.115 * len(said[name]), 0.56, said[name], name not in bare)
