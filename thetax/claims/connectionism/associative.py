@@ -97,10 +97,14 @@ def flip_figure(points):
 def exponential(key):
     r"""With $E(x) = -\sum_{t=1}^K e^{x_t^\top x}$, which is followed by its logarithm $-\log(-E)$ of the same minima,
     40 sites hold 8,192 patterns, two hundred times their own number, where under the quadratic energy about every
-    other sign flips. The capacity is known to grow like $2^{d/2}$; measured is $d = 40$ alone."""
+    other sign flips. The capacity grows like $2^{d/2}$: of so many patterns, on 12 to 24 sites, fewer and fewer sites
+    flip."""
     X = random_patterns(key, 2**13, 40)
     exact, quadratic = flip_rate(models.ExponentialMemory(X), 200), flip_rate(models.Hebbian(X), 200)
     some, few = np.asarray(X[:300]), models.ExponentialMemory(X[:300])
+    sites = (12, 16, 20, 24)
+    many = {d: random_patterns(jr.fold_in(key, d), 2 ** (d // 2), d) for d in sites}
+    rates = [flip_rate(models.ExponentialMemory(many[d]), 1000) for d in sites]
     starts = np.asarray(random_patterns(jr.fold_in(key, 1), 20, 40))
     brute = []
     for x in starts:
@@ -111,6 +115,18 @@ def exponential(key):
     return Verdict(
         at_most("flip rate of 200 of the 8,192 patterns", exact, 1e-3, method="trend"),
         at_least("flip rate of the quadratic energy", quadratic, 0.3, method="trend"),
+        at_most(
+            "flip rate of 2^(d/2) patterns, d = 12, 16, 20, 24, times 2^(d/2)",
+            rates * 2.0 ** (np.array(sites) / 2),
+            2.0,
+            method="trend",
+        ),
+        at_least(
+            "the same, quadratic energy: flip rate",
+            [flip_rate(models.Hebbian(many[d]), 1000) for d in sites],
+            0.3,
+            method="trend",
+        ),
         close("field, against both sums", each(few.field, starts), brute, tolerance=1e-10),
         at_most("greatest change of energy at a visit", np.diff(np.c_[before, seen.energies]), 0.0, slack=1e-12),
         close(

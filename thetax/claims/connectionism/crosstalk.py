@@ -25,6 +25,11 @@ def looped_crosstalk(X, keep):
     return C
 
 
+def standard_error(values):
+    """Of their mean."""
+    return np.std(values) / np.sqrt(len(values))
+
+
 def one_step(X):
     """Where the network of `hebb` leaves each site of each stored pattern after one update of all."""
     memory = models.Hebbian(X)
@@ -97,7 +102,7 @@ def distribution(key):
     With the diagonal kept the mean of $x_{t,i} C_{t,i}$ is $\frac{n-1}{d}$."""
     n, d, draws = 40, 400, 4000
 
-    def summary(key):
+    def summary(key, n=n, d=d):
         X = random_patterns(key, n, d)
         C, kept = explain.crosstalk(X), (X @ X.T) @ X / d - X
         blur = jr.uniform(jr.fold_in(key, 1), (), float, -1 / d, 1 / d)  # an entry is a multiple of 1/d, odd or even
@@ -105,6 +110,8 @@ def distribution(key):
 
     found = jax.lax.map(summary, jr.split(key, draws), batch_size=50)
     single, means, squares, kept = (np.asarray(part) for part in found)
+    key_few = jr.split(jr.fold_in(key, 1), draws)
+    few = np.asarray(jax.lax.map(lambda key: summary(key, 30, 30)[2], key_few, batch_size=50))
     X = random_patterns(jr.fold_in(key, 0), n, d)
     shown = np.asarray(X * explain.crosstalk(X))
     variance = (n - 1) * (d - 1) / d**2
@@ -114,7 +121,13 @@ def distribution(key):
     grid = np.linspace(-1.4, 1.4, 200)
     return Verdict(
         within("mean of x C, d = 400, n = 40", means.mean(), 0.0, error=error, false_alarm=6e-5),
-        close("variance", squares.mean(), variance, tolerance=0.02, relative=True, method="trend"),
+        within("variance", squares.mean(), variance, error=standard_error(squares), false_alarm=6e-5),
+        within("variance, d = n = 30", few.mean(), (29 / 30) ** 2, error=standard_error(few), false_alarm=6e-5),
+        refuted(
+            within(
+                "variance, d = n = 30: (n − 1) / d", few.mean(), 29 / 30, error=standard_error(few), false_alarm=6e-5
+            )
+        ),
         likely("4,000 draws of one entry are normal, its steps of 2/d made smooth", normal, false_alarm=1e-5),
         within("mean of x C, diagonal kept", kept.mean(), (n - 1) / d, error=error, false_alarm=6e-5),
         refuted(within("mean of x C, diagonal kept, is 0", kept.mean(), 0.0, error=error, false_alarm=6e-5)),

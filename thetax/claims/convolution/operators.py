@@ -83,9 +83,10 @@ def integral_operator(key):
     by_layer = lambda f: np.asarray(layer(jnp.asarray(f(t))))
     alpha, beta = chance(key).normal(size=2)
     return Verdict(
-        close("Tf by quadrature", by_quad(f), 1 / (1 + u), tolerance=1e-8),
         close("Tf by the layer", by_layer(f), 1 / (1 + u), tolerance=1e-8),
-        close("Tg by quadrature", by_quad(g), 1 / (1 + u) ** 2, tolerance=1e-8),
+        close("Tf by the layer, against adaptive quadrature", by_layer(f), by_quad(f), tolerance=1e-8),
+        close("Tg by the layer", by_layer(g), 1 / (1 + u) ** 2, tolerance=1e-8),
+        close("Tg by the layer, against adaptive quadrature", by_layer(g), by_quad(g), tolerance=1e-8),
         close("T of a combination by the layer", by_layer(lambda t: alpha * f(t) + beta * g(t)),
               alpha / (1 + u) + beta / (1 + u) ** 2, tolerance=1e-8),
         refuted(close("T of the product, against the product", by_layer(lambda t: f(t) * g(t)),

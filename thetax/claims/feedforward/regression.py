@@ -43,9 +43,11 @@ def least_squares_loss(key):
     matrix = np.linalg.norm(X.T @ w - y) ** 2 / 2
     measured = _loss(X, y)(jnp.asarray(w)).item()
     model = models.linear_regression(4)
+    at_origin = 30 * train.squared_error(model, (jnp.asarray(X.T), jnp.asarray(y))).item()
     return Verdict(
         close("n times the objective, against the sum", measured, summed, tolerance=1e-12, relative=True),
-        close("the matrix form, against the sum", matrix, summed, tolerance=1e-12, relative=True),
+        close("n times the objective, against the matrix form", measured, matrix, tolerance=1e-12, relative=True),
+        close("of the model at the origin: ½‖y‖²", at_origin, y @ y / 2, tolerance=1e-12, relative=True),
         equal("the model begins at the origin", jax.tree.leaves(model)[0], np.zeros((1, 4))),
         refuted(close("without the factor one half", 2 * measured, summed, tolerance=1e-6)),
     )

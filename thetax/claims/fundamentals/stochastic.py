@@ -1,34 +1,57 @@
 """Lecture 10, §3.8 and §3.9: descent by batches, by adaptive steps, and from where it begins."""
 
 from itertools import combinations, product
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
+from scipy import stats
 
 from ... import layers, models, train
-from ...core import run
+from ...core import Iteration, run
 from ...layers import Chain, Linear
 from ...plot import Chart, Panel
 from ..chance import chance
-from ..check import at_least, at_most, close, equal, refuted
+from ..check import at_least, at_most, close, equal, likely, refuted
 from ..claim import Verdict, claim
 from ..gradients.problems import descent, quadratic
+
+
+class Drawn(NamedTuple):
+    """The state of a fit that counts: in place of weights, how often each batch came."""
+
+    model: Linear
+
+
+def subsets_drawn(key: Any, n: int, size: int, times: int) -> np.ndarray:
+    """How often a fit draws each subset of the examples, as the bits of its place; one batch an epoch."""
+
+    def step(state, batch, *, key):
+        place = jnp.sum(batch[0]).astype(int)
+        return Drawn(Linear(state.model.W.at[0, place].add(1.0))), {"loss": jnp.zeros(())}
+
+    data = 2.0 ** jnp.arange(n)[:, None] * jnp.eye(2**n)[:1], jnp.zeros((n, 1))
+    counting = Iteration(Drawn, step)
+    counts = Linear(jnp.zeros((1, 2**n)))
+    return np.asarray(
+        train.fit(counting, counts, data, epochs=times, batch=size, key=key, progress=train.Silent()).model.W[0]
+    )
 
 
 @claim(
     "L10-3.8-sgd",
     title="Descent by batches",
     kind="algorithm",
-    of=("train.fit", "train.descend"),
+    of=("train.fit", "train.descend", "train.squared_error"),
     cites="Robbins & Monro 1951",
 )
 def sgd(key):
-    r"""Draw $B$ of the $N$ indices, take $g = \frac1B \sum_j \nabla\hat R^{(i_j)}$ and step by $-\eta g$. With $B =
-    N$ drawn without replacement this is gradient descent; with small batches it still finds the solution of a
-    least-squares problem that has one."""
+    r"""Draw $B$ of the $N$ indices, all subsets equally likely, take $g = \frac1B \sum_j \nabla\hat R^{(i_j)}$ and step
+    by $-\eta g$. With $B = N$ drawn without replacement this is gradient descent; with small batches it still finds the
+    solution of a least-squares problem that has one."""
     rng = chance(key)
     X = rng.integers(-1, 2, size=(8, 3)).astype(float)
     y, w = rng.integers(-2, 3, size=8).astype(float), np.zeros(3)
@@ -40,6 +63,8 @@ def sgd(key):
     Z, truth = rng.normal(size=(64, 3)), rng.normal(size=3)
     begin, data = Linear(jnp.zeros((1, 3))), (jnp.asarray(Z), jnp.asarray(Z @ truth))
     few = train.fit(train.descend(train.squared_error, optax.sgd(0.1)), begin, data, epochs=60, batch=4, **watch)
+    drawn = subsets_drawn(key, 6, 4, 600)
+    all_of_them = [sum(2**i for i in subset) for subset in combinations(range(6), 4)]
     return Verdict(
         equal("B = N: weights after 6 epochs, against descent by hand", whole.model.W[0], w),
         equal("steps taken", whole.steps, 6),
@@ -47,6 +72,8 @@ def sgd(key):
             "B = 4 of 64: the weights found, against those that made the data", few.model.W[0], truth, tolerance=1e-8
         ),
         equal("steps taken", few.steps, 60 * 16),
+        equal("600 draws of 4 of 6 indices: those of four different ones", drawn[all_of_them].sum(), 600),
+        likely("the 15 subsets equally often: χ²", stats.chisquare(drawn[all_of_them]).pvalue),
         figure=Chart(
             Panel("epoch", "risk", lines={"batches of 4": (np.arange(1, 61), few.history["train loss"])}, log="y")
         ),

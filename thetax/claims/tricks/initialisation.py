@@ -128,8 +128,9 @@ def lecun_printed(key):
 def xavier(key):
     r"""$\sigma = \sqrt{\frac{2}{n + m}}$ stands between $n \sigma^2 = 1$, which keeps the variance forward, and
     $m \sigma^2 = 1$, which keeps that of the signal that comes back: $\frac{n\sigma^2 + m\sigma^2}{2} = 1$."""
-    key_odd, key_even = jr.split(key)
+    key_odd, key_even, key_other = jr.split(key, 3)
     x, y, d, back = _variances(layers.glorot, 200, 600, 2000, key_odd)
+    _, _, sent, returned = _variances(layers.lecun, 200, 600, 2000, key_other)
     X, Y, D, Back = _variances(layers.glorot, 400, 400, 2000, key_even)
     settings = {"tolerance": 0.02, "relative": True, "method": "brute force"}
     return Verdict(
@@ -137,7 +138,8 @@ def xavier(key):
         close("200 to 600, backward", back / d, 1.5, **settings),
         close("their mean", (y / x + back / d) / 2, 1.0, **settings),
         close("400 to 400, forward and backward", [Y / X, Back / D], [1.0, 1.0], **settings),
-        refuted(close("LeCun's, backward", back / d * 400 / 200, 1.0, **settings)),
+        close("LeCun's, 200 to 600, backward: m / n", returned / sent, 3.0, **settings),
+        refuted(close("LeCun's, backward", returned / sent, 1.0, **settings)),
     )
 
 
