@@ -4,12 +4,15 @@ import json
 import os
 import signal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thetax import layers, models, train
 from thetax.claims import (
     Verdict,
     at_least,
@@ -31,14 +34,16 @@ from thetax.claims import (
 from thetax.claims import claim as register
 from thetax.claims.claim import Claim
 from thetax.claims.pages import errata
+from thetax.claims.uses import unused
 from thetax.data import Unavailable
+from thetax.layers import tanh
 
 NAN = float("nan")
 
 
-def made(function, *, kind="identity", name="1.0-notation"):
+def made(function, *, kind="identity", name="1.0-notation", of=()):
     """A claim outside the registry."""
-    return Claim((name,), "made for a test", kind, "It is so.", function)
+    return Claim((name,), "made for a test", kind, "It is so.", function, of)
 
 
 FAILING = [
@@ -167,6 +172,48 @@ def test_data_that_cannot_be_had_leave_a_claim_unchecked():
     assert (finding.holds, finding.fails, finding.missing) == (False, False, "imdb could not be had.")
     assert finding.method == "no data"
     assert finding.as_json()["missing"] == "imdb could not be had."
+
+
+TABLE = {"softplus": (layers.softplus,)}
+MADE = layers.Convolution.init
+DESCENT = train.descend(train.squared_error, optax.sgd(0.1))
+
+
+def _helped(key):
+    return _help(lambda x: layers.relu(x) + TABLE["softplus"][0](x))
+
+
+def _help(f, law=layers.he):
+    MADE, DESCENT, f, law  # noqa: B018
+    return Verdict(equal("depth of a helper's helper", jax.jit(_last)(0.0), 0.0))
+
+
+def _last(x):
+    return tanh(x)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["layers.relu", "layers.softplus", "layers.he", "layers.tanh", "layers.Convolution", "train.descend"],
+)
+def test_what_a_claim_or_a_helper_refers_to_is_used(name):
+    """By an attribute of a module, a global, a table, a default, a wrapped helper, and what was made at import."""
+    assert unused(made(_helped, of=(name,))) == []
+
+
+@pytest.mark.parametrize("name", ["layers.gelu", "layers.Linear", "models.MLP"])
+def test_a_name_that_a_claim_does_not_use_is_refused(name):
+    assert unused(made(_helped, of=("layers.relu", name))) == [name]
+    finding = settle(made(_helped, of=("layers.relu", name)))
+    assert not finding.holds
+    assert f"of= names {name}, which" in finding.trouble
+    assert settle(made(_helped, of=("layers.relu",))).holds
+
+
+def test_what_the_library_uses_by_itself_does_not_count():
+    """An MLP is made of linear layers; a claim about these must name them."""
+    build = lambda key: models.MLP.init(2, 3, 1, key=key)
+    assert unused(made(build, of=("models.MLP", "layers.Linear"))) == ["layers.Linear"]
 
 
 def test_trouble_is_a_finding():

@@ -56,8 +56,7 @@ def test_killed_and_resumed_here(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(1, 31))
 def test_killed_at_every_file_boundary(tmp_path, uninterrupted, number):
-    """Before each of the first thirty changes on disk: the claim of the folder and the whole first save.
-    """
+    """Before each of the first thirty changes on disk: the claim of the folder and the whole first save."""
     assert child(tmp_path / "run", "event", number).returncode == KILLED
     finishes_alike(tmp_path / "run", uninterrupted)
 

@@ -25,6 +25,7 @@ from ..core import remember_compilations
 from ..data import Unavailable
 from .check import Check
 from .claim import Claim, Scale, Verdict
+from .uses import unused
 
 PRINTED = "printed form, must fail: "
 WATCH = "ends with its parent"  # a thread of each worker
@@ -117,6 +118,10 @@ def settle(claim: Claim, *, seed: int = 0, scale: Scale = "quick") -> Finding:
 
 def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, str]:
     try:
+        if names := unused(claim):
+            raise ValueError(
+                f"a claim uses what it is about; of= names {', '.join(names)}, which this one does not use."
+            )
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             key = jr.fold_in(jr.key(seed), crc32(claim.name.encode()))
             asked = {"scale": scale} if "scale" in signature(claim.function).parameters else {}

@@ -87,7 +87,12 @@ def is_norm(name: str, norm: Any, key: Any) -> list[Any]:
     ]
 
 
-@claim("13.1-pnorm", title="The size of a change", kind="definition", of=("attack.p_norm", "attack.L0", "attack.L2"))
+@claim(
+    "13.1-pnorm",
+    title="The size of a change",
+    kind="definition",
+    of=("attack.p_norm", "attack.L0", "attack.L1", "attack.L2", "attack.Linf"),
+)
 def sizes(key):
     r"""$\|x\|_p = (\sum_i |x_i|^p)^{1/p}$ is a norm for $p \ge 1$ and tends to $\max_i |x_i| = \|x\|_\infty$;
     $\|x\|_0$, the number of $x_i \ne 0$, is none: twice a vector has as many."""
@@ -97,8 +102,12 @@ def sizes(key):
     ]
     ours = np.array([[float(p_norm(jnp.asarray(row), p)) for p in POWERS] for row in x])
     tend = np.array([float(p_norm(jnp.asarray(x[0]), p)) for p in (1, 4, 16, 64, 256)])
+    some = x[0] * [1, 0, 1, 1, 0]
+    balls = [float(ball.norm(jnp.asarray(some))) for ball in (L0(3), L1(1.0), L2(1.0), Linf(1.0))]
+    by_numpy = [np.linalg.norm(some, p) for p in (0, 1, 2, np.inf)]
     return Verdict(
         close("numpy's", ours, np.array([[np.linalg.norm(row, p) for p in POWERS] for row in x]), tolerance=1e-12),
+        close("of a shift, by the balls for p = 0, 1, 2, ∞", balls, by_numpy, tolerance=1e-12),
         close("‖(1, −2)‖_3", float(p_norm(jnp.array([1.0, -2.0]), 3)), 2.0801, tolerance=1e-4),
         at_most("it falls with p", np.diff(tend), 0.0),
         close("p = 256 and infinity", tend[-1], np.abs(x[0]).max(), tolerance=0.01),

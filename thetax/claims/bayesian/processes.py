@@ -94,7 +94,7 @@ def schur(K: np.ndarray, k: np.ndarray, own: np.ndarray, ys: np.ndarray) -> tupl
 
 @claim(
     "10.2-gp-posterior", title="The posterior by conditioning", kind="algorithm",
-    of=("bayes.GaussianProcess", "bayes.Posterior"), cites=BOOK,
+    of=("bayes.GaussianProcess", "bayes.RBF"), cites=BOOK,
 )  # fmt: skip
 def posterior(key):
     r"""Of $y = f(X) + \varepsilon$, $\varepsilon \sim N(0, \gamma^2 I)$, follows again a Gaussian process, with mean

@@ -17,7 +17,7 @@ from .hopfield import each, random_patterns
     "1.4-capacity-transition",
     title="Retrieval collapses at 0.138 patterns per site",
     kind="experiment",
-    of=("explain.capacity", "models.Hebbian", "models.asynchronous"),
+    of=("explain.capacity",),
     cites="Amit, Gutfreund & Sompolinsky 1985",
 )
 def transition(key, scale):

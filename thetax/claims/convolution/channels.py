@@ -59,7 +59,7 @@ def outputs_first(key):
 
 
 @claim("L10-A6-image-tensor", title="Images as tensors", kind="definition",
-       of=("data.Dataset.data", "layers.Convolution"))  # fmt: skip
+       of=("data.Dataset", "layers.Convolution"))  # fmt: skip
 def image_tensor(key):
     r"""An image is a tensor of height, width and channels, one if grey and three if coloured; its pixels, 0 to 255, are
     scaled to $[0, 1]$, from which they come back exactly. The library puts the channels first: the same image, and the

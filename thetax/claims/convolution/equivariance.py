@@ -45,7 +45,7 @@ def commutes(f: Any, x: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 @claim("4.2-equivariance", title="Convolution of images commutes with translations", kind="identity",
-       of=("layers.Convolution", "layers.Linear", "layers.matrix_of"))  # fmt: skip
+       of=("layers.Convolution", "layers.Linear"))  # fmt: skip
 def translations(key):
     r"""$(\tau I) * W = \tau (I * W)$ for a translation $\tau$: everywhere on a torus; with zeros outside, away from the
     edges. With a stride $s$ it holds for translations by multiples of $s$, which then move the result by one place. A

@@ -132,7 +132,7 @@ def _turns(best):
 
 @claim(
     "2.5-universal", title="Universal approximation", kind="definition",
-    of=("models.step_network", "models.ridge_network", "models.random_units"),
+    of=("models.step_network", "models.ridge_network", "explain.minimax"),
     cites="Cybenko 1989; Hornik, Stinchcombe & White 1989",
 )  # fmt: skip
 def universal(key):

@@ -138,7 +138,7 @@ def softplus(key):
     from which it is furthest at 0, by $\frac{\log 2}{\beta}$."""
     f, z = layers.softplus, np.linspace(-30, 30, 1201)
     betas = np.array([1.0, 2.0, 8.0, 32.0])
-    gap = np.stack([on(f, b * z) / b - np.maximum(z, 0) for b in betas])
+    gap = np.stack([on(f, b * z) / b - on(layers.relu, z) for b in betas])
     return Verdict(
         close("against logaddexp(0, z)", on(f, z), np.logaddexp(0, z), tolerance=1e-14),
         close("far out, where eᶻ overflows", on(f, [-800.0, 800.0]), [0.0, 800.0], tolerance=1e-300),

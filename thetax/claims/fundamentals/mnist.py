@@ -120,7 +120,7 @@ def updates(key):
 
 @claim(
     "L10-5.3-mnist-table", "L10-5.3-human", title="Digits: discriminants, logistic regression, networks",
-    kind="experiment", of=("models.MLP", "models.multinomial_regression", "train.weight_decay", "layers.Dropout"),
+    kind="experiment", of=("models.MLP", "models.multinomial_regression", "train.weight_decay"),
     cites="James, Witten, Hastie & Tibshirani 2021, table 10.1", data=("mnist",),
 )  # fmt: skip
 def table(key, scale):

@@ -67,7 +67,7 @@ def by_hand(net: layers.Chain, windows: np.ndarray) -> np.ndarray:
     "L10-6.1-nyse",
     title="Forecasting the trading volume",
     kind="experiment",
-    of=("models.least_squares", "layers.Elman", "layers.unroll", "data.load"),
+    of=("models.least_squares", "layers.Elman", "data.load"),
     cites="James, Witten, Hastie & Tibshirani 2021, §10.5.2",
     data=("nyse",),
 )

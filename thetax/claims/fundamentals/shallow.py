@@ -53,7 +53,7 @@ def snn(key):
 
 @claim(
     "L10-1.5-hypothesis-linear", title="Fixed units: a vector space", kind="definition",
-    of=("models.random_units", "models.least_squares", "models.ridge_network", "explain.convexity"),
+    of=("models.random_units", "models.ridge_network", "explain.convexity"),
 )  # fmt: skip
 def hypothesis_linear(key):
     r"""With $(w_j, b_j)$ fixed, the functions $\sum_{j=1}^M \beta_j\, \sigma(w_j^\top x + b_j)$ are a vector space of

@@ -22,7 +22,7 @@ from .splits import MEMBERS, ablation, column, drawn, learn, logistic, mean, pee
     "L10-ex6-isl-10.10.7",
     title="Who defaults on a credit card",
     kind="exercise",
-    of=("models.MLP", "models.logistic_regression", "layers.Dropout", "train.binary_cross_entropy", "data.load"),
+    of=("models.MLP", "models.logistic_regression", "train.binary_cross_entropy", "data.load"),
     cites="James, Witten, Hastie & Tibshirani 2021, exercise 10.10.7",
     data=("default",),
 )
@@ -55,7 +55,7 @@ def default(key):
     "L10-ex6-tricks",
     title="What each trick is worth",
     kind="experiment",
-    of=("train.weight_decay", "train.lasso", "train.augmented", "layers.Dropout", "layers.Ensemble"),
+    of=("models.MLP", "train.weight_decay", "train.lasso", "train.augmented", "layers.Ensemble"),
     cites="Hastie, Tibshirani & Friedman 2009, exercise 11.7",
     data=("default", "spambase"),
 )

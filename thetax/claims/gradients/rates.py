@@ -176,7 +176,7 @@ def signs_of_second(theta):
     "3.2-lemma3.4",
     title="Descent under PL converges geometrically",
     kind="theorem",
-    of=("train.descend", "explain.dominance", "explain.rates"),
+    of=("explain.dominance", "explain.rates"),
     cites="Polyak 1963",
 )
 def geometric(key):

@@ -97,7 +97,7 @@ def _trained(key, xs, labels, steps=400):
 
 @claim(
     "L1-nested-representation", title="A network is a chain of coordinate changes", kind="experiment",
-    of=("models.MLP", "layers.Chain", "models.separate", "train.descend"),
+    of=("models.MLP", "models.separate", "train.descend"),
 )  # fmt: skip
 def nested(key):
     r"""A network $F_L \circ \dots \circ F_1$ changes coordinates layer by layer, $h_\ell = F_\ell(h_{\ell-1})$.

@@ -70,7 +70,7 @@ def ridge_unit(key):
 
 @claim(
     "L1-ridge-layer", "L1-parameter-gradient", title="Ridge layers, and gradients along the input", kind="layer",
-    of=("layers.Chain", "layers.Linear", "train.log_loss", "train.squared_loss"),
+    of=("layers.Chain", "layers.Linear", "train.binary_log_loss", "train.squared_loss"),
 )  # fmt: skip
 def ridge_layer(key):
     r"""A ridge layer is $F(x; \Theta) = \varphi(\Theta x)$, one unit a row. For any loss

@@ -73,13 +73,14 @@ def cross_entropy(key):
     rng, (n, k) = chance(key), (3, 4)
     Theta, x, checks = rng.normal(size=(k, n)), rng.normal(size=n), []
     p = special.softmax(Theta @ x)
-    soft = rng.dirichlet(np.ones(k))
+    ours, soft = np.asarray(layers.softmax(jnp.asarray(Theta @ x))), rng.dirichlet(np.ones(k))
     for name, y in {"one-hot": np.eye(k)[2], "soft": soft}.items():
         loss = lambda W, y=y: train.log_loss(Linear(W)(jnp.asarray(x)), jnp.asarray(y))
         value = float(loss(jnp.asarray(Theta)))
         found = np.asarray(jax.grad(loss)(jnp.asarray(Theta)))
         checks += [
             close(f"{name}: −y·ln softmax", value, -y @ np.log(p), tolerance=1e-12),
+            close(f"{name}: by the library's softmax", value, -y @ np.log(ours), tolerance=1e-12),
             close(f"{name}: with the normalisation apart", value, -y @ Theta @ x + np.log(np.exp(Theta @ x).sum()),
                   tolerance=1e-12),
             close(f"{name}: gradient", found, np.outer(p - y, x), tolerance=1e-12),

@@ -136,8 +136,8 @@ def bottleneck(key):
     )  # fmt: skip
 
 
-@claim("5.3-alignment", title="Where it looks", kind="experiment", of=("models.EncoderDecoder", "layers.Additive"),
-       cites="Bahdanau, Cho & Bengio 2015")  # fmt: skip
+@claim("5.3-alignment", title="Where it looks", kind="experiment",
+       of=("models.EncoderDecoder", "train.token_error_rate"), cites="Bahdanau, Cho & Bengio 2015")  # fmt: skip
 def alignment(key):
     r"""The weights $a_{ij}$ that are learnt align target and source: for the source turned round the largest $a_{ij}$
     is at $j = m + 1 - i$."""

@@ -64,7 +64,7 @@ def structured(key):
     )  # fmt: skip
 
 
-@claim("L10-A19-mamba", title="A selective state space", kind="model", of=("layers.SelectiveSSM", "layers.linear_scan"),
+@claim("L10-A19-mamba", title="A selective state space", kind="model", of=("layers.SelectiveSSM",),
        cites="Gu & Dao 2023")  # fmt: skip
 def selective(key):
     r"""$\Delta_t = \mathrm{softplus}(Sx_t + s)$, $B_t$ and $C_t$ linear in $x_t$,

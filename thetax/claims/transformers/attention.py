@@ -123,7 +123,7 @@ def rows(key):
     title="The values are summed over, not the token's own",
     printed=r"\xi_i = \sum_t \mathrm{softmax}_t(a_i) v_i",
     corrected=r"\xi_i = \sum_t a_{it} v_t,\quad a_{it} = \mathrm{softmax}_t(q_i^\top k_t / \sqrt{d_k})",
-    of=OF,
+    of=("layers.attend",),
 )
 def values_over_t(key):
     r"""With $v_i$ in the sum the weights sum to 1 in front of it and $\xi_i = v_i$: nothing would be looked at. And
@@ -249,7 +249,7 @@ def rank_of_the_scores(key):
 
 
 @claim("6.1-scaling", "L10-A21-scaling", title="Why the root of d", kind="theorem",
-       of=("layers.attend", "layers.attention_weights"), cites=VASWANI)  # fmt: skip
+       of=("layers.attention_weights",), cites=VASWANI)  # fmt: skip
 def scaling(key):
     r"""For independent $q, k \sim \mathcal{N}(0, I)$ in $d_k$ dimensions $\mathrm{Var}(q^\top k) = d_k$, so that scores
     divided by $\sqrt{d_k}$ have variance 1. Without it the largest weight tends to 1 as $d_k$ grows, and the slope of

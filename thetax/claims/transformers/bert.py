@@ -25,7 +25,7 @@ DEVLIN = "Devlin et al. 2019"
 
 
 @claim("6.5-bert", title="Every token sees all others", kind="model",
-       of=("models.BERT", "models.Trunk", "models.Translator", "models.SentenceClassifier", "models.Tagger"),
+       of=("models.BERT", "models.Translator", "models.SentenceClassifier", "models.Tagger"),
        cites=DEVLIN)  # fmt: skip
 def every_token(key):
     r"""The encoder of a transformer over tokens, places and segments, without a causal mask: $\xi_i$ depends on $x_j$
@@ -105,7 +105,7 @@ def expected_slope(logits: np.ndarray, tokens: np.ndarray, asked: np.ndarray) ->
 
 
 @claim("6.5-mlm-loss", title="The loss at the gaps alone", kind="loss",
-       of=("train.masked_cross_entropy", "train.pretraining", "train.per_token", "data.cloze", "models.Pretraining"),
+       of=("train.masked_cross_entropy", "train.pretraining", "data.cloze", "models.Pretraining"),
        cites=DEVLIN)  # fmt: skip
 def at_gaps(key):
     r"""$-\frac{1}{|M|} \sum_{i \in M} \log p(x_i \mid \tilde x)$ over the places $M$ that are asked for: at all others

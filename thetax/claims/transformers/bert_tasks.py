@@ -174,6 +174,7 @@ def answers(key):
     by_hand = np.stack([np.where(here, linear(net.head, row).T, -np.inf) for here, row in zip(passage, vectors)])
     halves = [-np.log(softmax(s[here])[int(at) - 4]) for both, here, span in zip(scores, passage, spans)
               for s, at in zip(both, span)]  # fmt: skip
+    each = [train.span_loss(*pair) for pair in zip(jnp.asarray(scores), spans)]
     pull, differences = slopes(lost, net, 1.0)
     find = lambda scores, ell: jax.jit(jax.vmap(lambda one: jnp.stack(best_span(one, longest=ell))))(
         jnp.asarray(scores)
@@ -187,6 +188,7 @@ def answers(key):
         equal("no token of the question, no mark, none that fills up", np.isfinite(scores[:, 0]), passage),
         close("scores, by the vectors of the encoder", scores[:, :, 4:6], by_hand[:, :, 4:6], **EXACT),
         close("loss, by a loop", loss, np.mean(halves), **EXACT),
+        close("of each answer, from its scores", each, np.reshape(halves, (2, 2)).mean(axis=1), **EXACT),
         close(f"its derivative in all {len(pull)} numbers", pull, differences, **FD),
         *[equal(f"200 best spans of at most {ell}, by trying all", spans, [tried(one, ell) for one in many])
           for ell, spans in found.items()],

@@ -93,7 +93,7 @@ def translator(key: Any, norms: Any) -> Arrows:
 
 
 @claim("6.4-fig6.3", title="Encoder and decoder, as a picture", kind="figure",
-       of=("models.Translator", "models.TransformerBlock", "plot.Diagram"), cites=VASWANI)  # fmt: skip
+       of=("models.Translator", "plot.Diagram"), cites=VASWANI)  # fmt: skip
 def encoder_decoder(key):
     r"""Encoder: places added to vectors of the tokens, attention, a network for each token; decoder: masked attention,
     attention to what the encoder found, a network for each token, and logits; every part is added to what went in and

@@ -130,6 +130,7 @@ def sinusoidal(key):
     f = lambda X: attend(Sinusoidal()(X))
     broken = np.abs(in_all_orders(f, X)[1:] - np.asarray(f(jnp.asarray(X)))[ORDERS[1:]]).max(axis=(1, 2))
     return Verdict(
+        close("ω_i = 10⁴ to the power −2i / d", frequencies(d), omega, **EXACT),
         close("P, by loops", P, [waves(t, omega) for t in range(T)], **EXACT),
         close("‖p_t‖²", (P**2).sum(axis=1), d / 2, **EXACT),
         close("p_t·p_s, by its formula", P @ P.T, gram, **EXACT),

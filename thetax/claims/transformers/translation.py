@@ -21,7 +21,7 @@ VASWANI = "Vaswani et al. 2017"
 
 
 @claim("6.4-causal-parallel", title="All at once, or word by word", kind="identity",
-       of=("models.Translator", "models.GPT", "models.Decoder"), cites=VASWANI)  # fmt: skip
+       of=("models.Translator", "models.GPT"), cites=VASWANI)  # fmt: skip
 def parallel(key):
     r"""One masked pass over the whole target gives the logits that the decoder gives word by word on growing
     beginnings, with what it has read kept as keys and values, or made anew each time."""
@@ -144,7 +144,7 @@ def said_right(net, batch, *, begin, end):
 
 
 @claim("6.4-transformer", "L10-A23-transformer", title="The transformer", kind="model",
-       of=("models.Translator", "models.Trunk", "models.greedy", "train.token_cross_entropy"),
+       of=("models.Translator", "models.greedy", "train.token_cross_entropy"),
        cites=VASWANI)  # fmt: skip
 def transformer(key):
     r"""An encoder of $\mathrm{LN}(x + \mathrm{MH}(x))$ and $\mathrm{LN}(x + F(x))$ and a decoder that also looks at

@@ -255,12 +255,18 @@ def lagrangian(key):
     radii = [np.linalg.norm(_minimiser(X, y, mu)) for mu in mus]
     slope = lambda theta: differences.jacobian(lambda th: jnp.square(jnp.asarray(X) @ th - jnp.asarray(y)).sum() / 2,
                                                theta)  # fmt: skip
+    data = jnp.asarray(X), jnp.asarray(y)
+    decayed = lambda mu: train.weight_decay(train.squared_error, strength=mu / len(y))  # both in means
+    flat = {mu: jax.grad(lambda th, mu=mu: decayed(mu)(layers.Linear(th[None]), data))(jnp.asarray(theta))
+            for mu, theta in found.items()}  # fmt: skip
     return Verdict(
         *[close(f"μ = {mu:g}: SLSQP in the ball of radius {np.linalg.norm(theta):.2f}",
                 _within_ball(X, y, np.linalg.norm(theta)), theta, tolerance=1e-5, method="brute force")
           for mu, theta in found.items()],
         *[close(f"μ = {mu:g}: ∇ℓ + μθ", slope(theta) + mu * theta, np.zeros(5), tolerance=1e-7,
                 method="finite differences") for mu, theta in found.items()],
+        *[close(f"μ = {mu:g}: the gradient of the decayed loss", g, np.zeros(5), tolerance=1e-10)
+          for mu, g in flat.items()],
         falls("r(μ) over 50 strengths", radii),
         assumptions=[at_least("least eigenvalue of the Hessian", np.linalg.eigvalsh(X.T @ X)[0], 0.0)],
         figure=Chart(Panel("strength μ", "radius r", lines={"length of the minimiser": (mus, radii)},

@@ -154,7 +154,7 @@ def scaling(key):
     title="Scaled by the probability of staying",
     printed=r"\tilde\theta_i = \pi_i \theta_i, \quad \pi_i \text{ the dropout probability}",
     corrected=r"\tilde\theta_i = \pi_i \theta_i, \quad \pi_i \text{ the probability of being active}",
-    of=("layers.DropConnect", "layers.Dropout"),
+    of=("explain.dropout_average", "layers.Dropout"),
     cites="Srivastava et al. 2014",
     slip=True,
 )
