@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from children import check_annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -350,9 +351,30 @@ def _kills(key):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _breaks_an_annotation(key):
+    return Verdict(close("x", 1.0, 1.0, tolerance=1))
+
+
+def _promotes_ranks(key):
+    return Verdict(close("x", jnp.ones((2, 3)) + jnp.ones(3), 2.0, tolerance=0.1))
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:os.fork")
-def test_several_processes_and_a_death_hide_nothing():
+def test_another_process_is_as_strict_as_this_one(tmp_path, monkeypatch):
+    """What breaks an annotation is trouble wherever a test settles it."""
+    check_annotations(tmp_path, monkeypatch)
+    chosen = [made(_breaks_an_annotation, name="1.2-sgn"), made(_promotes_ranks, name="1.2-xor")]
+    for findings in (list(verify(chosen, jobs=1)), [settle(claim) for claim in chosen]):
+        typed, ranked = sorted(findings, key=lambda finding: finding.claim.name)
+        assert "Type-check error" in typed.trouble
+        assert "rank_promotion" in ranked.trouble
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_several_processes_and_a_death_hide_nothing(tmp_path, monkeypatch):
     """One claim raises, one kills its process; both are named, and the others are found."""
+    check_annotations(tmp_path, monkeypatch)
     functions = {"1.0-notation": _holds, "1.2-sgn": _kills, "1.2-xor": _raises, "2.6-relu": _holds, "1.2-span": _holds}
     chosen = [made(function, name=name) for name, function in functions.items()]
     findings = {finding.claim.ids[0]: finding for finding in verify(chosen, jobs=2)}

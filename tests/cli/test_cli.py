@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from children import check_annotations
 from shell import run
 
 from thetax.train import Run
@@ -149,7 +150,8 @@ def test_interrupt_leaves_a_resumable_run(tmp_path):
     process.communicate(timeout=60)
 
 
-def test_verify_writes_what_it_found(capsys):
+def test_verify_writes_what_it_found(capsys, tmp_path, monkeypatch):
+    check_annotations(tmp_path, monkeypatch)
     code, out, said = run(capsys, "verify", "1.2-xor", "1.2-sgn", "--json", "out.json", "--html", "out.html")
     assert code == 0
     assert "all hold" in out
