@@ -456,6 +456,13 @@ def normal(seed: int, *shape: int) -> Any:
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.zeros(()).dtype)
 
 
+def filled(init: Any, seed: int) -> Any:
+    """The model that `init(key=key)` would draw, with standard normal numbers of the host: nothing is compiled."""
+    leaves, structure = jax.tree.flatten(jax.eval_shape(lambda key: init(key=key), jr.key(0)))
+    rng = np.random.default_rng(seed)
+    return jax.tree.unflatten(structure, [jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves])
+
+
 class ObjectiveRow(NamedTuple):
     """An objective, a model it judges, and a batch."""
 

@@ -1,9 +1,12 @@
 """Linear recurrences as what they are: convolutions, filters of noise, steps of a stable system."""
 
+from functools import partial
+
 import jax
 import jax.random as jr
 import numpy as np
 import pytest
+from contracts import filled, normal
 
 from thetax.layers import LRU, DiagonalSSM, SelectiveSSM, bilinear, hippo, unroll
 
@@ -19,6 +22,31 @@ def test_outputs_are_a_convolution_with_the_kernel(steps):
     kernel = np.asarray(cell.kernel(9))
     expected = [sum(kernel[j] @ np.asarray(xs[t - j]) for j in range(t + 1)) for t in range(9)]
     np.testing.assert_allclose(unroll(cell, xs)[1], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", ["exact", "bilinear"])
+def test_one_step_by_numpy(steps):
+    cell = filled(partial(DiagonalSSM.init, 2, 3, 1, steps=steps), 0)
+    z, x = np.array([0.3 - 0.2j, 1.0j, -0.5]), np.array([0.7, -1.1])
+    alpha, omega, log_step, B, C, D = (np.asarray(leaf) for leaf in jax.tree.leaves(cell))
+    rate, step = -np.exp(alpha) + 1j * omega, np.exp(log_step)
+    held = np.exp(rate * step) if steps == "exact" else (2 + rate * step) / (2 - rate * step)
+    z_next = held * z + (held - 1) / rate * ((B[0] + 1j * B[1]) @ x)  # both: (held − 1) / rate
+    y = ((C[0] + 1j * C[1]) @ z_next).real + D @ x
+    found = jax.jit(lambda cell, z, x: cell(z, x))(cell, z, x)
+    np.testing.assert_allclose(found[0], z_next, atol=1e-12)
+    np.testing.assert_allclose(found[1], y, atol=1e-12)
+
+
+def test_one_step_of_a_selective_cell_by_numpy():
+    cell, h, x = filled(partial(SelectiveSSM.init, 2, 3), 0), normal(1, 2, 3), normal(2, 2)
+    A, S, s, B, C, D = (np.asarray(leaf) for leaf in jax.tree.leaves(cell))
+    state, read = np.asarray(h), np.asarray(x)
+    step = np.log1p(np.exp(S @ read + s))
+    state = np.exp(-step[:, None] * np.exp(A)) * state + np.outer(step * read, B @ read)
+    found = jax.jit(lambda cell, h, x: cell(h, x))(cell, h, x)
+    np.testing.assert_allclose(found[0], state, atol=1e-12)
+    np.testing.assert_allclose(found[1], state @ (C @ read) + D * read, atol=1e-12)
 
 
 def test_the_exact_step_is_the_exponential():

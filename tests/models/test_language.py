@@ -1,16 +1,31 @@
 """Models of tokens: step by step as by teacher forcing, gradients by a plain loop, alignments that add up."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from contracts import filled
 
 from thetax.layers import GRU, LRU, LSTM, Elman, Recurrent, unroll
 from thetax.models import EncoderDecoder, NextToken, SequenceClassifier
 
 TOKENS = jnp.array([2, 0, 4, 4])
 SOURCE = jnp.array([1, 5, 0])
+
+
+def test_next_tokens_by_numpy():
+    """Tokens one after another through an Elman cell, and a linear readout of its state."""
+    model = filled(partial(NextToken.init, 5, 3, 4, cell=Elman.init), 0)
+    E, U, V, b, W, c = (np.asarray(leaf) for leaf in jax.tree.leaves(model))
+    z, expected = np.zeros(4), []
+    for token in TOKENS:
+        z = np.tanh(U @ z + V @ E[token] + b)
+        expected.append(W @ z + c)
+    found = jax.jit(lambda model, tokens: Recurrent(model)(tokens))(model, TOKENS)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def step_by_step(cell, tokens, state):

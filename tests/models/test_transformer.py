@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from contracts import close, normal, same_bits
+from contracts import close, filled, normal, same_bits
 
 from thetax.layers import ALL, CAUSAL, ALiBi, Gated, Mask, RMSNorm, Rotary
 from thetax.models import TransformerBlock, Trunk
@@ -19,6 +19,35 @@ small = partial(TransformerBlock.init, 4, 2, 6)
 
 def block_of(trunk, at):
     return jax.tree.map(lambda a: a[at], trunk.blocks.layers)
+
+
+def looked(Q, K, V):
+    """Causal attention of one head."""
+    scores = np.where(np.tri(len(Q), dtype=bool), Q @ K.T / np.sqrt(Q.shape[1]), -np.inf)
+    A = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return A / A.sum(axis=1, keepdims=True) @ V
+
+
+@pytest.mark.parametrize("norms", ["before", "after"])
+def test_a_block_by_numpy(norms):
+    block, x = filled(partial(small, norms=norms), 0), np.asarray(normal(1, 5, 4))
+    affine = lambda layer, x: x @ np.asarray(layer.W).T + np.asarray(layer.b)
+
+    def standard(norm, x):
+        z = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+        return np.asarray(norm.gamma) * z + np.asarray(norm.mu)
+
+    def attention(x):
+        parts = [affine(layer, x) for layer in (block.attention.Q, block.attention.K, block.attention.V)]
+        heads = [looked(*[part[:, at : at + 2] for part in parts]) for at in (0, 2)]
+        return affine(block.attention.O, np.concatenate(heads, axis=1))
+
+    y = x
+    feed = lambda x: affine(block.feed.down, np.maximum(affine(block.feed.up, x), 0))
+    for norm, part in ((block.norm, attention), (block.feed_norm, feed)):
+        y = y + part(standard(norm, y)) if norms == "before" else standard(norm, y + part(y))
+    found = jax.jit(lambda block, x: block(x, mask=CAUSAL))(block, x)
+    np.testing.assert_allclose(found, y, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("norms", ["before", "after"])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from contracts import close, same_bits
+from contracts import close, filled, same_bits
 
 from thetax.core import predict
 from thetax.layers import CAUSAL, Learned
@@ -22,6 +22,24 @@ TARGET = jnp.array([0, 4, 1, 2, 2], jnp.int32)
 def sharp(model):
     """With opinions, so that no rounding decides between two tokens."""
     return jax.tree.map(lambda a: 2 * a if a.ndim > 1 else a, model)
+
+
+def test_what_does_not_matter_and_what_does():
+    """In one compiled pass: what comes later in a target changes nothing, and each word that is there does."""
+    model = filled(partial(Translator.init, 6, 5, 4, depth=1, heads=2, hidden=3), 0)
+    sources = np.array([[2, 3, 5, -1], [2, 3, 5, -1], [2, 0, 5, -1], [2, 3, 5, 4]])
+    targets = np.array([[0, 4, 1], [0, 4, 3], [0, 4, 1], [0, 4, 1]])
+    plain, later, other, longer = np.asarray(jax.jit(predict)(model, (sources, targets)))
+    np.testing.assert_array_equal(later[:2], plain[:2])
+    for changed in (later[2:], other, longer):
+        assert np.abs(changed - plain[-len(changed) :]).max(axis=1).min() > 1e-3
+
+
+def test_what_fills_up_a_source_has_no_weight():
+    model = filled(partial(Translator.init, 6, 5, 4, depth=1, heads=2, hidden=3), 0)
+    weights = jax.jit(lambda model, *pair: model.weights(*pair))(model, jnp.array([2, 3, -1]), TARGET[:2])
+    np.testing.assert_array_equal(weights[..., 2], 0)
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-6)
 
 
 @pytest.mark.slow
