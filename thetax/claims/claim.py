@@ -86,7 +86,7 @@ class Claim:
     kind: Kind
     statement: str
     function: Callable[..., Verdict]
-    of: tuple[str, ...] = ()  # the public names it is about, as in "models.Perceptron"
+    of: tuple[str, ...] = ()  # the public names it uses and is about, as in "models.Perceptron"
     cites: str = ""
     printed: str = ""  # an erratum's two formulas
     corrected: str = ""
@@ -128,6 +128,7 @@ def claim(
 ) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
     """Registers a function of a key, and perhaps a scale, as the check of these rows.
 
+    `of` names what of the library it is about: public names that the function, or a helper of it, uses.
     `data` names the datasets it loads; where one cannot be had the claim is left unchecked, not failed.
     """
     if kind == "erratum" or kind not in get_args(Kind):
