@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
+from thetax.layers import Affine, BatchNorm, Chain
 from thetax.models import MLP
 from thetax.train import load_weights, save_weights
 
@@ -50,6 +51,31 @@ def test_odd_numbers_survive(path):
     odd = {"a": jnp.array([-0.0, jnp.inf, 1e-42])}
     save_weights(path, odd)
     assert same_bits(load_weights(path, odd), odd)
+
+
+def test_nan_is_refused_unless_asked_for(path):
+    """In a file and in a folder, by the name of the leaf; integers have none."""
+    bad = {"a": jnp.ones(2), "b": jnp.array([0.0, jnp.nan]), "c": jnp.arange(2)}
+    for where in (path, path.parent / "folder"):
+        save_weights(where, bad, shard_bytes=None if where is path else 8)
+        with pytest.raises(ValueError, match="has NaN in b; take weights from before, or give allow_nan=True"):
+            load_weights(where, bad)
+        assert same_bits(load_weights(where, bad, allow_nan=True), bad)
+
+
+@pytest.mark.parametrize("shard_bytes", [None, 8], ids=["file", "folder"])
+def test_a_folded_norm_is_no_norm_of_the_batch(tmp_path, shard_bytes):
+    """Their leaves have the same names and shapes, but another meaning."""
+    path = tmp_path / "weights"
+    model, folded = Chain(BatchNorm.init(2)), Chain(Affine(jnp.ones(2), jnp.zeros(2)))
+    for saved, other, says in [
+        (folded, model, "layers.0 is folded into an affine map in .*, but a BatchNorm in this model"),
+        (model, folded, "layers.0 is a BatchNorm in .*, but no BatchNorm in this model"),
+    ]:
+        save_weights(path, saved, shard_bytes=shard_bytes)
+        assert same_bits(load_weights(path, saved), saved)
+        with pytest.raises(ValueError, match=says):
+            load_weights(path, other)
 
 
 def test_one_number_stays_one_number(path):
@@ -180,4 +206,4 @@ def test_a_file_with_changed_bytes_loads_or_is_a_value_error(path, whole, model,
 
 def test_the_file_says_what_made_it(whole):
     size = struct.unpack("<Q", whole[:8])[0]
-    assert json.loads(whole[8 : 8 + size])["__metadata__"] == {"format": "thetax-1"}
+    assert json.loads(whole[8 : 8 + size])["__metadata__"] == {"format": "thetax-2", "batch_norms": ""}

@@ -112,7 +112,7 @@ class Names(NamedTuple):
         links = self._links(like)
         copies = [copy for copy, name in self.repeated.items() if _equal(tensors, copy, name)]
         _compare(tensors, links, (*self.ignored, *copies), exact=not self.rules, source=source)
-        batch = _batch_norms(like)
+        batch = batch_norms(like)
         found: dict[str, np.ndarray] = {}
         for link in links:
             keep = link.rule.norm and link.ours[0].rpartition(".")[0] in batch
@@ -124,7 +124,7 @@ class Names(NamedTuple):
 
     def write(self, model: Any) -> dict[str, np.ndarray]:
         """The state dict of the model. Norms of the batch have no moments to write: `fold` the model first."""
-        if self.rules and (norms := _batch_norms(model)):
+        if self.rules and (norms := batch_norms(model)):
             raise ValueError(
                 f"Names: {len(norms)} norms such as {min(norms)} are those of a batch and have no moments to write; "
                 "turn them into affine maps with fold(model, xs)."
@@ -226,7 +226,8 @@ def _fill(name: str, numbers: Mapping[str, int]) -> str:
     return _PLACE.sub(place, name)
 
 
-def _batch_norms(model: Any) -> set[str]:
+def batch_norms(model: Any) -> set[str]:
+    """The paths of the model's norms over the batch."""
     is_norm = lambda node: isinstance(node, BatchNorm)
     nodes = jax.tree.flatten_with_path(model, is_leaf=is_norm)[0]
     return {tree.dotted(path) for path, node in nodes if is_norm(node)}

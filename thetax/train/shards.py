@@ -128,31 +128,38 @@ def read_object(path: Path, *, limit: int, hook: Any = None) -> dict[str, Any]:
     return found
 
 
-def write_folder(folder: Path, tensors: Tensors, *, shard_bytes: int | None) -> None:
+def read_metadata(path: Path) -> dict[str, str]:
+    """What the file, or the first of those of a folder that has been read, says about itself."""
+    if path.is_dir():
+        path = path / SINGLE if (path / SINGLE).is_file() else min(path.glob("model-*.safetensors"))
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return header.get("__metadata__", {})
+
+
+def write_folder(
+    folder: Path, tensors: Tensors, *, shard_bytes: int | None, metadata: Mapping[str, str] | None = None
+) -> None:
     """Writes `model.safetensors`, or shards and an index if there are more than `shard_bytes` bytes.
 
     What tells a reader that the model is there, the one file or the index, is written last, and an older index is gone
     before any shard of it is replaced: after a crash the folder has the old model, the new one, or none.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    parts = _parts(tensors, shard_bytes)
+    parts, about = _parts(tensors, shard_bytes), {"format": "pt"} | dict(metadata or {})  # what readers ask for
     if len(parts) == 1:
-        disk.write(folder / SINGLE, _packed(tensors))
+        disk.write(folder / SINGLE, safetensors.numpy.save(tensors, about))
         (folder / INDEX).unlink(missing_ok=True)
         return _sweep(folder, keep=set())
     (folder / INDEX).unlink(missing_ok=True)
     shards = {f"model-{i:05d}-of-{len(parts):05d}.safetensors": part for i, part in enumerate(parts, start=1)}
     for name, part in shards.items():
-        disk.write(folder / name, _packed({tensor: tensors[tensor] for tensor in part}))
+        disk.write(folder / name, safetensors.numpy.save({tensor: tensors[tensor] for tensor in part}, about))
     where = {tensor: name for name, part in shards.items() for tensor in part}
     total = sum(tensor.nbytes for tensor in tensors.values())
     disk.write(folder / INDEX, json.dumps({"metadata": {"total_size": total}, "weight_map": where}, indent=2) + "\n")
     (folder / SINGLE).unlink(missing_ok=True)
     _sweep(folder, keep=set(shards))
-
-
-def _packed(tensors: Tensors) -> bytes:
-    return safetensors.numpy.save(tensors, metadata={"format": "pt"})  # what readers of such a folder ask for
 
 
 def _parts(tensors: Tensors, shard_bytes: int | None) -> list[list[str]]:

@@ -6,13 +6,16 @@ With `names` it is a file of another library, and a folder is one in the layout 
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jax.numpy as jnp
+import numpy as np
 import safetensors.numpy
 
-from ..models.names import Names
+from ..models.names import Names, batch_norms
 from . import disk, shards
 
 M = TypeVar("M")
 OWN = Names()
+_NORMS = "batch_norms"  # in the metadata: the paths of those of the model
 _CONFIG, _LIMIT = "config.json", 2 << 20  # bytes; a thousand names of classes take 50,000
 
 
@@ -35,22 +38,54 @@ def save_weights(path: str | Path, model: Any, *, names: Names = OWN, shard_byte
     ['model-00002-of-00002.safetensors', 'model.safetensors.index.json']
     """
     path, tensors = Path(path), names.write(model)
+    about = {} if names.rules else {_NORMS: "\n".join(sorted(_norms(model)))}
     if shard_bytes is not None or path.is_dir():
-        return shards.write_folder(path, tensors, shard_bytes=shard_bytes)
-    kind = "pt" if names.rules else "thetax-1"  # what readers of torch's models expect
-    disk.write(path, safetensors.numpy.save(tensors, metadata={"format": kind}))
+        return shards.write_folder(path, tensors, shard_bytes=shard_bytes, metadata=about)
+    kind = "pt" if names.rules else "thetax-2"  # what readers of torch's models expect
+    disk.write(path, safetensors.numpy.save(tensors, metadata={"format": kind} | about))
 
 
-def load_weights(path: str | Path, like: M, *, names: Names = OWN) -> M:
+def load_weights(path: str | Path, like: M, *, names: Names = OWN, allow_nan: bool = False) -> M:
     """The model shaped as `like` with the weights of the file; `like` may be abstract (`jax.eval_shape`).
 
     A folder has `model.safetensors`, or shards and `model.safetensors.index.json`. A damaged file is a `ValueError`,
     and so are missing, superfluous and misshapen tensors, all told at once. A file of another library, read with its
     `names`, may hold floats of another width.
+
+    NaN is refused unless `allow_nan`, and so are the weights of a folded model where `like` has a `BatchNorm`, and the
+    other way round: the leaves have the same names, but mean something else.
     """
     path = Path(path)
     found = shards.read_folder(path) if path.is_dir() else shards.read_file(path)
-    return names.read(found, like, source=f"load_weights: the tensors of {path}")
+    model = names.read(found, like, source=f"load_weights: the tensors of {path}")
+    if not names.rules:
+        _expect_norms(path, _norms(like))
+    if not allow_nan and (bad := [name for name, tensor in found.items() if _has_nan(tensor)]):
+        raise ValueError(
+            f"load_weights: {path} has NaN in {', '.join(bad[:4])}; take weights from before, or give allow_nan=True."
+        )
+    return model
+
+
+def _has_nan(tensor: np.ndarray) -> bool:
+    return jnp.issubdtype(tensor.dtype, jnp.inexact) and bool(np.isnan(tensor).any())
+
+
+def _norms(model: Any) -> set[str]:
+    return {name or "the model" for name in batch_norms(model)}
+
+
+def _expect_norms(path: Path, here: set[str]) -> None:
+    """Refuses a file whose norms are those of a batch where ours are affine maps, or the other way round."""
+    written = shards.read_metadata(path).get(_NORMS)
+    if written is None:  # not by save_weights
+        return
+    for name in sorted(here ^ set(filter(None, written.split("\n")))):
+        there, ours = ("folded into an affine map", "a BatchNorm") if name in here else ("a BatchNorm", "no BatchNorm")
+        raise ValueError(
+            f"load_weights: {name} is {there} in {path}, but {ours} in this model. Load the weights into a model of "
+            "the kind that was saved: the one with the BatchNorm, or fold(model, xs) of it."
+        )
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:
