@@ -60,6 +60,22 @@ def test_it_is_the_loop(make):
     np.testing.assert_allclose(attention_weights(q, k, mask), A, atol=1e-12)
 
 
+def test_a_query_that_sees_nothing_gets_zero_and_spoils_no_gradient():
+    """As a padded row does: its own derivatives are 0, all others finite. NaN that is seen is passed on."""
+    q, k, v = parts(t=2, s=3, h=1, g=1)
+    mask = Mask(there=jnp.array([[True, True, False], [False, False, False]]))
+    out, back = jax.vjp(jax.jit(lambda q, k, v: attend(q, k, v, mask)), q, k, v)
+    slopes = back(jnp.ones_like(out))
+    assert not out[1].any()
+    assert not slopes[0][1].any()
+    np.testing.assert_allclose(out[0], attend(q[:1], k[:2], v[:2])[0], atol=1e-6)
+    weights = np.asarray(attention_weights(q[:1], k[:2]))[0, 0]
+    np.testing.assert_allclose(slopes[2][:, 0], np.outer([*weights, 0], np.ones(3)), atol=1e-6)  # of row 0 alone
+    assert all(np.isfinite(slope).all() for slope in slopes)
+    broken = attend(q.at[0].set(jnp.nan), k, v, mask)
+    assert np.isnan(broken).any(axis=(1, 2)).tolist() == [True, False]
+
+
 @pytest.mark.sampled(6)
 @masks
 @pytest.mark.usefixtures("x64", "strict")

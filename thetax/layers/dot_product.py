@@ -27,7 +27,9 @@ def attend(
 ) -> Float[Array, "t h e"]:
     r"""$\xi_i = \sum_j A_{ij} v_j$ for all heads; head $h$ of the queries looks at the keys of head $hg/H$.
 
-    A query that may look at nothing gets 0.
+    A query that may look at nothing gets 0, the empty sum, and its derivatives are 0. The softmax of no scores is not
+    defined, and PyTorch gives NaN there; but such a query is padding as a rule, which no loss counts, and 0 times the
+    NaN of its derivative would make all gradients NaN. NaN among what may be seen is passed on.
 
     >>> v = jnp.array([[[1.0]], [[3.0]]])
     >>> attend(jnp.zeros((1, 1, 2)), jnp.zeros((2, 1, 2)), v).ravel().tolist()
