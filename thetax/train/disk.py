@@ -9,11 +9,15 @@ def write(path: Path, content: bytes | str) -> None:
     """Replaces the file at `path` at once: a reader, or a crash, sees the old content or the new, never a part."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:  # on a full disk a part would take what room there is
+        temporary.unlink(missing_ok=True)
+        raise
     flush_folder(path.parent)
 
 

@@ -14,6 +14,7 @@ folder again goes on where it stood, and returns at once what is already done.
 import json
 import os
 import platform
+import shutil
 import subprocess
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -183,8 +184,17 @@ class Run:
 
     def finish(self, model: Any, outcome: dict[str, Any]) -> None:
         """Keeps the weights, then says that the fit has ended."""
-        save_weights(self.folder / "model.safetensors", model)
-        self.write("done.json", {**outcome, "sha256": disk.sha256(self.folder / "model.safetensors")})
+        path = self.folder / "model.safetensors"
+        try:
+            save_weights(path, model)
+        except OSError as trouble:
+            size = sum(leaf.nbytes for leaf in jax.tree.leaves(model))
+            raise OSError(
+                f"Cannot write the weights to {path}: {trouble}. They take {size:,} bytes, and the disk has "
+                f"{shutil.disk_usage(self.folder).free:,} free. Make room and resume the run, which goes on from its "
+                "last checkpoint."
+            ) from trouble
+        self.write("done.json", {**outcome, "sha256": disk.sha256(path)})
 
     def finished(self, like: Any) -> tuple[Any, dict[str, Any]]:
         """The weights and the outcome of a fit that has ended; refuses weights that are not those it wrote."""
