@@ -23,6 +23,7 @@ from thetax.train import (
     evaluate,
     fit,
     loop,
+    mixed_precision,
     restarts,
     squared_error,
     squared_loss,
@@ -354,6 +355,22 @@ def test_divergence_of_a_descent(silent):
     wild = descend(squared_error, optax.sgd(1e12))
     with pytest.raises(Diverged, match=r"smaller rate.*clip_by_global_norm"):
         quiet(wild, Linear(jnp.ones((1, 3)), jnp.zeros(1)), (normal(0, 16, 3), normal(1, 16)), silent, epochs=20)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "advice"),
+    [
+        (jnp.float16, 1e3, "float16, whose largest number is 65504 .* Compute in bfloat16"),
+        (jnp.bfloat16, 1e30, "Try a smaller rate"),
+    ],
+    ids=["float16", "bfloat16"],
+)
+def test_an_overflow_of_float16_is_not_blamed_on_the_rate(silent, dtype, scale, advice):
+    """1000² is beyond float16, and (1e30)² beyond bfloat16, whose range is that of float32."""
+    objective = mixed_precision(squared_error, dtype=dtype)
+    data = jnp.full((16, 3), scale), jnp.zeros(16)
+    with pytest.raises(Diverged, match=f"became inf at step 1. .*{advice}"):
+        quiet(descend(objective, optax.sgd(1e-9)), Linear(jnp.ones((1, 3)), jnp.zeros(1)), data, silent, epochs=1)
 
 
 def test_a_gradient_that_is_not_finite_is_seen_where_the_loss_is_finite(silent):

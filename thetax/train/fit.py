@@ -5,9 +5,10 @@ keeps the run's folder. Chance comes from the numbers of the epoch and the step,
 so a run that was killed and resumed ends with the same bits as one that was not.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -29,6 +30,14 @@ from .run import Damaged, Run
 CALIBRATION = 1024  # training examples on which batch norms are folded for a validation
 
 
+SMALLER = "Try a smaller rate, optax.clip_by_global_norm(1.0) before the optimiser, or data of unit scale."
+WIDER = (
+    "A step computes in float16, whose largest number is 65504 and whose smallest normal one is 6e-5. "
+    "Compute in bfloat16, as mixed_precision(objective) does, or in float32; or, if gradients underflow, multiply the "
+    "objective by a factor that the optimiser divides by (optax.scale)."
+)
+
+
 class Fit(NamedTuple):
     """A trained model, its history (one number an epoch under each name), why the fit ended, and what it began with."""
 
@@ -43,12 +52,9 @@ class Fit(NamedTuple):
 class Diverged(FloatingPointError):
     """A loss or a gradient was not finite; carries the step and the name of the number."""
 
-    def __init__(self, step: int, name: str, value: float, safe: str):
-        self.step, self.name = step, name
-        super().__init__(
-            f"The {name} became {value} at step {step}. {safe} "
-            "Try a smaller rate, optax.clip_by_global_norm(1.0) before the optimiser, or data of unit scale."
-        )
+    def __init__(self, step: int, name: str, value: float, safe: str, advice: str = SMALLER):
+        self.step, self.name, self.value, self.safe = step, name, value, safe
+        super().__init__(f"The {name} became {value} at step {step}. {safe} {advice}")
 
 
 def fit(
@@ -106,7 +112,8 @@ def fit(
     start = _start(iteration, model, example, keep_best=patience is not None)
     calibration = _calibration(model, data, example, key_split)
     journal = Journal(run, progress)
-    with closing(journal), listening() as stop_asked:
+    advised = _advised(iteration, model, example)
+    with closing(journal), advised, listening() as stop_asked:
         journal.claim(settings)
         place, pace, reason = journal.recall(start), Pace(), None
         progress.start(epochs, steps, size)
@@ -218,6 +225,18 @@ def _epoch(iteration, data: Any, place, batch, keys, pace, journal) -> Iterator[
         if not chunk.sound:
             _check_sound({name: float(value) for name, value in chunk.seen.items()}, place, journal)
         yield place
+
+
+@contextmanager
+def _advised(iteration: Iteration, model: Model, example: Batch) -> Iterator[None]:
+    """Where float16 is used its range is the likely cause, not the rate."""
+    try:
+        yield
+    except Diverged as trouble:
+        step = lambda model, batch: iteration.step(iteration.init(model), batch, key=jr.key(0))
+        if re.search(r"\bf16\[", str(jax.make_jaxpr(step)(model, example))):
+            raise Diverged(trouble.step, trouble.name, trouble.value, trouble.safe, WIDER) from None
+        raise
 
 
 def _check_sound(numbers: dict[str, float], place: Place, journal: Journal) -> None:
