@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,9 +89,13 @@ def test_train_resume_look(capsys, tmp_path):
     assert "is a run of digits, not of mnist" in run(capsys, "train", "mnist", "--resume", "r")[2]
     assert "leave out --epochs" in run(capsys, "train", "digits", "--resume", "r", "--epochs", "9")[2]
 
+    code, out, _ = run(capsys, "train", "--resume", "r")
+    (took,) = re.findall("training steps with their compilation took (.*? s), the whole command", " ".join(out.split()))
+
     code, out, _ = run(capsys, "look", "r", "--only", "curves", "--only", "confusion", "--json")
     assert code == 0
     page = (tmp_path / "r" / "report.html").read_text()
+    assert f"<dt>training steps with their compilation</dt><dd>{took}</dd>" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert len(list((tmp_path / "r" / "figures").glob("*.png"))) == 2
 

@@ -11,6 +11,7 @@ import jax.random as jr
 from rich.table import Table
 
 from ..recipes import RECIPES, Job, Outcome, find_recipe
+from ..recipes.outcome import TRAINING_STEPS, lasted
 from ..recipes.reopen import reopen, trained, typed
 from ..train import JsonLines, Run, watch
 from .app import INTERRUPTED, app, err, out, print_json
@@ -36,10 +37,12 @@ def _train(recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, a
         return INTERRUPTED
     seconds = time.monotonic() - began
     if as_json:
-        print_json({"event": "done", "run": str(folder), "table": outcome.table, "seconds": seconds})
+        spent = {"seconds": seconds, "training seconds": outcome.seconds}
+        print_json({"event": "done", "run": str(folder), "table": outcome.table, **spent})
     else:
         _show(outcome)
-        out.print(f"{outcome.reason}; {seconds:.1f} s; kept in {folder}", soft_wrap=True)
+        steps = f"{TRAINING_STEPS} took {lasted(outcome.seconds)}, " if outcome.seconds else ""
+        out.print(f"{outcome.reason}; {steps}the whole command {lasted(seconds)}; kept in {folder}", soft_wrap=True)
         out.print(f"look at it with: thetax look {folder}", soft_wrap=True)
     return 0
 
@@ -142,8 +145,10 @@ def look(run: Path | None = None, /, *, only: tuple[str, ...] = (), json: bool =
     """
     from ..report import look as write_report  # brings matplotlib, which nothing else needs
 
-    folder = run or _newest()
-    opened, began = Run.open(folder, look_only=True), time.monotonic()
+    folder, began = run or _newest(), time.monotonic()
+    if _made_by_python(folder):
+        return _look_at_fit(folder, only=only, as_json=json)
+    opened = Run.open(folder, look_only=True)
     outcome = reopen(opened, JsonLines() if json else watch())
     progress = _say_nothing if json else _lens_progress
     page = write_report(outcome, folder, only=only, facts=opened.described, progress=progress)
@@ -153,6 +158,27 @@ def look(run: Path | None = None, /, *, only: tuple[str, ...] = (), json: bool =
     else:
         _show(outcome)
         out.print(f"looked in {seconds:.1f} s; the report is {page}", soft_wrap=True)
+    return 0
+
+
+def _made_by_python(folder: Path) -> bool:
+    """Whether a fit was given this folder, or a run of another name begun in it, without one of the recipes."""
+    if (folder / "run.json").is_file():
+        return Run.open(folder).asked["recipe"] not in RECIPES and not (folder / "study.log").exists()
+    return any(folder.glob("fit.json")) or any(folder.glob("*/fit.json"))
+
+
+def _look_at_fit(folder: Path, *, only: tuple[str, ...], as_json: bool) -> int:
+    from ..report import MORE, look_at_fit
+
+    if only:
+        raise ValueError(f"--only chooses among lenses on a model. {MORE}")
+    page = look_at_fit(Run(folder, look_only=True))
+    if as_json:
+        print_json({"event": "done", "report": str(page)})
+    else:
+        out.print(f"the learning curves and the weights are in {page}", soft_wrap=True)
+        err.print(MORE, soft_wrap=True)
     return 0
 
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from ..core import Batch, Objective
 
+TRAINING_STEPS = "training steps with their compilation"  # what the seconds of an outcome are
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -19,6 +21,7 @@ class Outcome:
     decay that the objective holds. `tokens` names the tokens of the inputs, where these are sequences of tokens;
     `classes` then names those of the targets. `features` names the inputs, where these are rows of features.
     `sizes` are the numbers of examples to train and to test on, where `train` and `test` hold only some of them.
+    `seconds` is what the training steps took with their compilation, without data, validation and test; over all fits.
     `start` is the model before it was trained, where it is known. `measured` is a result that the
     recipe found beside the model, to be drawn.
     """
@@ -38,3 +41,12 @@ class Outcome:
     sizes: tuple[int, int] | None = None
     start: Any = None
     measured: Any = None
+
+
+def lasted(seconds: float) -> str:
+    """A time, in minutes if it is long.
+
+    >>> lasted(12.345), lasted(1923.0)
+    ('12.3 s', '32 min')
+    """
+    return f"{seconds:.3g} s" if seconds < 300 else f"{seconds / 60:.0f} min"

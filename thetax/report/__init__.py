@@ -1,6 +1,7 @@
 """A trained model or a set of claims as one HTML file.
 
-`look(outcome, folder)` runs every lens that applies and writes the page; `Verdicts` is the page of a set of claims.
+`look(outcome, folder)` runs every lens that applies and writes the page, `look_at_fit(run)` shows what the folder of a
+fit holds by itself; `Verdicts` is the page of a set of claims.
 
 A lens is one registration in `lenses`; its figure is what `thetax.plot.draw` makes of its result.
 """
@@ -16,6 +17,8 @@ from . import regularisers as regularisers
 from . import tangent as tangent
 from . import text as text
 from . import time as time
+from .fit import MORE as MORE
+from .fit import look_at_fit as look_at_fit
 from .lenses import LENSES as LENSES
 from .lenses import Lens as Lens
 from .lenses import lens as lens

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from .. import tree
 from ..layers import Affine, fold, has_batch_norm
-from ..recipes.outcome import Outcome
+from ..recipes.outcome import TRAINING_STEPS, Outcome, lasted
 from ..train import disk
 from ..train.fit import CALIBRATION
 from .figure import render
@@ -123,17 +123,8 @@ def _summary(outcome: Outcome) -> dict[str, str]:
     told |= {"test examples": f"{sizes[1]:,}"}
     told |= {"batch norms": "seen as affine maps"} if _normalised(outcome.model) else {}
     told |= {"held back by": acting(outcome)} if acting(outcome) else {}
-    told |= {"training took": _lasted(outcome.seconds)} if outcome.seconds else {}
+    told |= {TRAINING_STEPS: lasted(outcome.seconds)} if outcome.seconds else {}
     return told | ({"ended": outcome.reason} if outcome.reason else {})
-
-
-def _lasted(seconds: float) -> str:
-    """A time, in minutes if it is long.
-
-    >>> _lasted(12.345), _lasted(1923.0)
-    ('12.3 s', '32 min')
-    """
-    return f"{seconds:.3g} s" if seconds < 300 else f"{seconds / 60:.0f} min"
 
 
 def _normalised(model: Any) -> bool:

@@ -151,7 +151,7 @@ def _finished(run: Run, model: Any, settings: dict[str, Any], progress: Progress
     except Damaged as damage:
         progress.note(f"{damage}; going on from the checkpoints")
         return None
-    return Fit(weights, _columns(outcome["rows"]), outcome["reason"], outcome["steps"], outcome["seconds"], model)
+    return Fit(weights, columns(outcome["rows"]), outcome["reason"], outcome["steps"], outcome["seconds"], model)
 
 
 def _prepare(model: Model, data: Any, validation: Any, batch: int, key: PRNGKeyArray) -> tuple[Any, Any, Any]:
@@ -271,9 +271,10 @@ def _next_epoch(place, scores, size, *, keep_best):
 
 def _result(place, reason, start):
     model = place.state.model if place.lowest is None else place.best
-    return Fit(model, _columns(place.rows), reason, place.steps, place.seconds, start)
+    return Fit(model, columns(place.rows), reason, place.steps, place.seconds, start)
 
 
-def _columns(rows) -> dict[str, np.ndarray]:
+def columns(rows) -> dict[str, np.ndarray]:
+    """The history of a fit, of which there is one row an epoch."""
     names = [name for name in rows[0] if name not in ("epoch", "seconds", "examples/s")] if rows else []
     return {name: np.array([row[name] for row in rows]) for name in names}

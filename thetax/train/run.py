@@ -148,6 +148,14 @@ class Run:
         """Makes `metrics.jsonl` hold these rows, one an epoch."""
         self._write("metrics.jsonl", "".join(json.dumps(_plain(row)) + "\n" for row in rows))
 
+    def recorded(self) -> list[dict[str, Any]]:
+        """The rows of `metrics.jsonl`; none where nothing was measured yet."""
+        path = self.folder / "metrics.jsonl"
+        try:
+            return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+        except (OSError, ValueError) as trouble:
+            raise ValueError(f"{path} cannot be read ({trouble}); restore it, or begin a new run.") from None
+
     def agree(self, settings: dict[str, Any]) -> None:
         """Refuses settings other than those the fit in this folder began with."""
         if not (self.folder / "fit.json").exists():
