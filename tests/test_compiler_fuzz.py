@@ -381,7 +381,8 @@ def main() -> int:
         count += 1
         try:
             check(seed)
-            check_gradients(seed)
+            if seed % 8 == 0 or given.seed:  # step by step they take long
+                check_gradients(seed)
         except AssertionError as error:
             wrong.append(seed)
             print(error)
