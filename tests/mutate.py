@@ -13,14 +13,14 @@ fails:
 2. the quick tests of other files that mention the function, and the claims of the quick run with its name in `of=`;
 3. the slow tests of 1, and the claims that are slow.
 
-A test counts only if it passes without the change. What runs in other processes does not see the change, and what is
-computed while the library is imported is not changed.
+At the end all tests that noticed one are run without any change: a mutant counts as noticed only by a test that
+passes then, and is judged again without one that fails. What runs in other processes does not see the change, and
+what is computed while the library is imported is not changed.
 """
 
 import argparse
 import ast
 import functools
-import gc
 import json
 import multiprocessing
 import os
@@ -43,6 +43,7 @@ from mutants import ROOT, Mutant, choose, mutants, put  # noqa: E402
 QUICK, SLOW = "not peer and not network and not slow", "slow and not peer and not network"
 ONE_TEST, ONE_STAGE, HANGS = 40, 60, 300  # seconds; a program that never returns must be ended from outside
 SERVES = 25  # so many mutants, before the worker is begun anew
+KEPT = {"__main__", "__mp_main__", "mutants"}  # modules among the tests that are not forgotten
 NOT_CHOSEN = {"test_mutations.py", "test_mutants.py", "test_claims.py", "test_contracts.py", "test_slow.py"}
 
 
@@ -52,8 +53,8 @@ class Stage(NamedTuple):
     name: str
     marks: str
     files: list[str]
-    rows: set[str]  # of the contracts, those with such a word in their name
-    claims: set[str]
+    rows: set[str] | None  # of the contracts, those with such a word in their name; without it all
+    claims: set[str] | None
 
 
 # Which tests could notice
@@ -149,6 +150,8 @@ class Watch:
 
     def chosen(self, item: pytest.Item) -> bool:
         row = getattr(getattr(item, "callspec", None), "id", "")
+        if self.stage.rows is None or self.stage.claims is None:
+            return True
         if item.path.name == "test_contracts.py":
             return bool(self.stage.rows & set(re.findall(r"\w+", row)))
         if item.path.name == "test_claims.py":
@@ -183,13 +186,13 @@ class Watch:
             self.failed = report.nodeid, next((line for line in text.splitlines() if line.strip()), "")[:160]
 
 
-def session(stage: Stage, skipped: set[str], tell: Any, only: str = "") -> tuple[str, str] | None:
+def session(stage: Stage, skipped: set[str], tell: Any) -> tuple[str, str] | None:
     """The first test that fails, and its message."""
     watch = Watch(stage, skipped, tell)
     if not stage.files:
         return None
     options = ["-o", "addopts=", "-p", "no:cacheprovider", "--doctest-modules", "-x", "-q", "-m", stage.marks]
-    pytest.main([*options, *([only] if only else stage.files)], plugins=[watch])
+    pytest.main([*options, *stage.files], plugins=[watch])
     return watch.failed
 
 
@@ -198,40 +201,44 @@ def forget() -> None:
     import jax
 
     jax.clear_caches()
-    gc.unfreeze()
-    for thing in gc.get_objects():
-        if isinstance(thing, functools._lru_cache_wrapper) and str(thing.__module__).startswith("thetax"):
-            thing.cache_clear()
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "thetax":
+            for thing in [*vars(module).values()]:
+                if isinstance(thing, functools._lru_cache_wrapper):
+                    thing.cache_clear()
     tests = str(ROOT / "tests")
     for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None) or "").startswith(tests) and name not in ("__mp_main__", "mutants"):
+        if str(getattr(module, "__file__", None) or "").startswith(tests) and name not in KEPT:
             del sys.modules[name]
 
 
-def judge(path: Path, mutant: Mutant, broken: set[str], tell: Any) -> dict[str, str]:
-    """Which test notices the mutant, in which stage; nothing if none does."""
+def judge(path: Path, mutant: Mutant, quick: bool, skipped: set[str], tell: Any) -> dict[str, str]:
+    """Which test fails with the mutant, in which stage; nothing if none does."""
     source, found = path.read_bytes(), stages(path, mutant)
     module = import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    for stage in found:
-        while True:
-            try:
-                put(module, mutant.function, mutant.applied(source))
-                forget()
-                failed = session(stage, broken, tell)
-            finally:
-                put(module, mutant.function, source)
-                forget()
-            if failed is None:
-                break
-            if session(stage, broken, tell, only=failed[0]) is None:
+    put(module, mutant.function, mutant.applied(source))
+    forget()
+    try:
+        for stage in found[:2] if quick else found:
+            if failed := session(stage, skipped, tell):
                 return {"noticed": failed[0], "stage": stage.name, "message": failed[1]}
-            broken.add(failed[0])  # it fails without the mutant too
-            tell(f"fails by itself: {failed[0]}")
+    finally:
+        put(module, mutant.function, source)
+        forget()
     return {}
 
 
+def failing(tests: list[str], tell: Any) -> list[str]:
+    """Those of the tests that fail without any mutant."""
+    stage = Stage("by themselves", "not peer and not network", tests, None, None)
+    found: set[str] = set()
+    while failed := session(stage, found, tell):
+        found.add(failed[0])
+    return sorted(found)
+
+
 def serve(pipe: Any) -> None:
-    """The worker: judges what it is sent until there is no more."""
+    """The worker: does what it is sent until there is no more."""
     os.chdir(ROOT)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
@@ -240,14 +247,13 @@ def serve(pipe: Any) -> None:
     signal.signal(signal.SIGALRM, _too_long)
     # an ordinary session first: it checks shapes while importing the library, and compiles as the quick run does
     pytest.main(["-n", "0", "--collect-only", "-q", "-m", QUICK, "tests/test_tree.py"])
-    broken: set[str] = set()
-    while (sent := pipe.recv()) is not None:
-        path, mutant = sent
+    while True:
+        function, *arguments = pipe.recv()
         try:
-            answer = judge(path, mutant, broken, lambda text: pipe.send(text))
+            answer = function(*arguments, pipe.send)
         except Exception as error:
             answer = {"stage": "error", "message": f"{type(error).__name__}: {error}"}
-        pipe.send(answer)
+        pipe.send((answer,))
 
 
 def _too_long(signum: int, frame: Any) -> None:
@@ -272,11 +278,12 @@ class Worker:
             self.process.kill()
             self.process.join()
 
-    def judge(self, path: Path, mutant: Mutant) -> dict[str, str]:
+    def ask(self, function: Any, *arguments: Any) -> Any:
+        """What the function answers there; of a process that hangs or dies, the test that it was at."""
         if self.left == 0:
             self.begin()
         self.left -= 1
-        self.pipe.send((path, mutant))
+        self.pipe.send((function, *arguments))
         test = ""
         while True:
             if not self.pipe.poll(HANGS):
@@ -286,9 +293,9 @@ class Worker:
                 answer = self.pipe.recv()
             except EOFError:
                 self.left = 0
-                return {"noticed": test, "stage": "process died", "message": ""}
-            if isinstance(answer, dict):
-                return answer
+                return {"noticed": test, "stage": "process died", "message": "the process died"}
+            if isinstance(answer, tuple):
+                return answer[0]
             test = answer
 
 
@@ -322,38 +329,61 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+class Log:
+    """The rows so far, by the mutant; each is written to the file as it comes, if there is one."""
+
+    def __init__(self, path: Path | None):
+        self.path, lines = path, path.read_text().splitlines() if path and path.exists() else []
+        self.rows = {row["id"]: row for row in map(json.loads, lines)}
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.rows[row["id"]] = row
+        if self.path:
+            with self.path.open("a") as log:
+                log.write(json.dumps(row) + "\n")
+        verdict = row["noticed"] or row["message"] or "SURVIVED"
+        print(f"{row['seconds']:6.1f} s  {row['path']}:{row['line']}  {row['after']}  {verdict}", file=sys.stderr)
+
+
+def judged(worker: Worker, path: Path, mutant: Mutant, quick: bool, skipped: set[str]) -> dict[str, Any]:
+    """The row of a mutant."""
+    began, (before, after) = time.monotonic(), mutant.diff(path.read_bytes())
+    answer = worker.ask(judge, path, mutant, quick, skipped)
+    row = {"id": identity(path, mutant), "path": str(path.relative_to(ROOT)), "line": mutant.line, "kind": mutant.kind}
+    row |= {"before": before, "after": after, "noticed": "", "stage": "", "message": ""} | answer
+    return row | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def identity(path: Path, mutant: Mutant) -> str:
+    before, after = mutant.diff(path.read_bytes())
+    return f"{path.relative_to(ROOT)}:{mutant.function}:{mutant.kind}:{before}>{after}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+", type=Path, help="modules or folders of thetax")
     parser.add_argument("--count", type=int, default=20, help="how many mutants (20)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other mutants (0)")
+    parser.add_argument("--quick", action="store_true", help="leave out the slow tests and claims")
     parser.add_argument("--log", type=Path, help="JSON lines; mutants that are there already are not judged again")
     parser.add_argument("--list", action="store_true", help="print the mutants and judge none")
     asked = parser.parse_args()
+    found = drawn([path.resolve() for path in asked.paths], asked.count, asked.seed)
+    if asked.list:
+        for path, mutant in found:
+            print(f"{path.relative_to(ROOT)}:{mutant.line} {mutant.kind}", *mutant.diff(path.read_bytes()), sep="\n  ")
+        return
     os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / "thetax-mutants")  # programs that are wrong
-    rows = [json.loads(line) for line in asked.log.read_text().splitlines()] if asked.log and asked.log.exists() else []
-    done = {row["id"]: row for row in rows}
-    worker, rows = Worker(), []
-    for path, mutant in drawn([path.resolve() for path in asked.paths], asked.count, asked.seed):
-        where, (before, after) = str(path.relative_to(ROOT)), mutant.diff(path.read_bytes())
-        name = f"{where}:{mutant.function}:{mutant.kind}:{before}>{after}"
-        if asked.list:
-            print(f"{where}:{mutant.line} {mutant.kind}\n- {before}\n+ {after}")
-            continue
-        if name not in done:
-            began = time.monotonic()
-            row = {"id": name, "path": where, "line": mutant.line, "kind": mutant.kind, "before": before}
-            row |= {"after": after, "noticed": "", "stage": "", "message": ""} | worker.judge(path, mutant)
-            done[name] = row | {"seconds": round(time.monotonic() - began, 1)}
-            if asked.log:
-                with asked.log.open("a") as log:
-                    log.write(json.dumps(done[name]) + "\n")
-            verdict = done[name]["noticed"] or done[name]["message"] or "SURVIVED"
-            print(f"{done[name]['seconds']:6.1f} s  {where}:{mutant.line}  {after}  {verdict}", file=sys.stderr)
-        rows.append(done[name])
+    worker, log, skipped, mine = Worker(), Log(asked.log), set(), {identity(*pair): pair for pair in found}
+    while missing := [name for name in mine if name not in log.rows]:
+        for name in missing:
+            log.add(judged(worker, *mine[name], asked.quick, skipped))
+        tests = sorted({log.rows[name]["noticed"] for name in mine} - {""})
+        fails = set(worker.ask(failing, tests)) if tests else set()
+        skipped |= fails
+        log.rows = {name: row for name, row in log.rows.items() if row["noticed"] not in fails}
     worker.end()
-    if not asked.list:
-        print(table(rows))
+    print(table([log.rows[name] for name in mine]))
 
 
 if __name__ == "__main__":

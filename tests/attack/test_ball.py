@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from thetax.attack import L0, L1, L2, Linf, limits_of
+from thetax.attack.ball import _shrinkage, _threshold
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -76,6 +77,27 @@ def test_the_projection_is_that_of_a_solver(kind, boxed):
         np.testing.assert_allclose(
             kind(radius).project(jnp.asarray(z), limits), solved(kind, z, radius, low, high), atol=1e-5
         )
+
+
+def test_what_projections_into_a_boxed_ball_solve():
+    """Of L2 a scale and of L1 a threshold, found by bisection in NumPy; 1 and 0 where the caps are inside."""
+    a, caps = np.array([0.5, 3.0, 1.5, 0.0, 0.8]), np.array([0.4, 0.7, 1.0, 0.2, 0.9])
+    scale, threshold = jax.jit(_shrinkage), jax.jit(_threshold)
+
+    def root(f, low, high):
+        """Where a growing function passes 0."""
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if f(middle) < 0 else (low, middle)
+        return low
+
+    for radius in (0.1, 0.6, 1.2):
+        s = root(lambda s: np.square(np.minimum(s * a, caps)).sum() - radius**2, 0.0, 1.0)  # noqa: B023
+        assert float(scale(a, caps, radius)) == pytest.approx(s, rel=1e-12)
+        lam = root(lambda lam: radius - np.clip(a - lam, 0, caps).sum(), 0.0, 3.0)  # noqa: B023
+        assert float(threshold(a, caps, radius)) == pytest.approx(lam, rel=1e-12)
+    assert scale(a, caps, 9.0) == 1
+    assert threshold(a, caps, 9.0) == 0
 
 
 @boxes

@@ -126,6 +126,13 @@ def test_a_logit_that_may_be_nan_or_overflow_has_no_certificate(bounds):
     assert margins(lambda x: masked(jnp.concatenate([x, x]))) == [0.0, np.inf]
 
 
+@pytest.mark.parametrize("bounds", ["interval", "linear"])
+def test_what_does_not_depend_on_the_input_has_its_own_margins(bounds, unchecked):
+    model = lambda x: jnp.array([3.0, 1.0, 2.5])
+    found = worst_margins(model, jnp.zeros(2), jnp.array(2), Linf(0.1), bounds=bounds)
+    assert found.tolist() == [-0.5, 1.5, 0.0]
+
+
 def test_a_ramp_begins_and_ends_where_it_says():
     """The objective is t times the sum of the weights, so that a step of rate 1 takes off t."""
     objective = lambda t: lambda model, batch, *, key=None: t * model.sum()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from thetax.explain import kernel_map
+from thetax.explain.kernel_map import _means
 from thetax.layers import Chain, Linear
 from thetax.models import MLP
 
@@ -33,6 +34,14 @@ def test_values_and_means_are_those_of_gradients():
     within = np.mean([J[i] @ J[j] for i, j in pairs if ys[i] == ys[j]])
     between = np.mean([J[i] @ J[j] for i, j in pairs if ys[i] != ys[j]])
     assert (found.within, found.between) == pytest.approx((within, between), abs=1e-4)
+
+
+def test_one_pair_has_a_mean_and_none_has_not():
+    values = np.array([[1.0, 0.2, 0.3], [0.2, 1.0, 0.4], [0.3, 0.4, 1.0]])
+    means = _means(values, np.array([0, 1, 1]), 3)
+    np.testing.assert_allclose(means[:2, :2], [[np.nan, 0.25], [0.25, 0.4]])
+    np.testing.assert_allclose(_means(values[:2, :2], np.array([0, 1]), 2), [[np.nan, 0.2], [0.2, np.nan]])
+    assert np.isnan(means[2]).all()
 
 
 def test_numbers_name_the_classes_unless_told():

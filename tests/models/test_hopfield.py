@@ -52,6 +52,20 @@ def test_no_matrix_of_all_sites_is_formed():
     assert int(rest.flips) == 20_000
 
 
+def test_the_rules_in_numpy():
+    """Hebb's sum, its energy by overlaps, and the projection onto the patterns by NumPy's pseudo-inverse."""
+    X = np.sign(np.random.default_rng(0).standard_normal((3, 7)))
+    x = np.sign(np.random.default_rng(1).standard_normal(7))
+    W = (X.T @ X - 3 * np.eye(7)) / 7
+    P = np.linalg.pinv(X) @ X
+    energy, hebbian, projection = jax.jit(
+        lambda X, x: (Hebbian(X).energy(x), Hebbian(X).field(x), pseudo_inverse(X).W)
+    )(X, x)
+    assert np.isclose(energy, -x @ W @ x / 2, atol=1e-12)
+    assert np.allclose(hebbian, W @ x, atol=1e-12)
+    assert np.allclose(projection, P - np.diag(np.diag(P)), atol=1e-12)
+
+
 def test_the_energy_is_the_double_sum():
     chance = np.random.default_rng(0)
     W, b, x = chance.normal(size=(6, 6)), chance.normal(size=6), chance.choice([-1.0, 1.0], 6)
