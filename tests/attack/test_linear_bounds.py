@@ -109,8 +109,8 @@ def test_the_lines_of_a_bend_hold_and_are_better_than_levels(name):
 @pytest.mark.parametrize(("l_y", "h_y"), [(-2.0, 1.5), (1.0, 4.0)])
 def test_the_planes_of_a_product_touch_it_at_the_edges(l_x, h_x, l_y, h_y):
     """McCormick's: xy at the edges x = l_x and y = l_y from below, x = l_x and y = h_y from above."""
-    ends = [Interval(*map(np.float64, pair)) for pair in ((l_x, h_x), (l_y, h_y), (-100.0, 100.0))]
-    low, high = rectangle(*ends)
+    x, y, out = (Interval(np.float64(l), np.float64(h)) for l, h in ((l_x, h_x), (l_y, h_y), (-100, 100)))
+    low, high = rectangle(x, y, out)
     plane = lambda line, x, y: np.asarray(line.slopes[0]) * x + np.asarray(line.slopes[1]) * y + np.asarray(line.offset)
     xs, ys = np.meshgrid(np.linspace(l_x, h_x, 7), np.linspace(l_y, h_y, 7), indexing="ij")
     below, above = xs * ys - plane(low, xs, ys), plane(high, xs, ys) - xs * ys

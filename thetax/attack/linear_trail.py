@@ -69,8 +69,8 @@ class Trail:
             if name in ("max", "min"):
                 return [self.extreme(name, ins, outs[0])]
             if name == "mul" and ins[0] is not ins[1]:
-                sides = [self.spread(value, outs[0]) for value in ins]
-                return [self.add(sides, rectangle(*sides, outs[0]), outs[0])]
+                x, y = (self.spread(value, outs[0]) for value in ins)
+                return [self.add([x, y], rectangle(x, y, outs[0]), outs[0])]
             strip = bend(name, lambda z: do(z)[0], ins[0], outs[0]) if len(ins) == 1 else None
             if strip is not None:
                 return [self.add(ins, strip, outs[0])]
