@@ -425,16 +425,16 @@ def examine(program: Program, rng: Any, tally: Counter, *, linear: bool = True) 
     """Looks for points of random boxes where a program leaves its bounds."""
     x, radius = boxes(rng, equal=linear)
     f = compiled(program, linear=linear)
-    name, _ = refused(lambda: jax.eval_shape(f, x, radius, x[None]))
+    shifts = points(rng)
+    inside = lambda shifts: x + radius * (1 - 1e-9) * shifts  # not quite the whole box: bounds hold up to rounding
+    name, found = refused(lambda: jax.device_get(f(x, radius, inside(shifts))))
     if name is not None:
         tally["refused"] += 1
         tally[f"refused operation: {name}"] += 1
         return
     tally["bounded"] += 1
     tally["bounded by lines"] += linear
-    shifts = points(rng)
-    inside = lambda shifts: x + radius * (1 - 1e-9) * shifts  # not quite the whole box: bounds hold up to rounding
-    (ys, scale), bounds = jax.device_get(f(x, radius, inside(shifts)))
+    (ys, scale), bounds = found
     for _ in range(ROUNDS - 1):
         more = nearby(rng, shifts, ys)
         (new, size), _ = jax.device_get(f(x, radius, inside(more)))
@@ -459,7 +459,7 @@ def compared(bounds: dict[str, Any], ys: Any, slack: Any) -> tuple[str, int, int
         with np.errstate(invalid="ignore"):
             room = np.where(np.isinf(values), 0.0, 1e-7 * (1 + np.abs(values)) + slack)
             bad = (values < low - room) | (values > high + room)
-        bad |= np.isnan(values) & (np.isfinite(low) | (np.isfinite(high)))
+        bad |= np.isnan(values) & (np.isfinite(low) | np.isfinite(high))
         if bad.any():
             at, box, out = np.argwhere(bad)[0]
             ends = [float(np.broadcast_to(end, bad.shape[1:])[box, out]) for end in (low, high)]
