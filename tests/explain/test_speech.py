@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from thetax.explain import speech
+from thetax.explain.speech import _surprise
 from thetax.layers import Recurrent
 from thetax.models import NextToken, NGram
 from thetax.plot import draw
@@ -26,6 +27,14 @@ def test_surprise_is_that_of_the_counts():
     np.testing.assert_allclose(found.bits, [(one + two) / 2, 0, (two + one) / 3, one], atol=1e-5)
     assert found.until.tolist() == [1, 2, 4, 5]
     assert len(draw(found).axes) == 1
+
+
+def test_the_surprise_at_every_target():
+    """As above, for each place by itself; 0 where there is no target."""
+    cell = NGram.fit([TEXT], size=3, order=1, discount=0.0)
+    losses, there = _surprise(cell, jnp.array([[0, 1, 0, 2]]), jnp.array([[1, 0, 2, -1]]))
+    np.testing.assert_allclose(losses, [[-np.log2(3 / 5), 0, -np.log2(2 / 5), 0]], atol=1e-5)
+    assert there.tolist() == [[True, True, True, False]]
 
 
 @pytest.mark.slow

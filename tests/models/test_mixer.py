@@ -34,9 +34,21 @@ def random_block() -> MixerBlock:
     return tree.axpy(0.3, tree.normal_like(jr.key(1), block), block)  # so that norms and offsets are not plain
 
 
+def test_a_block_of_given_weights_is_its_equations():
+    """As below, compiled, and drawn by NumPy."""
+    rng = np.random.default_rng(1)
+    like = jax.eval_shape(lambda: MixerBlock.init(4, 3, hidden=(5, 6), key=jr.key(0)))
+    block = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), like)
+    expect_the_equations(block, jax.jit(lambda block, X: block(X)))
+
+
 def test_a_block_is_its_equations():
+    expect_the_equations(random_block(), lambda block, X: block(X))
+
+
+def expect_the_equations(block, call):
     """Column by column, then row by row."""
-    block, X = random_block(), np.random.default_rng(0).normal(size=(4, 3))
+    X = np.random.default_rng(0).normal(size=(4, 3))
     W1, b1, W2, b2 = weights(block.tokens)
     V1, c1, V2, c2 = weights(block.channels)
     U, high = X.copy(), normal(X, block.norm_tokens)
@@ -45,7 +57,7 @@ def test_a_block_is_its_equations():
     Y, high = U.copy(), normal(U, block.norm_channels)
     for token in range(4):
         Y[token] += V2 @ gelu(V1 @ high[token] + c1) + c2
-    np.testing.assert_allclose(block(jnp.asarray(X, jnp.float32)), Y, atol=1e-5)
+    np.testing.assert_allclose(call(block, jnp.asarray(X, jnp.float32)), Y, rtol=1e-5, atol=1e-5)
 
 
 def test_patches_speak_by_the_first_map_only():

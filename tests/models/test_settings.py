@@ -23,6 +23,7 @@ from thetax.models import (
     describe,
 )
 from thetax.models.gguf import gguf_config
+from thetax.models.settings import Settings
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 6}
 BERT_WORDS = {"model_type": "bert", "vocab_size": 5, "max_position_embeddings": 3, **SIZES}
@@ -93,6 +94,12 @@ def test_names_of_classes_are_kept():
     mine = {"id2label": {"0": "cat", "1": "dog", "2": "gnu"}, "label2id": {"cat": 0, "dog": 1, "gnu": 2}}
     assert describe(like, config=mine)["id2label"]["2"] == "gnu"
     assert describe(like, config={"id2label": {"0": "cat"}})["id2label"]["2"] == "LABEL_2"
+
+
+def test_how_many_classes_there_are():
+    assert Settings({}).classes() == 2
+    assert Settings({"num_labels": 5}).classes() == 5
+    assert Settings({"id2label": {"0": "a", "1": "b", "2": "c"}, "num_labels": 5}).classes() == 3
 
 
 def test_what_is_not_said_is_as_usual():

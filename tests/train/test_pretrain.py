@@ -61,6 +61,16 @@ def test_all_of_it_is_what_the_whole_logits_give(model, batch, seed):
     np.testing.assert_allclose(jax.jit(follow_error_rate(**GAPS))(model, batch, key=key), lost, rtol=1e-6)
 
 
+def test_each_objective_is_one_number():
+    """Traced, not run."""
+    bert = lambda: BERT.init(12, 4, depth=1, heads=1, hidden=5, length=8, key=jr.key(0))
+    model = jax.eval_shape(lambda: Pretraining.init(bert(), key=jr.key(1)))
+    batch = jax.eval_shape(lambda: ((jnp.zeros((5, 8), int), jnp.zeros((5, 8), int)), jnp.zeros(5, int)))
+    for make in (masked_cross_entropy, masked_error_rate, pretraining, follow_error_rate):
+        found = jax.eval_shape(make(**GAPS), model, batch)
+        assert (found.shape, found.dtype) == ((), jnp.float32)
+
+
 def test_gaps_are_new_with_every_key_and_fixed_without(model, batch):
     objective = jax.jit(pretraining(**GAPS))
     values = [float(objective(model, batch, key=jr.key(seed))) for seed in range(4)]
