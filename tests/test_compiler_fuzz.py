@@ -5,13 +5,16 @@ wrong only if it lies outside. A program follows from its seed. To search for lo
 
     python tests/test_compiler_fuzz.py --minutes 10
     python tests/test_compiler_fuzz.py --seed 17
+
+Without the flag that thetax sets, with
+XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type=+reduce,+individual_convolution,
+the seeds 62, 107 and 148 are among those that jaxlib 0.10.2 to 0.12.0 computes wrongly in most
+runs; not in all, since what is wrong is memory that was never written.
 """
 
 import argparse
 import itertools
 import math
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,15 +23,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-import thetax
-import thetax.compiler
+import thetax  # noqa: F401
 
 import jax  # isort: skip  after thetax, which sets the flags of XLA
 import jax.numpy as jnp  # isort: skip
 
 pytestmark = pytest.mark.versions
 
-DEFAULT = f"--{thetax.compiler.OPTION}=+reduce,+individual_convolution"  # what jaxlib does without our flag
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 60, 63, 64, 65, 100)
 ROWS = (1000, 16_385, 32_769, 40_961)  # around the sizes of blocks
 LARGEST = 200_000  # numbers of a value
@@ -342,10 +343,6 @@ def check_gradients(seed: int) -> None:
         )
 
 
-FOUND = (62, 69, 107, 148)  # programs that jaxlib 0.10.2 to 0.12.0 often computes wrongly without our flag
-WRONG = (0, 10, 2) <= jax.__version_info__ < (0, 12, 1)
-
-
 @pytest.mark.parametrize("seed", range(60, 84))
 def test_compiled_programs_are_right(seed):
     check(seed)
@@ -356,15 +353,12 @@ def test_compiled_gradients_are_right(seed):
     check_gradients(seed)
 
 
-@pytest.mark.skipif(
-    not WRONG or jax.default_backend() != "cpu", reason="the bug is in jaxlib 0.10.2 to 0.12.0 for CPUs"
-)
-def test_wrong_numbers_are_found():
-    """Without the flag; what is wrong may change from run to run, as memory is read that was never written."""
-    command = [sys.executable, __file__, "--seed", *map(str, FOUND)]
-    done = subprocess.run(command, env={**os.environ, "XLA_FLAGS": DEFAULT}, capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr
-    assert f"of {len(FOUND)} programs are wrong; run them again with --seed " in done.stdout
+def test_a_wrong_sum_is_found(monkeypatch):
+    """One hundredth too much in a single operation."""
+    right = OPERATIONS["sum"]
+    monkeypatch.setitem(OPERATIONS, "sum", right._replace(compiled=lambda x, **how: 1.01 * jnp.sum(x, **how)))
+    with pytest.raises(AssertionError, match=r"seed 12: .* numbers of line"):
+        check(12)
 
 
 def main() -> int:
