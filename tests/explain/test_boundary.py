@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from thetax.explain import boundary, window, window_through
+from thetax.explain.boundary import _classes_on
 from thetax.layers import Linear
 from thetax.models import MLP, Perceptron
 
@@ -56,6 +57,21 @@ def test_the_picture_is_the_class_at_each_point():
     across, up = np.meshgrid((np.arange(11) + 0.5) / 11 * 3 - 1, (np.arange(11) + 0.5) / 11)
     xs = jnp.asarray(np.stack([across, up], axis=-1), jnp.float32)
     assert (found.image == np.asarray(jax.vmap(jax.vmap(net))(xs)).argmax(axis=2)).all()
+
+
+def test_the_picture_of_an_affine_classifier_in_numpy():
+    """Squares of equal sides between unequal bounds; classes that have no names are numbered."""
+    W, b = np.array([[1.0, 0.5], [-1.0, 2.0], [0.3, -1.0]]), np.array([0.1, -0.4, 0.2])
+    model = Linear(jnp.asarray(W, jnp.float32), jnp.asarray(b, jnp.float32))
+    plane = window(np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
+    image, k = _classes_on(model, plane, 5)
+    across, up = np.meshgrid(-1 + 3 * (np.arange(5) + 0.5) / 5, (np.arange(5) + 0.5) / 5)
+    expected = (np.stack([across, up], axis=-1) @ W.T + b).argmax(axis=2)
+    assert k == 3
+    assert len(np.unique(expected)) == 3
+    np.testing.assert_array_equal(image, expected)
+    found = boundary(Linear(jnp.array([[2.0, 0.0]])), window(-1.0, 1.0), grid=2)
+    assert found.classes == ("0", "1")
 
 
 def test_a_smooth_network_has_a_picture_and_a_reason():
