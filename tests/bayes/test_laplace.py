@@ -10,12 +10,20 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process import kernels as peers
 
 from thetax.bayes import RBF, BinaryClassifier, Classifier, evidence_gradient, single
-from thetax.bayes.laplace import advance, begin
+from thetax.bayes.laplace import Mode, advance, begin, climb
 
 RNG = np.random.default_rng(0)
 XS, NEW = RNG.standard_normal((12, 2)), RNG.standard_normal((6, 2))
 LABELS = (XS[:, 0] + 0.3 * RNG.standard_normal(12) > 0).astype(int)
 THREE = np.arange(12) % 3
+
+
+def test_a_climb_ends_after_so_many_steps_or_without_gain():
+    rise = lambda gain: lambda mode: mode._replace(gain=gain, steps=mode.steps + 1)
+    start = Mode(jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), jnp.full((), jnp.inf), jnp.zeros((), jnp.int32))
+    steps = jax.jit(lambda gain: climb(rise(gain), start, steps=3).steps)
+    assert steps(jnp.array(1.0)) == 3
+    assert steps(jnp.array(0.0)) == 1
 
 
 def test_two_classes_are_sklearns():
