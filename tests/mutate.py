@@ -120,7 +120,7 @@ def stages(path: Path, mutant: Mutant) -> list[Stage]:
     others = [file for file in order if said[file] and file not in own]
     claims = {claim.name for claim in find_claims() if {f"{folder}.{name}" for name in around} & set(claim.of)}
     rows = set(around) & set(words(ROOT / "tests" / "contracts.py"))
-    own = [module, *own, *["tests/test_contracts.py"] * bool(rows)]
+    own = [module, *own, *["tests/test_contracts.py"] * bool(rows or not own)]  # with one of tests/ comes its conftest
     courses = ["tests/claims/test_claims.py"] * bool(claims)
     return [
         Stage("the module's quick tests", QUICK, own, rows, set()),
