@@ -175,7 +175,7 @@ def test_verify_says_what_does_not_hold_and_goes_on(capsys, monkeypatch):
         return claims.Verdict(claims.equal("two and two", 5, 4))
 
     (good,) = claims.find_claims("1.2-sgn")
-    bad = replace(good, ids=("1.2-xor",), title="Arithmetic", function=broken)
+    bad = replace(good, ids=("1.2-xor",), title="Arithmetic", function=broken, of=())
     monkeypatch.setattr(claims, "find_claims", lambda *wanted: [bad, good])
     here = lambda chosen, *, seed, scale, jobs: (claims.settle(claim, seed=seed, scale=scale) for claim in chosen)
     monkeypatch.setattr(claims, "verify", here)
@@ -194,7 +194,7 @@ def test_verify_does_not_fail_for_want_of_data(capsys, monkeypatch):
         raise Unavailable("spambase could not be had. Each source failed:\n - the web")
 
     (good,) = claims.find_claims("1.2-sgn")
-    lacking = replace(good, ids=("1.2-xor",), title="Data", function=offline)
+    lacking = replace(good, ids=("1.2-xor",), title="Data", function=offline, of=())
     monkeypatch.setattr(claims, "find_claims", lambda *wanted: [lacking, good])
     here = lambda chosen, *, seed, scale, jobs: (claims.settle(claim, seed=seed, scale=scale) for claim in chosen)
     monkeypatch.setattr(claims, "verify", here)

@@ -91,7 +91,7 @@ def hyperplane(key):
     title="The boundary lies where the inputs do",
     printed=r"\text{a hyperplane in } \mathbb{R}^n",
     corrected=r"\text{a hyperplane in } \mathbb{R}^d",
-    of=("models.Perceptron", "models.fit_perceptron"),
+    of=("models.fit_perceptron",),
     slip=True,
 )
 def hyperplane_erratum(key):
