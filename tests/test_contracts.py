@@ -73,8 +73,9 @@ def test_one_program_keeps_the_laws(row):
     compiled = jax.jit(f)
     model, xs = generic(row), examples(row)
     once, again, other = compiled(model, xs, jr.key(0)), compiled(model, xs, jr.key(0)), compiled(model, xs, jr.key(1))
-    assert same_bits(once, again)
-    assert same_bits(once["drawn"], other["drawn"]) is not row.draws
+    on_cpu = jax.default_backend() == "cpu"  # a GPU adds the terms of a scattered sum in no fixed order
+    assert same_bits(once, again) if on_cpu else close(once, again)
+    assert close(once["drawn"], other["drawn"], rtol=1e-6) is not row.draws
     assert close(once["drawn"], once["in turn"])
     assert close(once["drawn"], once["batch"]) is not row.draws
     for draw, scale in ((0, 0.0), (1, 1.0), (0, 100.0)):
