@@ -127,7 +127,7 @@ def test_a_logit_that_may_be_nan_or_overflow_has_no_certificate(bounds):
 
 
 @pytest.mark.parametrize("bounds", ["interval", "linear"])
-def test_what_does_not_depend_on_the_input_has_its_own_margins(bounds, unchecked):
+def test_what_does_not_depend_on_the_input_has_its_own_margins(bounds):
     model = lambda x: jnp.array([3.0, 1.0, 2.5])
     found = worst_margins(model, jnp.zeros(2), jnp.array(2), Linf(0.1), bounds=bounds)
     assert found.tolist() == [-0.5, 1.5, 0.0]

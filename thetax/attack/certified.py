@@ -130,8 +130,8 @@ def _followed(model: Model, x: Array, y: Any, ball: Ball, box: Range | None, bou
     out, trail = follow(model, x, ball, box, bounds)
     if out.low.ndim != 1 if isinstance(out, Interval) else jnp.ndim(out) != 1:
         raise ValueError("worst_margins: expected a model that gives one logit a class, an array (k,).")
-    if not isinstance(out, Interval):
-        return out[y] - out
+    if not isinstance(out, Interval):  # the model does not depend on its input
+        return jnp.asarray(out)[y] - jnp.asarray(out)
     unit = jnp.eye(len(out.low), dtype=out.low.dtype)
     margins = jax.vmap(lambda c: trail.least(trail.place(out), c))(unit[y][None] - unit)
     finite = (out.low[y] > -jnp.inf) & (out.high < jnp.inf)  # a logit that may be NaN or overflow has no margin
