@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-all test-rest test-versions check docs bench clean
+.PHONY: run test quick test-all test-rest test-versions check docs bench clean
 
 run: .venv/run        ## train the digits model, look at it, print the error and the report
 	$(BIN)/thetax train digits
 	$(BIN)/thetax look
 
-test: .venv/test check ## format, lint, types, import direction, quick tests, doctests, errata
+test: .venv/test       ## format, lint, types, import direction; beside them quick tests, doctests, errata
+	$(MAKE) --no-print-directory --jobs=2 check quick
+
+quick: .venv/test
 	$(BIN)/pytest
 
 test-all: .venv/test check ## every test and every claim that needs no network

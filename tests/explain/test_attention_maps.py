@@ -87,6 +87,7 @@ def test_saliency_at_a_place_knows_nothing_of_what_comes_after(model):
             explain.token_saliency(model, TEXT, place=place)
 
 
+@pytest.mark.slow
 def test_saliency_of_a_judgement_with_segments():
     """A head on an encoder, which has three tables: it is the tokens' that is moved."""
     bert = BERT.init(9, 8, depth=1, heads=2, length=8, key=jr.key(0))

@@ -40,6 +40,7 @@ def test_products_are_the_dense_hessians():
     assert np.allclose(product, dense(net, batch)[0] @ np.asarray(tree.ravel(v)[0]), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_full_lanczos_finds_every_eigenvalue():
     net, batch = problem()
     exact = np.linalg.eigvalsh(dense(net, batch)[0])

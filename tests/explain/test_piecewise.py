@@ -114,6 +114,7 @@ def test_every_cell_has_its_affine_map(kind):
     assert np.allclose(slopes, found.A, atol=1e-9)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", NETS)
 def test_no_point_is_in_a_cell_that_was_not_found(kind):
     net = moved(NETS[kind](key=jr.key(2)), jr.key(6))

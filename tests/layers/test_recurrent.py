@@ -167,6 +167,7 @@ def test_unrolled_is_streamed(make):
     close(unroll(cell, xs[2:], state=middle), step_by_step(cell, xs[2:], middle))
 
 
+@pytest.mark.sampled(4)
 @cells
 @pytest.mark.usefixtures("x64")
 def test_a_mask_leaves_times_out(make):

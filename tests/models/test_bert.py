@@ -78,6 +78,7 @@ def test_every_token_sees_all_others():
     np.testing.assert_allclose(A.sum(axis=3), 1, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64", "strict")
 def test_the_heads_are_their_formulas():
     model = loud(bert())

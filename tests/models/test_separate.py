@@ -206,6 +206,7 @@ def ordinary():
     yield "threes", digits, np.where(ys == 3, 1, -1), 1e-3
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [row[0] for row in ordinary()])
 def test_max_margin_of_ordinary_data(name):
     """Margins down to 1e-8 of the coordinates: no gap between primal and dual, and libsvm comes no further."""

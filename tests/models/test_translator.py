@@ -145,6 +145,7 @@ def test_a_beam_is_the_search_of_all():
     np.testing.assert_allclose(said.log_p, totals[order], atol=1e-10)
 
 
+@pytest.mark.slow
 def test_dropout_draws_by_the_key():
     model = make(dropout=0.5, key=jr.key(0))
     f = jax.jit(lambda key: model((SOURCE, TARGET), key=key))

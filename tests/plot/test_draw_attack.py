@@ -39,6 +39,7 @@ RESULTS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("name", RESULTS)
 def test_they_are_drawn_and_stay_inside(name, theme):

@@ -67,6 +67,7 @@ def test_a_search_finds_counts_and_trains(found, task):
     assert sum(result.importance.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_candidates_of_a_round_have_one_shape(found):
     """Seven trials, at most three together and at most half of those that are left: 3, 2, 1 and 1."""
     by_number = sorted(found[0].trials, key=lambda trial: trial.number)
