@@ -11,6 +11,7 @@ from thetax.bayes import (
     RBF,
     GaussianProcess,
     InducingProcess,
+    JitterWarning,
     Matern,
     condition_iteratively,
     conjugate_gradients,
@@ -122,6 +123,15 @@ def test_the_bound_is_titsias():
     expected = fit - 2 * np.trace(K - Q) / (2 * 0.05)
     np.testing.assert_allclose(few.log_evidence(XS, YS), expected, rtol=1e-9)
     np.testing.assert_allclose(few.condition(XS, YS).log_evidence, expected, rtol=1e-9)
+
+
+def test_places_that_need_jitter_give_a_warning():
+    """Two inducing points at one place: their covariance is singular."""
+    twice = InducingProcess(PROCESS, XS[np.array([0, 0, 1])])
+    with pytest.warns(JitterWarning, match="log_evidence"):
+        assert np.isfinite(twice.log_evidence(XS, YS))
+    with pytest.warns(JitterWarning, match="condition"):
+        assert np.isfinite(twice.condition(XS, YS).log_evidence)
 
 
 @given(seed=st.integers(0, 10**6))

@@ -113,6 +113,23 @@ def test_any_model_of_the_library(row):
         np.testing.assert_allclose(found / size, exact / size, atol=1e-9)
 
 
+class Scaled(eqx.Module):
+    """A parameter that no linear map holds."""
+
+    linear: Linear
+    log_scale: jax.Array
+
+    def __call__(self, x):
+        return jnp.exp(self.log_scale) * self.linear(x)
+
+
+def test_a_parameter_outside_of_linear_maps_adds_its_gradients():
+    model = Scaled(wide(Linear.init(3, 2, key=jr.key(0))), jnp.array([0.3, -0.2]))
+    xs, ys = normal(1, 2, 3), normal(2, 3, 3)
+    assert [way.factored for way in ntk(model).plan(xs, ys).ways] == [True, True, False]
+    np.testing.assert_allclose(factored(model, xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.slow
 def test_rows_of_a_table():
     model = wide(Embedding.init(5, 3, key=jr.key(0)))

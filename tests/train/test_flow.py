@@ -39,6 +39,7 @@ def test_a_nonlinear_flow_in_closed_form():
     times = np.linspace(0.5, 5, 10)
     found = gradient_flow(lambda t, batch: (t**4).sum() / 4, jnp.array([1.5]), None, times=times, tolerance=1e-9)
     assert np.allclose(found.models[:, 0], 1.5 / np.sqrt(1 + 2 * 1.5**2 * times), atol=1e-8)
+    assert found.model[0] == found.models[-1, 0]
 
 
 def test_euler_with_a_constant_step_is_gradient_descent():
