@@ -1,5 +1,7 @@
 """The words of `core`: the scan, the key, the batch, and the refusal of a wrong shape."""
 
+import subprocess
+import sys
 from typing import NamedTuple
 
 import jax
@@ -8,6 +10,7 @@ import jax.random as jr
 import pytest
 from contracts import normal
 
+import thetax
 from thetax.core import BATCH, Iteration, apply, draws, expect_shape, predict, run
 
 pytestmark = pytest.mark.usefixtures("strict")
@@ -101,3 +104,13 @@ def test_predict_maps_trees_of_inputs():
     """An example may be a pair of arrays."""
     pair = normal(2, 4, 3), normal(3, 4, 3)
     assert jnp.allclose(predict(lambda both: both[0] @ both[1], pair), (pair[0] * pair[1]).sum(axis=1), atol=1e-6)
+
+
+def test_a_part_needs_no_import_of_its_own():
+    """`import thetax; thetax.attack`, in a process that has imported nothing else."""
+    program = "import thetax; print(*[name for name in dir(thetax) if getattr(thetax, name) is None])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+    assert {"attack", "bayes", "certify", "data", "explain", "models", "train", "__version__"} <= set(dir(thetax))
+    with pytest.raises(AttributeError, match=r"has no part 'trian'; it has .*train"):
+        thetax.trian  # noqa: B018

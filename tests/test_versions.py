@@ -192,6 +192,8 @@ CLAIMS = [  # a cheap one of each part
     "8.9-distill-grad",
     "9.1-tangent-kernel",
     "10.2-linear-unit",
+    "13.1-affine-multiclass",
+    "13.1-affine-pnorm",
     "13.2-fgsm",
     "L1-logit",
     "L10-3.3-steepest",

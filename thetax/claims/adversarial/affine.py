@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from scipy.optimize import linprog, minimize
-from scipy.sparse import block_diag
+from scipy.sparse import block_diag, csr_array
 
 from ...attack import L1, L2, AffineAttack, Linf, affine_distance, affine_radius
 from ...layers import Linear, tanh
@@ -144,11 +144,12 @@ def linear_programs(ws: np.ndarray, gaps: np.ndarray, p: str) -> np.ndarray:
     """
     n, d = ws.shape
     if p == "1":
-        found = linprog(np.ones(2 * d * n), A_ub=block_diag([np.concatenate([w, -w])[None] for w in ws]), b_ub=-gaps)
+        rows = [csr_array(np.concatenate([w, -w])[None]) for w in ws]
+        found = linprog(np.ones(2 * d * n), A_ub=block_diag(rows), b_ub=-gaps)
         u, v = np.moveaxis(found.x.reshape(n, 2, d), 1, 0)
         return u - v
     within = np.block([[np.eye(d), -np.ones((d, 1))], [-np.eye(d), -np.ones((d, 1))]])
-    blocks = block_diag([np.concatenate([within, np.append(w, 0.0)[None]]) for w in ws])
+    blocks = block_diag([csr_array(np.concatenate([within, np.append(w, 0.0)[None]])) for w in ws])
     limits = np.concatenate([np.zeros((n, 2 * d)), -gaps[:, None]], axis=1).ravel()
     found = linprog(np.tile(np.eye(d + 1)[-1], n), A_ub=blocks, b_ub=limits, bounds=(None, None))
     return found.x.reshape(n, d + 1)[:, :d]
