@@ -20,8 +20,9 @@ import numpy as np
 import optax
 
 from thetax import data
-from thetax.attack import PGD, DeepFool, Linf, away, perturb
+from thetax.attack import PGD, DeepFool, away, perturb
 from thetax.models import CNN
+from thetax.threat import Linf
 from thetax.train import Silent, cross_entropy, descend, fit, log_loss
 
 from .conv import small

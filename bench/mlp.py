@@ -1,6 +1,6 @@
 """Training a multi-layer perceptron: a step of Adam, everything a user pays for included.
 
-Ours is `thetax.train.fit` as it is called by anyone: shuffling, gathering, dropout, the step, the readings and
+Ours is `thetax.train.loop.fit` as it is called by anyone: shuffling, gathering, dropout, the step, the readings and
 the watch for NaN. The peers get the same weights, data and batches, in memory, in the fastest form they have.
 """
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from thetax.recipes import find_tunable
 from thetax.train import Choice, Range, Setting, Task, folds, tune
-from thetax.train.lanes import Lanes
+from thetax.train.tuning.parallel import Lanes
 
 from .row import Result, Row, library
 

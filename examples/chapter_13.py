@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 import optax
 
-from thetax import attack, data, train
+from thetax import attack, certify, data, threat, train
 from thetax.core import predict
 from thetax.models import MLP
 from thetax.plot import Chart, Panel, draw
@@ -38,7 +38,7 @@ def main(folder: str | None = None, epochs: int = 30) -> dict[str, float]:
     some, found, curves = (rest[:200], truth[:200]), {}, {}
 
     # §13.2: training on the worst input nearby
-    ball = attack.Linf(RADIUS)
+    ball = threat.Linf(RADIUS)
     worst = attack.PGD(train.log_loss, ball, rate=RADIUS / 3, steps=5, box=BOX, keep="last")
     nets = {
         "plain": trained(train.cross_entropy, learnt, key_net, epochs),
@@ -46,7 +46,7 @@ def main(folder: str | None = None, epochs: int = 30) -> dict[str, float]:
     }
     for name, net in nets.items():
         judged = attack.robustness(net, some, ball, box=BOX, steps=20, trial=50, key=key_attack)
-        sure = attack.certified(net, some, attack.Linf(0.03), box=BOX)
+        sure = certify.certified(net, some, threat.Linf(0.03), box=BOX)
         found |= {f"{name} clean": judged.clean, f"{name} robust": judged.robust, f"{name} certified": sure.accuracy}
         print(f"{name}: {judged.clean:.1%} right, {judged.robust:.1%} under attack within {RADIUS}; certified within "
               f"0.03: {sure.accuracy:.1%}")  # fmt: skip
@@ -54,7 +54,7 @@ def main(folder: str | None = None, epochs: int = 30) -> dict[str, float]:
             print(warning)
 
         # §13.1: the nearest wrong input of each digit
-        near = attack.perturb(attack.DeepFool(attack.L2, box=BOX), net, some)
+        near = attack.perturb(attack.DeepFool(threat.L2, box=BOX), net, some)
         fooled = np.argmax(np.asarray(predict(net, near)), axis=-1) != np.asarray(some[1])
         distances = np.sort(np.where(fooled, np.linalg.norm(np.asarray(near - some[0]), axis=1), np.inf))
         found[f"{name} distance"] = float(np.median(distances))

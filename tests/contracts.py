@@ -17,14 +17,12 @@ import optax
 from thetax import layers, tree
 from thetax.attack import (
     APGD,
-    L2,
     PGD,
     AffineAttack,
     Attack,
     CarliniWagner,
     DeepFool,
     HopSkipJump,
-    Linf,
     Nearest,
     Square,
     Targeted,
@@ -126,6 +124,7 @@ from thetax.models import (
     square_network,
     step_network,
 )
+from thetax.threat import L2, Linf
 from thetax.train import (
     adagrad,
     adam,

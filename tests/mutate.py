@@ -1,6 +1,6 @@
 """Breaks formulas of the library at random, one at a time, and tells which test or claim notices each.
 
-    python tests/mutate.py thetax/layers/gated.py --count 20 --seed 0
+    python tests/mutate.py thetax/layers/recurrent/lstm_gru.py --count 20 --seed 0
     python tests/mutate.py thetax/layers thetax/models --count 150 --log mutants.jsonl
 
 A folder stands for its modules, of which each mutant takes one at random, by size. No file is written but the log, a
@@ -94,7 +94,7 @@ def importers(path: Path) -> list[Path]:
 
 def mirror(path: Path) -> list[str]:
     """The module's own tests; those of its importers where it has none."""
-    tests = ROOT / "tests" / path.parent.name
+    tests = ROOT / "tests" / path.relative_to(ROOT / "thetax").parent
     own = [tests / f"test_{path.stem}.py"]
     if not own[0].exists():
         own = [tests / f"test_{other.stem}.py" for other in importers(path)]
@@ -114,7 +114,7 @@ def stages(path: Path, mutant: Mutant) -> list[Stage]:
 
     names, module, own = public_names(path, mutant), str(path.relative_to(ROOT)), mirror(path)
     around = names if own else [*names, *(name for other in importers(path) for name in public_names(other, ANY))]
-    folder, wanted = path.parent.name, [*around, *tables(around)]
+    folder, wanted = path.relative_to(ROOT / "thetax").parts[0], [*around, *tables(around)]
     said = {str(file.relative_to(ROOT)): sum(words(file)[name] for name in wanted) for file in files_of_tests()}
     order = sorted(said, key=lambda file: (f"/{folder}/" not in file, -said[file]))
     others = [file for file in order if said[file] and file not in own]

@@ -44,14 +44,14 @@ def test_every_change_of_a_formula_and_none_elsewhere():
 
 def test_they_are_modules_of_python():
     """Some of a real module: each differs from it and can be parsed."""
-    source = (ROOT / "thetax" / "layers" / "gated.py").read_bytes()
+    source = (ROOT / "thetax/layers/recurrent/lstm_gru.py").read_bytes()
     before = ast.dump(ast.parse(source))
     for mutant in mutants(source)[::5]:
         assert ast.dump(ast.parse(mutant.applied(source))) != before
 
 
 def test_the_same_seed_takes_the_same_of_several_kinds():
-    found = mutants((ROOT / "thetax" / "layers" / "gated.py").read_bytes())
+    found = mutants((ROOT / "thetax/layers/recurrent/lstm_gru.py").read_bytes())
     first, again = (choose(found, 12, random.Random(3)) for _ in range(2))
     assert first == again
     assert first != choose(found, 12, random.Random(4))

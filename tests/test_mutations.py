@@ -29,63 +29,64 @@ class Break(NamedTuple):
 
 
 BREAKS = [
-    Break("models.separate.signed_distance", "y * model.score(x)", "-y * model.score(x)"),
-    Break("models.perceptron._rosenblatt", "jnp.sum(v * z) > 0", "jnp.sum(v * z) >= 0",
-          "models/test_perceptron.py::test_a_tie_is_a_mistake"),
+    Break("models.linear.separator.signed_distance", "y * model.score(x)", "-y * model.score(x)"),
+    Break("models.linear.perceptron._rosenblatt", "jnp.sum(v * z) > 0", "jnp.sum(v * z) >= 0",
+          "models/linear/test_perceptron.py::test_a_tie_is_a_mistake"),
     Break("certify.capacity.cover_count", "comb(n - 1, i)", "comb(n, i)"),
-    Break("explain.recall.crosstalk", "- (n - 1) * X", "- n * X"),
-    Break("models.hopfield.hebb", "dtype=X.dtype)) / d", "dtype=X.dtype)) / n"),
-    Break("models.regression.ridge", "centre_y - W @ centre_x", "centre_y + W @ centre_x",
-          "models/test_regression.py::test_ridge_in_numpy"),
-    Break("train.loss.log_loss", "jax.nn.logsumexp(z) - jnp", "jax.nn.logsumexp(z) + jnp",
-          "train/test_loss.py::test_log_loss_in_numpy"),
-    Break("models.approximate.interpolate", "-knots[:-1]", "-knots[1:]"),
-    Break("certify.regions.zaslavsky", "range(min(m, n) + 1)", "range(min(m, n))"),
-    Break("train.optimise.nesterov", "* (new - old)", "* (old - new)"),
-    Break("train.optimise.uncorrected_adam", "(1 - decay) * jnp.square(g)", "(1 + decay) * jnp.square(g)"),
-    Break("explain.shrinkage.decay_factor", "lam + strength, out", "lam + 2 * strength, out"),
+    Break("explain.memory_capacity.crosstalk", "- (n - 1) * X", "- n * X"),
+    Break("models.associative_memory.hopfield.hebb", "dtype=X.dtype)) / d", "dtype=X.dtype)) / n"),
+    Break("models.linear.regression.ridge", "centre_y - W @ centre_x", "centre_y + W @ centre_x",
+          "models/linear/test_regression.py::test_ridge_in_numpy"),
+    Break("train.objectives.loss.log_loss", "jax.nn.logsumexp(z) - jnp", "jax.nn.logsumexp(z) + jnp",
+          "train/objectives/test_loss.py::test_log_loss_in_numpy"),
+    Break("models.constructive.approximate.interpolate", "-knots[:-1]", "-knots[1:]"),
+    Break("certify.region_bounds.zaslavsky", "range(min(m, n) + 1)", "range(min(m, n))"),
+    Break("train.optimisers.steps.nesterov", "* (new - old)", "* (old - new)"),
+    Break("train.optimisers.steps.uncorrected_adam", "(1 - decay) * jnp.square(g)", "(1 + decay) * jnp.square(g)"),
+    Break("explain.signal.effective_parameters.decay_factor", "lam + strength, out", "lam + 2 * strength, out"),
     Break("layers.dropout.thin", "jnp.asarray(1 - p, x.dtype)", "jnp.asarray(1 + p, x.dtype)"),
-    Break("train.distil.tempered_loss", "return -jnp.vdot", "return jnp.vdot"),
-    Break("explain.modes.modes", "V.T @ (ys - f)", "V.T @ (ys + f)",
-          "explain/test_modes.py::test_ridge_along_the_modes_is_the_linear_system"),
-    Break("attack.affine.distances", "gaps / jnp.where", "-gaps / jnp.where",
-          "attack/test_affine.py::test_distances_in_numpy"),
-    Break("attack.norm.p_steepest", "** (q - 1)", "** q"),
-    Break("attack.gradient.unit", "return g / jnp", "return -g / jnp",
-          "attack/test_gradient.py::test_the_unit_of_a_gradient_has_its_signs"),
-    Break("models.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T"),
-    Break("models.autoencoder.principal_components", "C = Ut[:width]", "C = Ut[-width:]"),
+    Break("train.objectives.distillation.tempered_loss", "return -jnp.vdot", "return jnp.vdot"),
+    Break("explain.tangent_kernel.kernel_eigenmodes.modes", "V.T @ (ys - f)", "V.T @ (ys + f)",
+          "explain/tangent_kernel/test_kernel_eigenmodes.py::test_ridge_along_the_modes_is_the_linear_system"),
+    Break("attack.gradient.affine.distances", "gaps / jnp.where", "-gaps / jnp.where",
+          "attack/gradient/test_affine.py::test_distances_in_numpy"),
+    Break("threat.norm.p_steepest", "** (q - 1)", "** q"),
+    Break("attack.gradient.pgd.unit", "return g / jnp", "return -g / jnp",
+          "attack/gradient/test_pgd.py::test_the_unit_of_a_gradient_has_its_signs"),
+    Break("models.linear.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T"),
+    Break("models.linear.pca.principal_components", "C = Ut[:width]", "C = Ut[-width:]"),
     Break(
-        "layers.state_space.LRU.init", "jnp.sqrt(1 - r**2)", "jnp.sqrt(1 - r)",
-        "layers/test_state_space.py::test_white_noise_gives_a_state_of_variance_one",
+        "layers.recurrent.state_space.LRU.init", "jnp.sqrt(1 - r**2)", "jnp.sqrt(1 - r)",
+        "layers/recurrent/test_state_space.py::test_white_noise_gives_a_state_of_variance_one",
     ),
     Break(
-        "attack.deepfool.DeepFool.search", "(1 + self.overshoot) * eta", "(1 + 2 * self.overshoot) * eta",
-        "attack/test_deepfool.py::test_the_overshoot_is_a_share_of_the_distance",
+        "attack.gradient.deepfool.DeepFool.search", "(1 + self.overshoot) * eta", "(1 + 2 * self.overshoot) * eta",
+        "attack/gradient/test_deepfool.py::test_the_overshoot_is_a_share_of_the_distance",
     ),
     Break(
-        "train.distil.distil", "temperature**2 * soft", "temperature * soft",
-        "train/test_distil.py::test_the_objective_with_labels_in_numpy",
+        "train.objectives.distillation.distil", "temperature**2 * soft", "temperature * soft",
+        "train/objectives/test_distillation.py::test_the_objective_with_labels_in_numpy",
     ),
-    Break("bayes.density.slope", "dtype=L.dtype) / 2", "dtype=L.dtype)"),
+    Break("bayes.gaussian_process.log_density.slope", "dtype=L.dtype) / 2", "dtype=L.dtype)"),
     Break(
-        "layers.gated.LSTM.step", "jax.nn.sigmoid(i)", "jax.nn.sigmoid(-i)",
-        "layers/test_gated.py::test_the_gates_of_an_lstm", (False,),
+        "layers.recurrent.lstm_gru.LSTM.step", "jax.nn.sigmoid(i)", "jax.nn.sigmoid(-i)",
+        "layers/recurrent/test_lstm_gru.py::test_the_gates_of_an_lstm", (False,),
     ),
-    Break("models.hopfield.Hebbian.energy", "/ (2 * self.sites)", "* (2 * self.sites)",
-          "models/test_hopfield.py::test_the_rules_in_numpy"),
-    Break("bayes.laplace.climb", "mode.steps < steps", "mode.steps <= steps",
-          "bayes/test_laplace.py::test_a_climb_ends_after_so_many_steps_or_without_gain"),
-    Break("explain.kernel_map._means", "where=count > 0", "where=count > 1",
-          "explain/test_kernel_map.py::test_one_pair_has_a_mean_and_none_has_not"),
-    Break("explain.speech._surprise", "-log_p / jnp.log", "log_p / jnp.log",
-          "explain/test_speech.py::test_the_surprise_at_every_target"),
-    Break("models.mixer.MixerBlock.__call__", "return U + jax.vmap", "return jax.vmap",
-          "models/test_mixer.py::test_a_block_of_given_weights_is_its_equations"),
-    Break("models.settings.Settings.classes", '"num_labels", 2', '"num_labels", 3',
-          "models/test_settings.py::test_how_many_classes_there_are"),
-    Break("attack.linear_relaxations.rectangle", "-x.low * y.high", "-x.high * y.high",
-          "attack/test_linear_bounds.py::test_the_planes_of_a_product_touch_it_at_the_edges", (-1.0, 2.0, -2.0, 1.5)),
+    Break("models.associative_memory.hopfield.Hebbian.energy", "/ (2 * self.sites)", "* (2 * self.sites)",
+          "models/associative_memory/test_hopfield.py::test_the_rules_in_numpy"),
+    Break("bayes.gaussian_process.binary_classifier.climb", "mode.steps < steps", "mode.steps <= steps",
+          "bayes/gaussian_process/test_binary_classifier.py::test_a_climb_ends_after_so_many_steps_or_without_gain"),
+    Break("explain.tangent_kernel.kernel_map._means", "where=count > 0", "where=count > 1",
+          "explain/tangent_kernel/test_kernel_map.py::test_one_pair_has_a_mean_and_none_has_not"),
+    Break("explain.generation.text_samples._surprise", "-log_p / jnp.log", "log_p / jnp.log",
+          "explain/generation/test_text_samples.py::test_the_surprise_at_every_target"),
+    Break("models.vision.mixer.MixerBlock.__call__", "return U + jax.vmap", "return jax.vmap",
+          "models/vision/test_mixer.py::test_a_block_of_given_weights_is_its_equations"),
+    Break("models.interop.hf_config.Settings.classes", '"num_labels", 2', '"num_labels", 3',
+          "models/interop/test_hf_config.py::test_how_many_classes_there_are"),
+    Break("certify.bounds.linear_relaxations.rectangle", "-x.low * y.high", "-x.high * y.high",
+          "certify/bounds/test_linear_bounds.py::test_the_planes_of_a_product_touch_it_at_the_edges",
+          (-1.0, 2.0, -2.0, 1.5)),
 ]  # fmt: skip
 
 
@@ -115,9 +116,10 @@ def test_a_test_notices(breaking):
 
 def find(function: str):
     """The module of a function, and its name there."""
-    parts = ["thetax", *function.split(".")]
-    module = import_module(".".join(parts[:3]))
-    return module, ".".join(parts[3:])
+    parts = function.split(".")
+    files = [ROOT.joinpath("thetax", *parts[:n]).with_suffix(".py") for n in range(1, len(parts))]
+    n = 1 + next(i for i, file in enumerate(files) if file.is_file())
+    return import_module(".".join(["thetax", *parts[:n]])), ".".join(parts[n:])
 
 
 def notices(breaking: Break, module: Any, name: str) -> None:

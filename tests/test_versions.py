@@ -19,10 +19,11 @@ import pytest
 from contracts import normal
 from jaxtyping import Array, Float
 
-from thetax.attack import Linf, certified, interval_bounds, linear_bounds
+from thetax.certify import certified, interval_bounds, linear_bounds
 from thetax.explain import count_regions, infinite, ntk, operations
 from thetax.layers import LSTM, Chain, Linear, Recurrent, tangent
 from thetax.models import MLP
+from thetax.threat import Linf
 
 pytestmark = pytest.mark.versions
 

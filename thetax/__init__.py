@@ -2,7 +2,8 @@
 
 The parts are loaded when first touched, so that `import thetax` costs little more than importing JAX:
 `thetax.data`, `thetax.layers`, `thetax.models`, `thetax.train`, `thetax.explain`, `thetax.bayes`,
-`thetax.certify`, `thetax.attack`, `thetax.plot`, `thetax.recipes`, `thetax.claims`, `thetax.report`.
+`thetax.threat`, `thetax.certify`, `thetax.attack`, `thetax.plot`, `thetax.recipes`, `thetax.claims`,
+`thetax.report`.
 
 >>> import thetax
 >>> thetax.layers.Linear.__name__
@@ -12,14 +13,16 @@ The parts are loaded when first touched, so that `import thetax` costs little mo
 import importlib
 from typing import Any
 
-from .compiler import set_xla_flags
+from .xla_flags import set_xla_flags
 
 set_xla_flags()
 
 _PARTS = (
-    "compiler",
     "core",
     "tree",
+    "jaxpr",
+    "xla_flags",
+    "threat",
     "data",
     "layers",
     "models",

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from contracts import normal
 
-from thetax.attack import L0, L1, L2, PGD, DeepFool, Linf, Nearest, affine_radius, away, fgsm, margin, towards
+from thetax.attack import PGD, DeepFool, Nearest, affine_radius, away, fgsm, margin, towards
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
+from thetax.threat import L0, L1, L2, Linf
 from thetax.train import log_loss
 
 pytestmark = pytest.mark.usefixtures("x64")

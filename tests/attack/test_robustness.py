@@ -7,10 +7,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.attack import L0, L1, L2, PGD, HopSkipJump, Linf, Square, away, margin, perturb, robustness, strongest
+from thetax.attack import PGD, HopSkipJump, Square, away, margin, perturb, robustness, strongest
 from thetax.attack.robustness import MASKED
 from thetax.layers import BatchNorm, Chain, Linear
 from thetax.models import MLP
+from thetax.threat import L0, L1, L2, Linf
 
 BOX = (0.0, 1.0)
 N, D = 40, 5

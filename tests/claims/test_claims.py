@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from thetax.claims import find_claims, rows, settle
-from thetax.claims.pages import PAGES, resolve
+from thetax.claims.engine.pages import PAGES, resolve
 from thetax.report.formula import formula, typeset
 
 CLAIMS = find_claims()

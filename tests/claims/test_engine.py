@@ -33,9 +33,9 @@ from thetax.claims import (
     within,
 )
 from thetax.claims import claim as register
-from thetax.claims.claim import Claim
-from thetax.claims.pages import errata
-from thetax.claims.uses import unused
+from thetax.claims.engine.claim import Claim
+from thetax.claims.engine.pages import errata
+from thetax.claims.engine.uses import unused
 from thetax.data import Unavailable
 from thetax.layers import tanh
 

@@ -11,7 +11,7 @@ from shell import run
 
 from thetax.cli import classify as command
 from thetax.layers import Chain, Linear, global_mean
-from thetax.models.imagenet import Pretrained
+from thetax.models.interop.imagenet import Pretrained
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 

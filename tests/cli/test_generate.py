@@ -14,7 +14,7 @@ from shell import run
 
 from thetax.cli import generate as command
 from thetax.data import BytePairs
-from thetax.data.bytepairs import BYTE
+from thetax.data.text.bytepairs import BYTE
 from thetax.models import GPT, stream
 from thetax.train import load_pretrained, save_pretrained
 

@@ -15,8 +15,9 @@ import cyclopts
 import pytest
 from shell import run
 
+import thetax
 from thetax.cli import interrupt
-from thetax.train.interrupt import listening
+from thetax.train.loop.interrupt import listening
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +168,7 @@ with interrupts:
 def test_before_and_after_a_command_and_the_second_time_it_ends_the_process(tmp_path, program, printed):
     """An import that goes on for long, an exit handler, and a command that does not end by itself."""
     (tmp_path / "jax.py").write_text("import os, time\nos.kill(os.getpid(), 2)\ntime.sleep(20)\n")
-    path = os.pathsep.join([str(tmp_path), str(Path(interrupt.__file__).parents[2])])
+    path = os.pathsep.join([str(tmp_path), str(Path(thetax.__file__).parents[1])])
     found = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, capture_output=True,
                            text=True)  # fmt: skip
     assert (found.returncode, found.stdout, found.stderr) == (130, printed, "interrupted\n")
@@ -187,7 +188,7 @@ def test_a_worker_of_verify_ends_with_its_parent(monkeypatch):
             codes.append("parent ended")
 
     codes = []
-    workers = importlib.import_module("thetax.claims.verify")
+    workers = importlib.import_module("thetax.claims.engine.verify")
     monkeypatch.setattr(workers, "parent_process", Parent)
     monkeypatch.setattr(workers, "threadpool_limits", lambda threads: None)
     monkeypatch.setattr(workers, "jax", unittest.mock.Mock())

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from thetax import data
-from thetax.attack import APGD, L2, PGD, Linf, Square, Targeted, away, fgsm, instead, margin, perturb, strongest
+from thetax.attack import APGD, PGD, Square, Targeted, away, fgsm, instead, margin, perturb, strongest
 from thetax.layers import Chain, Convolution, Linear, relu
+from thetax.threat import L2, Linf
 from thetax.train import log_loss
 
 torch = pytest.importorskip("torch")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from thetax.attack import CarliniWagner, DeepFool, Linf, perturb
+from thetax.attack import CarliniWagner, DeepFool, perturb
 from thetax.layers import Chain, Linear, relu
+from thetax.threat import Linf
 
 torch = pytest.importorskip("torch")
 foolbox = pytest.importorskip("foolbox")

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from thetax.attack import Boundary, Distances, Fragile, RobustCurves, Surface
+from thetax.attack import Boundary, Distances, Fragile, Surface
+from thetax.certify import RobustCurves
 from thetax.plot import DARK, LIGHT, draw
 
 rng = np.random.default_rng(0)

@@ -6,7 +6,7 @@ from matplotlib.colors import to_rgb
 
 from thetax import explain
 from thetax.plot import DARK, LIGHT, draw
-from thetax.plot.images import signed
+from thetax.plot.predictions.images import signed
 
 
 def pictures(figure):

@@ -10,7 +10,7 @@ from thetax.explain import boundary, regions, window, window_through
 from thetax.layers import Chain, Linear, relu
 from thetax.models import MLP, Perceptron
 from thetax.plot import DARK, LIGHT, draw
-from thetax.plot.regions import class_colours
+from thetax.plot.theory.regions import class_colours
 
 
 def cielab(rgb):

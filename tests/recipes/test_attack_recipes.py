@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,21 @@ import pytest
 from PIL import Image
 
 from thetax import data, recipes
-from thetax.attack import L2, PGD, Check, Linf, Robustness, away, perturb
+from thetax.attack import PGD, Check, Disguise, Robustness, away, perturb
+from thetax.certify import Certificates
 from thetax.data import read_picture
-from thetax.explain import Certificates, Disguise
 from thetax.layers import Affine, Chain, Linear, global_mean
 from thetax.models import Layout, ResNet
-from thetax.models.imagenet import Pretrained
-from thetax.recipes import Job, Outcome, attacked, photograph, smoothed
-from thetax.recipes.reopen import reopen
+from thetax.models.interop.imagenet import Pretrained
+from thetax.recipes import Job, Outcome
+from thetax.recipes.engine.reopen import reopen
+from thetax.recipes.shared import photograph
 from thetax.report import LENSES
+from thetax.threat import L2, Linf
 from thetax.train import Run, Silent, cross_entropy
+
+attacked = import_module("thetax.recipes.attack")
+smoothed = import_module("thetax.recipes.smooth")
 
 FEW = {"steps": 3, "judged": 20}
 SIDE = 8

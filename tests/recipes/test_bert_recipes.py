@@ -14,7 +14,9 @@ import pytest
 from thetax import data, recipes
 from thetax.data import UNIVERSAL, WordPiece
 from thetax.models import BERT, SpanFinder
-from thetax.recipes import Job, encoder, questions
+from thetax.recipes import Job
+from thetax.recipes.shared import encoder
+from thetax.recipes.shared import squad as questions
 from thetax.train import Run, Silent, error_rate, load_pretrained, save_pretrained, token_error_rate
 
 # a recipe and its file may have the same name

@@ -7,7 +7,7 @@ import pytest
 from thetax import data, recipes
 from thetax.bayes import RBF, GaussianProcess
 from thetax.recipes import Job, Outcome
-from thetax.recipes.cars import fit_process, foretell, minus_log_evidence
+from thetax.recipes.gp import fit_process, foretell, minus_log_evidence
 from thetax.report import LENSES, look
 from thetax.train import Silent
 

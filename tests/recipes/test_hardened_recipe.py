@@ -1,6 +1,7 @@
 """The recipe `robust-mnist` on a few made-up digits; every way to harden learns, and is judged."""
 
 import json
+from importlib import import_module
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 
 from thetax import data, recipes
-from thetax.attack import PGD, Check, Linf, Robustness, away, perturb
-from thetax.recipes import Job, hardened
+from thetax.attack import PGD, Check, Robustness, away, perturb
+from thetax.recipes import Job
+from thetax.threat import Linf
 from thetax.train import Run, Silent
+
+hardened = import_module("thetax.recipes.robust_mnist")
 
 LITTLE = {"channels": (4,), "hidden": 16, "epochs": 3, "batch": 20, "rate": 1e-2, "judged": 12, "steps": 2}
 

@@ -10,7 +10,7 @@ from thetax import data, recipes
 from thetax.core import predict
 from thetax.layers import BatchNorm, Chain, Linear, fold, has_batch_norm
 from thetax.recipes import Job
-from thetax.recipes.images import folded, otherwise, pictures
+from thetax.recipes.shared.images import folded, otherwise, pictures
 from thetax.train import Run, Silent
 
 TINY = {

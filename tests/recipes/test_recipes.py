@@ -9,7 +9,7 @@ import pytest
 
 from thetax import data, recipes
 from thetax.recipes import RECIPES, Job, find_recipe
-from thetax.recipes.reopen import typed
+from thetax.recipes.engine.reopen import typed
 from thetax.train import Run, Silent
 
 

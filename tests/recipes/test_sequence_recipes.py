@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from importlib import import_module
 
 import equinox as eqx
 import jax
@@ -13,9 +14,15 @@ import pytest
 from thetax import data, recipes
 from thetax.layers import Elman, Recurrent, unroll
 from thetax.models import EncoderDecoder, NGram
-from thetax.recipes import Job, cells, characters, dates, memory, series
-from thetax.report.text import speaks
+from thetax.recipes import Job
+from thetax.recipes.shared import memory
+from thetax.recipes.shared import recurrent_encoders as cells
+from thetax.report.lenses.text import speaks
 from thetax.train import Run, Silent, evaluate
+
+characters = import_module("thetax.recipes.chars")
+series = import_module("thetax.recipes.nyse")
+dates = import_module("thetax.recipes.seq2seq")
 
 DAYS = 400
 

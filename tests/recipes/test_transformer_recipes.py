@@ -4,6 +4,7 @@ import math
 import sys
 from collections import defaultdict
 from functools import partial
+from importlib import import_module
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +15,16 @@ import pytest
 from thetax import data, recipes
 from thetax.core import predict
 from thetax.models import GPT, Translator, beam, greedy
-from thetax.recipes import Job, attentive, dictionary, novels, patches
-from thetax.recipes.novels import Bits, overlapping
-from thetax.recipes.verses import BEGIN, END, TEST, VALID, held_out, pairs, said
-from thetax.report.text import speaks, translates
+from thetax.recipes import Job
+from thetax.recipes.gpt import Bits, overlapping
+from thetax.recipes.shared import ibm_model_1 as dictionary
+from thetax.recipes.shared import transformer_training as attentive
+from thetax.recipes.translate import BEGIN, END, TEST, VALID, held_out, pairs, said
+from thetax.report.lenses.text import speaks, translates
 from thetax.train import Run, Silent, log_loss, token_cross_entropy
+
+novels = import_module("thetax.recipes.gpt")
+patches = import_module("thetax.recipes.vit")
 
 NOUNS = {"cat": "Katze", "dog": "Hund", "king": "König", "house": "Haus", "book": "Buch", "sea": "Meer"}
 VERBS = {"sees": "sieht", "loves": "liebt", "has": "hat", "fears": "fürchtet"}
@@ -279,7 +285,7 @@ def test_said_is_greedy_or_a_beam(verses):
 @pytest.fixture
 def one_shape(monkeypatch):
     """All batches of one length, and 279 verses in 9 batches: one program a network."""
-    monkeypatch.setattr("thetax.recipes.verses.LENGTHS", 1)
+    monkeypatch.setattr(import_module("thetax.recipes.translate"), "LENGTHS", 1)
     return {"width": 16, "depth": 1, "heads": 2, "length": 24, "dropout": 0.0, "beams": 2, "warm": 10, "batch": 31}
 
 

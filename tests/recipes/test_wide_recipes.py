@@ -12,8 +12,8 @@ from thetax import data, recipes
 from thetax.core import predict
 from thetax.explain import WideBeliefs, Widths, infinite, lazy_ensemble
 from thetax.recipes import Job
-from thetax.recipes.wide import believed, judged, likeliest_largest
-from thetax.recipes.widths import LAW, Centred, label_error, targets
+from thetax.recipes.nngp import believed, judged, likeliest_largest
+from thetax.recipes.ntk import LAW, Centred, label_error, targets
 from thetax.train import Run, Silent, squared_error
 
 WIDTHS = {"widths": (16, 4), "depth": 1, "seeds": 2, "examples": 20, "steps": 3}

@@ -15,10 +15,10 @@ from thetax import explain
 from thetax.layers import BatchNorm, Residual, fold
 from thetax.models import MLP
 from thetax.plot import DARK, LIGHT
-from thetax.recipes.outcome import Outcome
+from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, lens, look
-from thetax.report.lenses import some
 from thetax.report.page import BELOW
+from thetax.report.registry import some
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
 JUDGED = {"Confusion matrix", "Most confidently wrong", "Calibration", "The tangent kernel by class"}

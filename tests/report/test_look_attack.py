@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from thetax import attack as attacks
+from thetax import certify, threat
 from thetax.core import predict
 from thetax.layers import Chain, Linear
 from thetax.models import CNN, GPT, MLP, SequenceClassifier
-from thetax.recipes.attacked import both_logits
-from thetax.recipes.outcome import Outcome
-from thetax.report import LENSES, attack, look
-from thetax.report.lenses import NotSeen
+from thetax.recipes.attack import both_logits
+from thetax.recipes.engine.outcome import Outcome
+from thetax.report import LENSES, look
+from thetax.report.lenses import attacks as attack
+from thetax.report.registry import NotSeen
 from thetax.train import cross_entropy, squared_error
 
 CURVES, NEAR, FRAGILE, AROUND = found = (
@@ -66,7 +68,7 @@ def test_what_they_show_is_the_library_s_own(tmp_path, monkeypatch):
     assert text.count("<svg") == 4
     assert searches == ["Linf", "L2"]  # once for all
     box = float(xs.min()), float(xs.max())
-    direct = own(net, given.test, attacks.L2, box=box)
+    direct = own(net, given.test, threat.L2, box=box)
     right = direct.distance[direct.distance > 0]
     assert f"median {np.median(right):.3g}, nearest {right.min():.2g}" in text
     assert "23 that are right, of 24" in text
@@ -121,7 +123,7 @@ def test_who_cannot_be_seen_is_told_why(monkeypatch):
 
 def test_layers_under_an_objective_that_moves_its_inputs_are_told_not_to_be_probed():
     data = jnp.asarray(xs), jnp.asarray(ys)
-    step = attacks.PGD(cross_entropy, attacks.Linf(0.1), rate=0.1, steps=1)
-    for objective in (attacks.robust(cross_entropy, step), attacks.interval_cross_entropy(attacks.Linf(0.1))):
+    step = attacks.PGD(cross_entropy, threat.Linf(0.1), rate=0.1, steps=1)
+    for objective in (attacks.robust(cross_entropy, step), certify.interval_cross_entropy(threat.Linf(0.1))):
         with pytest.raises(NotSeen, match=r"its layers cannot be probed: .* moved as one array, but .* are a tuple"):
             find("Gradient signal through depth").compute(Outcome(net, data, data, objective, classes=("a", "b", "c")))

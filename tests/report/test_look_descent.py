@@ -10,7 +10,7 @@ import pytest
 
 from thetax import explain
 from thetax.models import MLP
-from thetax.recipes.outcome import Outcome
+from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.train import Silent, cross_entropy, descend, fit
 

@@ -10,10 +10,10 @@ import pytest
 from thetax import explain
 from thetax.layers import Linear
 from thetax.models import BERT, Pretraining
-from thetax.recipes.outcome import Outcome
-from thetax.report.attention import asked
-from thetax.report.examples import LETTERS, spelled, told_examples
-from thetax.report.lenses import LENSES, NotSeen
+from thetax.recipes.engine.outcome import Outcome
+from thetax.report.lenses.attention import asked
+from thetax.report.lenses.examples import LETTERS, spelled, told_examples
+from thetax.report.registry import LENSES, NotSeen
 from thetax.train import cross_entropy
 
 PIECES = ("[CLS]", "un", "##able", "film", "[SEP]")

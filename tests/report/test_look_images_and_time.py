@@ -11,11 +11,12 @@ import pytest
 from thetax import explain
 from thetax.layers import LRU, BatchNorm, Chain, Elman, Ensemble, Linear, Recurrent, fold
 from thetax.models import CNN, MLP, EncoderDecoder, NGram, SequenceClassifier
-from thetax.recipes.outcome import Outcome
+from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, look
-from thetax.report.images import convolves, sees
-from thetax.report.lenses import BENT, FEW, NotSeen, bent
-from thetax.report.time import attends, recurs
+from thetax.report.lenses.basic import bent
+from thetax.report.lenses.images import convolves, sees
+from thetax.report.lenses.time import attends, recurs
+from thetax.report.registry import BENT, FEW, NotSeen
 from thetax.train import cross_entropy, squared_error
 
 IMAGES = ["Filters", "Feature maps", "Saliency", "Shifted images"]
@@ -114,9 +115,9 @@ def test_convolutions_on_a_cpu_are_bent_on_as_many_examples_as_are_afforded(monk
     monkeypatch.setattr("jax.default_backend", lambda: "cpu")
     assert 0.7 * 30e6 < counted(net, xs) * 2 * 9 * 8 * 28**2 < 30e6
     assert counted(MLP.init(784, 2, key=jr.key(0)), xs) == BENT
-    monkeypatch.setattr("thetax.report.lenses.WORK", 1)
+    monkeypatch.setattr("thetax.report.lenses.basic.WORK", 1)
     assert counted(net, xs) == FEW
-    monkeypatch.setattr("thetax.report.lenses.DEAR", 1)
+    monkeypatch.setattr("thetax.report.lenses.basic.DEAR", 1)
     with pytest.raises(NotSeen, match="it would take many minutes for a network of this size"):
         counted(net, xs)
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")

@@ -11,9 +11,9 @@ import pytest
 from thetax import explain, tree
 from thetax.layers import Chain, DropConnect, Linear
 from thetax.models import MLP
-from thetax.recipes.outcome import Outcome
+from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, look
-from thetax.report.regularisers import acting, undecayed
+from thetax.report.lenses.regularisers import acting, undecayed
 from thetax.train import cross_entropy, squared_error, weight_decay
 
 TITLES = ("Weight decay, direction by direction", "Dropout as a penalty", "Doubt by dropout")

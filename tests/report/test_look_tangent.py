@@ -11,9 +11,10 @@ import pytest
 from thetax import explain
 from thetax.layers import BatchNorm, Chain, Linear, fold
 from thetax.models import CNN, GPT, MLP, SequenceClassifier
-from thetax.recipes.outcome import Outcome
-from thetax.report import LENSES, look, tangent
-from thetax.report.lenses import NotSeen
+from thetax.recipes.engine.outcome import Outcome
+from thetax.report import LENSES, look
+from thetax.report.lenses import tangent_kernel as tangent
+from thetax.report.registry import NotSeen
 from thetax.train import cross_entropy, squared_error
 
 EASY, MAP = "What the tangent kernel finds easy", "The tangent kernel by class"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thetax.models import MLP, least_squares
-from thetax.recipes.outcome import Outcome
+from thetax.recipes.engine.outcome import Outcome
 from thetax.report import look
 from thetax.train import binary_cross_entropy
 

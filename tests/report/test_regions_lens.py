@@ -8,7 +8,7 @@ import pytest
 from thetax.explain import Boundary, Regions
 from thetax.layers import LayerNorm
 from thetax.models import CNN, MLP, Perceptron
-from thetax.recipes.outcome import Outcome
+from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 

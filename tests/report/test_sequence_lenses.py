@@ -10,9 +10,9 @@ from thetax import explain
 from thetax.layers import LSTM, Bidirectional, Block, Chain, LayerNorm, Linear, MinGRU, Recurrent
 from thetax.models import EncoderDecoder, NextToken, SequenceClassifier
 from thetax.plot import as_pictures
-from thetax.recipes.outcome import Outcome
-from thetax.report.lenses import classifies, some
+from thetax.recipes.engine.outcome import Outcome
 from thetax.report.page import Section, page
+from thetax.report.registry import classifies, some
 from thetax.train import cross_entropy, token_cross_entropy
 
 TOKENS = jr.randint(jr.key(0), (3, 5), 0, 4)

@@ -7,7 +7,7 @@ import pytest
 
 from thetax.certify import cover_count
 from thetax.claims import Verdict, at_most, equal, settle
-from thetax.claims.claim import Claim
+from thetax.claims.engine.claim import Claim
 from thetax.layers import softmax
 from thetax.plot import Chart, Panel
 from thetax.report import Verdicts

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..core import Model, Scalar
-from ..train.loss import Loss, log_loss
-from .attempt import Attempt
-from .ball import Shift
+from ..threat.ball import Shift
+from ..train.objectives.loss import Loss, log_loss
+from .base import Attempt
 
 Logits = Float[Array, " k"]
 Label = Int[Array, ""]

@@ -14,8 +14,8 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..core import Model
-from .attempt import Range
-from .ball import L0
+from ..threat.ball import L0
+from ..threat.inputs import Range
 from .goal import only
 
 
@@ -27,7 +27,9 @@ class Nearest(eqx.Module):
     the ball. With one step of `PGD` as long as the ball is wide it is the smallest step along the gradient. An input
     at which the goal is reached already stays as it is, and so does one for which nothing is found.
 
-    >>> from thetax.attack import L2, PGD, away, margin
+    >>> from thetax.threat import L2
+
+    >>> from thetax.attack import PGD, away, margin
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.zeros(2))
     >>> nearest = Nearest(PGD(away(margin), L2(9.0), rate=3.0, steps=5))

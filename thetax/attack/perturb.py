@@ -9,12 +9,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..core import BATCH, Model, expect_floats
-from ..data.check import check_examples, check_labels
-from ..data.progress import counted
-from ..layers import has_batch_norm
-from .attempt import Attack, check_input
-from .search import Searching, search_all
+from ..core import BATCH, Model
+from ..progress import counted
+from ..threat.inputs import check_attacked
+from .base import Attack
+from .continuous_batching import Searching, search_all
 
 
 def perturb(
@@ -25,7 +24,9 @@ def perturb(
     Where the attack is done with an example before its last step, the next one takes its place. On an accelerator a
     larger `batch` is faster; on a CPU it is not.
 
-    >>> from thetax.attack import PGD, Linf, margin
+    >>> from thetax.attack import PGD, margin
+
+    >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [1.0, -2.0]]), jnp.zeros(2))
     >>> perturb(PGD(margin, Linf(0.5), rate=0.5, steps=1), line, (jnp.zeros((3, 2)), jnp.zeros(3, int))).tolist()
@@ -56,25 +57,3 @@ def answers(attack: Attack, model: Model, xs: Array, ys: Array, keys: Any) -> Ar
 
 
 _compiled = eqx.filter_jit(answers)
-
-
-def check_attacked(name: str, attack: Any, model: Model, data: Any) -> tuple[Array, Array]:
-    """The examples and labels as arrays, once they are known to be what an attack can begin with."""
-    if not (isinstance(data, tuple) and len(data) == 2):
-        raise ValueError(f"{name}: expected data as a pair (xs, ys), got a {type(data).__name__}.")
-    if has_batch_norm(model):
-        raise ValueError(f"{name}: batch normalisation ties the examples together; fold it in: fold(model, xs).")
-    expect_floats(f"{name}: xs", data[0]) if hasattr(data[0], "dtype") else None
-    n = check_examples(data[0], name=f"{name}: xs")
-    if (came := check_examples(data[1], name=f"{name}: ys")) != n:
-        raise ValueError(f"{name}: expected a y for each x, but there are {n} xs and {came} ys.")
-    xs, ys = jnp.asarray(data[0]), jnp.asarray(data[1])
-    check_input(name, model, xs, jnp.zeros(0), getattr(attack, "box", None))
-    out = jax.eval_shape(lambda x: model(x), xs[0])
-    if attack is None and out.shape in ((), (1,)):  # where classes are compared
-        cure = "give it the other one too: lambda x: jnp.concatenate([jnp.zeros(1), model(x).reshape(1)])."
-        raise ValueError(f"{name}: expected a logit for each class, but the model gives a single one; {cure}")
-    labels = jnp.issubdtype(ys.dtype, jnp.integer) and ys.ndim == 1
-    if len(out.shape) == 1 and (labels or attack is None):
-        check_labels(ys, out.shape[0], name=f"{name}: ys")
-    return xs, ys

@@ -20,16 +20,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..core import Model, predict
-from ..train.loss import log_loss
-from .adaptive import APGD
-from .attempt import Attack, Range, check_box, check_input
-from .ball import L0, L1, L2, Ball, Linf
+from ..threat.ball import L0, L1, L2, Ball, Linf
+from ..threat.inputs import Range, check_attacked, check_box, check_input
+from ..train.objectives.loss import log_loss
+from .base import Attack
+from .blackbox.hop_skip_jump import HopSkipJump
+from .blackbox.square import Square
 from .goal import away, margin
-from .gradient import PGD
-from .hop_skip_jump import HopSkipJump
-from .perturb import check_attacked, perturb
-from .square import Square
-from .worst import Targeted, WorstOf, instead
+from .gradient.apgd import APGD
+from .gradient.pgd import PGD
+from .perturb import perturb
+from .worst_of import Targeted, WorstOf, instead
 
 MASKED = "gradient masking suspected"
 SLACK = 0.01  # of the examples may be found by one attack and missed by another that is as strong

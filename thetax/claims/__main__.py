@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from . import find_claims
-from .pages import PAGES
+from .engine.pages import PAGES
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():

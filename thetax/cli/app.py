@@ -10,8 +10,7 @@ import cyclopts
 from rich.console import Console
 
 from ..core import remember_compilations
-from .interrupt import INTERRUPTED as INTERRUPTED
-from .interrupt import interrupts
+from .interrupt import INTERRUPTED, interrupts
 
 FAILED = 1
 

@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from ..data import read_picture
 from ..models import resnet_imagenet
-from ..models.imagenet import SIDE
+from ..models.interop.imagenet import SIDE
 from .app import FAILED, app, complain, out, print_json
 
 

@@ -13,7 +13,7 @@ from ..core import predict
 from ..data import Tokeniser
 from ..models import BERT, SentenceEncoder
 from ..train import Network
-from ..train.shards import read_object
+from ..train.io.safetensors_io import read_object
 from .app import app, err, out, print_json
 from .pretrained import open_network
 

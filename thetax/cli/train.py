@@ -11,8 +11,8 @@ import jax.random as jr
 from rich.table import Table
 
 from ..recipes import RECIPES, Job, Outcome, find_recipe
-from ..recipes.outcome import TRAINING_STEPS, lasted
-from ..recipes.reopen import reopen, trained, typed
+from ..recipes.engine.outcome import TRAINING_STEPS, lasted
+from ..recipes.engine.reopen import reopen, trained, typed
 from ..train import JsonLines, Run, watch
 from .app import INTERRUPTED, app, err, out, print_json
 from .interrupt import interrupts

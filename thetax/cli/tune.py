@@ -11,9 +11,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
-from ..recipes.tunable import TUNABLE, find_tunable
+from ..recipes.engine.tunable import TUNABLE, find_tunable
 from ..train import Run, Setting, Standing, Trial, Tuned, tune
-from ..train.space import parse
+from ..train.tuning.search_space import parse
 from .app import INTERRUPTED, app, err, out, print_json
 from .interrupt import interrupts
 
@@ -133,7 +133,7 @@ def _search(recipe: str, asked: dict[str, Any], seed: int, folder: Path, workers
             print_json({"event": "interrupted", "run": str(folder)})
         err.print(f"interrupted; go on with: thetax tune --resume {folder}", soft_wrap=True)
         return INTERRUPTED
-    from ..report.tuning import report_search  # brings matplotlib
+    from ..report.tuning_page import report_search  # brings matplotlib
 
     page = report_search(found, folder, title=f"Tuning {recipe}", facts=Run.open(folder).described)
     _tell(found, folder, page, as_json=as_json)

@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
-from ..train import disk, versions
+from .. import files as disk
+from ..train import versions
 from .app import FAILED, INTERRUPTED, app, err, out
 from .interrupt import interrupts
 

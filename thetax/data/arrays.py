@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .check import check
+from ..check import check
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from .draw import blank, draws
-from .images import signed
+from .predictions.images import signed
 from .theme import Theme
 
 

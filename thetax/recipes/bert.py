@@ -16,10 +16,10 @@ from ..core import Batch
 from ..data import WordPiece
 from ..models import BERT, Pretraining
 from ..train import fit, follow_error_rate, masked_cross_entropy, masked_error_rate, pretraining, save_pretrained
-from .attentive import narrow
-from .encoder import KEPT, Plan, judge, shown
-from .job import Job, positive, recipe
-from .outcome import Outcome
+from .engine.job import Job, positive, recipe
+from .engine.outcome import Outcome
+from .shared.encoder import KEPT, Plan, judge, shown
+from .shared.transformer_training import narrow
 
 VALID, TEST = 500, 2000  # pairs of stretches to judge by, at most
 SHORT = 0.75  # of the epochs have pairs of half the length

@@ -15,9 +15,9 @@ from ..core import Batch, Model, Objective
 from ..layers import Ensemble
 from ..models import MLP
 from ..train import Fit, augmented, average, cross_entropy, descend, error_rate, fit, restarts, tempered_loss
-from .classify import classify, percent_wrong
-from .job import Job, positive, recipe
-from .outcome import Outcome
+from .engine.job import Job, positive, recipe
+from .engine.outcome import Outcome
+from .shared.classify import classify, percent_wrong
 
 CLASSES = 10
 BLOCK = 2000  # images that the teacher answers at once

@@ -11,8 +11,8 @@ from .. import data
 from ..core import Batch
 from ..layers import Bag, Chain, Linear, relu
 from ..train import binary_cross_entropy, binary_error_rate, descend, evaluate, fit
-from .job import Job, positive, recipe
-from .outcome import Outcome
+from .engine.job import Job, positive, recipe
+from .engine.outcome import Outcome
 
 METRICS = {"error": binary_error_rate, "loss": binary_cross_entropy}
 LONGEST = 300  # words of a review, at most; of a longer one the rarest

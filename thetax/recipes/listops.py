@@ -8,10 +8,10 @@ import numpy as np
 from .. import data
 from ..models import SequenceClassifier
 from ..train import cross_entropy, error_rate
-from . import cells
-from .job import Job, recipe
-from .memory import Entrant, first, judged, race
-from .outcome import Outcome
+from .engine.job import Job, recipe
+from .engine.outcome import Outcome
+from .shared import recurrent_encoders as cells
+from .shared.memory import Entrant, first, judged, race
 
 TESTED = 2000  # expressions
 ENTRANTS = {

@@ -12,9 +12,9 @@ from ..core import Batch
 from ..data import WordPiece
 from ..models import SentenceClassifier
 from ..train import cross_entropy, error_rate
-from .encoder import DROPOUT, Plan, Sizes, Task, check_starts, judge, tune_each
-from .job import Job, positive, recipe
-from .outcome import Outcome
+from .engine.job import Job, positive, recipe
+from .engine.outcome import Outcome
+from .shared.encoder import DROPOUT, Plan, Sizes, Task, check_starts, judge, tune_each
 
 METRICS = {"error": error_rate, "loss": cross_entropy}
 HEAD = 0.25  # of the tokens that are kept of a long text are from its beginning, the others from its end

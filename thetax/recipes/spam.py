@@ -13,17 +13,9 @@ from ..core import Batch
 from ..explain import importance
 from ..layers import Ensemble
 from ..models import MLP, logistic_regression
-from ..train import (
-    binary_cross_entropy,
-    binary_error_rate,
-    descend,
-    evaluate,
-    fit,
-    restarts,
-    weight_decay,
-)
-from .job import Job, positive, recipe
-from .outcome import Outcome
+from ..train import binary_cross_entropy, binary_error_rate, descend, evaluate, fit, restarts, weight_decay
+from .engine.job import Job, positive, recipe
+from .engine.outcome import Outcome
 
 TRAIN = 3065  # mails to train on, as in ESL §9.1.2
 SHOWN = 8  # features that the table names

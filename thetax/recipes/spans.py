@@ -13,10 +13,10 @@ from ..core import Batch
 from ..data import WordPiece
 from ..models import SpanFinder, best_span
 from ..train import span_cross_entropy, span_error_rate
-from .encoder import BLOCK, Plan, Sizes, Speller, Task, Tuned, check_starts, tune_each
-from .job import Job, positive, recipe
-from .outcome import Outcome
-from .questions import GAP, Question, commonest_name, cut_questions, mark, name_words, read_squad, renamed, words
+from .engine.job import Job, positive, recipe
+from .engine.outcome import Outcome
+from .shared.encoder import BLOCK, Plan, Sizes, Speller, Task, Tuned, check_starts, tune_each
+from .shared.squad import GAP, Question, commonest_name, cut_questions, mark, name_words, read_squad, renamed, words
 
 METRICS = {"error": span_error_rate, "loss": span_cross_entropy}
 TEST_BOOKS = ("austen-persuasion", "chesterton-thursday")

@@ -13,9 +13,9 @@ from ..core import Batch
 from ..data import UNIVERSAL, WordPiece
 from ..models import Tagger
 from ..train import token_cross_entropy, token_error_rate
-from .encoder import DROPOUT, Plan, Sizes, Speller, Task, check_starts, judge, tune_each
-from .job import Job, positive, recipe
-from .outcome import Outcome
+from .engine.job import Job, positive, recipe
+from .engine.outcome import Outcome
+from .shared.encoder import DROPOUT, Plan, Sizes, Speller, Task, check_starts, judge, tune_each
 
 METRICS = {"error": token_error_rate, "loss": token_cross_entropy}
 EVERY = 10  # of so many texts of a genre one is to test on, and one for validation

@@ -15,19 +15,9 @@ from .. import data
 from ..core import Batch, Objective, Scalar
 from ..layers import Ensemble, LayerNorm, mixture
 from ..models import MLP
-from ..train import (
-    Fit,
-    augmented,
-    cross_entropy,
-    descend,
-    error_rate,
-    fit,
-    restarts,
-    smooth_labels,
-    weight_decay,
-)
-from .job import Job, positive, recipe
-from .outcome import Outcome
+from ..train import Fit, augmented, cross_entropy, descend, error_rate, fit, restarts, smooth_labels, weight_decay
+from .engine.job import Job, positive, recipe
+from .engine.outcome import Outcome
 
 CLASSES = 10
 HELD_OUT = 0.1  # of the images, for early stopping

@@ -13,15 +13,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .. import files as disk
 from .. import tree
 from ..layers import Affine, fold, has_batch_norm
-from ..recipes.outcome import TRAINING_STEPS, Outcome, lasted
-from ..train import disk
-from ..train.fit import CALIBRATION
+from ..recipes.engine.outcome import TRAINING_STEPS, Outcome, lasted
+from ..train.loop.fit import CALIBRATION
 from .figure import render
-from .lenses import LENSES, Lens, NotSeen, some
+from .lenses.regularisers import acting
 from .page import Section, number, page
-from .regularisers import acting
+from .registry import LENSES, Lens, NotSeen, some
 
 LONGEST = 300  # characters of what a lens that failed has to say
 

@@ -1,0 +1,127 @@
+"""Random search: in the ball, never worse than where it began, exact on affine models, and blind to gradients."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from thetax.attack import Square, away, margin, only
+from thetax.attack.blackbox.square import windows
+from thetax.layers import Linear, tanh
+from thetax.models import MLP
+from thetax.threat import L2, Linf
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+KEY, BALL = jr.key(0), Linf(0.2)
+with jax.enable_x64(True):
+    Y = jnp.array(0)
+    X = jr.uniform(jr.key(3), (2, 3, 3))
+
+
+@pytest.fixture
+def net():
+    return MLP.init(18, 8, 3, activation=tanh, key=jr.key(0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(18,), (2, 3, 3), (3, 6)])
+def test_of_an_affine_model_it_finds_the_largest_difference(shape):
+    """ε‖w_1 − w_0‖_1 above where it began, once single numbers have been turned over."""
+    affine = Linear.init(18, 2, key=KEY)
+    model, x = lambda x: affine(x.ravel()), X.reshape(shape)
+    found = Square(margin, BALL, queries=1000)(model, x, Y, key=KEY)
+    best = float(margin(model(x), Y)) + 0.2 * float(jnp.abs(affine.W[1] - affine.W[0]).sum())
+    assert float(margin(model(found), Y)) == pytest.approx(best, rel=1e-9)
+
+
+def test_it_stays_in_the_ball_and_in_the_range_and_never_falls(net):
+    x = X.at[0, 0].set(0.0).at[1, 1].set(1.0)
+    gains = [float(margin(net(x), Y))]
+    for queries in (2, 300):
+        found = Square(margin, BALL, queries=queries, box=(0.0, 1.0))(net, x, Y, key=KEY)
+        assert jnp.abs(found - x).max() <= 0.2 * (1 + 1e-12)
+        assert 0 <= found.min() <= found.max() <= 1
+        gains.append(float(margin(net(found), Y)))
+    assert gains == sorted(gains)
+    assert gains[2] > gains[0]
+
+
+def test_the_model_is_asked_so_often_and_no_more_once_the_goal_is_reached(net):
+    asked = []
+
+    def model(x):
+        jax.debug.callback(lambda _: asked.append(1), x[0, 0, 0])
+        return net(x)
+
+    def count(goal, ball):
+        asked.clear()
+        Square(goal, ball, queries=30)(model, X, jnp.argmax(net(X)), key=KEY).block_until_ready()
+        jax.effects_barrier()
+        return len(asked)
+
+    assert count(only(margin), BALL) == 30
+    assert 2 < count(away(margin), Linf(0.045)) < 30
+
+
+def test_it_asks_for_no_gradient(net):
+    @jax.custom_vjp
+    def closed(x):
+        return net(x)
+
+    def refuse(*_):
+        raise AssertionError("a gradient was asked for")
+
+    closed.defvjp(refuse, refuse)
+    attack = Square(away(margin), BALL, queries=20)
+    assert np.array_equal(attack(closed, X, Y, key=KEY), attack(net, X, Y, key=KEY))
+
+
+def test_the_sizes_of_the_squares():
+    """√(0.8 · 28 · 28 / 2^j), j the number of the paper's ten thousandths that have passed."""
+    sides = windows(10_000, 28, 28, 0.8)
+    assert (sides[:, 0] == sides[:, 1]).all()
+    for query, halvings in {0: 0, 10: 0, 11: 1, 51: 2, 201: 3, 501: 4, 1001: 5, 2001: 6, 4001: 7, 9999: 9}.items():
+        assert sides[query, 0] == max(round(np.sqrt(0.8 * 784 / 2**halvings)), 1)
+    assert np.array_equal(windows(1000, 28, 28, 0.8), sides[::10])
+    vector = windows(100, 1, 50, 0.8)
+    assert vector[0].tolist() == [1, 40]
+    assert (vector[:, 0] == 1).all()
+
+
+@pytest.mark.slow
+def test_a_batch_is_a_vmap_and_a_key_decides(net):
+    attack = Square(away(margin), BALL, queries=15)
+    xs, keys = jr.uniform(jr.key(5), (3, 2, 3, 3)), jr.split(KEY, 3)
+    call = lambda x, key: attack(net, x, Y, key=key)
+    one = jax.jit(call)
+    alone = jnp.stack([one(x, key) for x, key in zip(xs, keys)])
+    np.testing.assert_allclose(jax.jit(jax.vmap(call))(xs, keys), alone, atol=1e-12)
+    np.testing.assert_allclose(call(xs[0], keys[0]), alone[0], atol=1e-12)
+    assert np.array_equal(one(xs[0], keys[0]), alone[0])
+    assert not np.allclose(alone[0], one(xs[0], keys[1]))
+
+
+def test_what_is_wrong_already_stays(net):
+    y = jnp.argmin(net(X))
+    assert np.array_equal(Square(away(margin), BALL, queries=15)(net, X, y, key=KEY), X)
+
+
+def test_no_query_is_spent_on_what_is_known():
+    """One number has two ends: the start tries one of them, and the first square the other."""
+    up = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
+    attack = Square(margin, BALL, queries=3)
+    found = [float(attack(up, jnp.zeros(1), Y, key=key)[0]) for key in jr.split(KEY, 8)]
+    assert found == [0.2] * 8
+
+
+def test_bad_input(net, unchecked):
+    with pytest.raises(ValueError, match="Square: its squares are made for Linf; got L2"):
+        Square(margin, L2(0.1), queries=10)
+    with pytest.raises(ValueError, match="Square: queries must be at least 2, the input and a start; got 1"):
+        Square(margin, BALL, queries=1)
+    with pytest.raises(ValueError, match=r"Square: share must lie in \(0, 1\]; got 0"):
+        Square(margin, BALL, queries=10, share=0)
+    with pytest.raises(ValueError, match="Square: is a random search; give a key"):
+        Square(margin, BALL, queries=10)(net, X, Y)

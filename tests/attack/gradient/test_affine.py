@@ -1,0 +1,132 @@
+"""The closed form against solvers, brute force and chance."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from contracts import normal
+from scipy.optimize import linprog, minimize
+
+from thetax.attack import AffineAttack, affine_distance, affine_radius
+from thetax.attack.gradient.affine import distances
+from thetax.layers import Linear, tanh
+from thetax.models import MLP
+from thetax.threat import L0, L1, L2, Linf
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+NORMS = {L1: lambda eta: np.abs(eta).sum(-1), L2: lambda eta: np.linalg.norm(eta, axis=-1)}
+NORMS[Linf] = lambda eta: np.abs(eta).max(-1)
+norms = pytest.mark.parametrize("norm", NORMS)
+D, K = 6, 4
+
+
+def problem(seed):
+    """A random affine classifier, an input and the class it says."""
+    model, x = Linear.init(D, K, key=jr.key(seed)), normal(seed, D)
+    model = Linear(model.W, normal(seed + 50, K))
+    return model, x, jnp.argmax(model(x))
+
+
+def test_distances_in_numpy():
+    """The gap over the dual norm of the slope; a flat slope is infinitely far, or 0 at a tie."""
+    slopes, gaps = np.array([[3.0, -4.0], [0.5, 2.0], [0.0, 0.0], [0.0, 0.0]]), np.array([2.0, -1.0, 1.0, 0.0])
+    dual = {L1: np.abs(slopes).max(1), L2: np.linalg.norm(slopes, axis=1), Linf: np.abs(slopes).sum(1)}
+    for norm, size in dual.items():
+        found = jax.jit(lambda *given: distances(*given, norm))(gaps, slopes)  # noqa: B023
+        np.testing.assert_allclose(found, [2 / size[0], -1 / size[1], np.inf, 0.0], rtol=1e-12)
+
+
+def solved(norm, lead, slope):
+    """The least ‖η‖ with lead + ⟨slope, η⟩ ≤ 0, by a solver that knows no dual norm."""
+    if norm is L2:
+        constraint = {"type": "ineq", "fun": lambda eta: -lead - slope @ eta, "jac": lambda eta: -slope}
+        options = {"ftol": 1e-15, "maxiter": 500}
+        aim, begin = lambda eta: (eta @ eta / 2, eta), np.full(D, 0.1)
+        return np.linalg.norm(minimize(aim, begin, jac=True, constraints=[constraint], options=options).x)
+    if norm is L1:  # η = u − v
+        return linprog(np.ones(2 * D), A_ub=[[*slope, *-slope]], b_ub=[-lead]).fun
+    cap = -np.ones((D, 1))  # |η_i| ≤ t
+    sides = np.block([[np.eye(D), cap], [-np.eye(D), cap], [slope, np.zeros(1)]])
+    return linprog([*np.zeros(D), 1], A_ub=sides, b_ub=[*np.zeros(2 * D), -lead], bounds=[(None, None)] * (D + 1)).fun
+
+
+@pytest.mark.slow
+@norms
+def test_the_distances_are_those_of_a_solver(norm):
+    for seed in range(5):
+        model, x, y = problem(seed)
+        z, W = np.asarray(model(x)), np.asarray(model.W)
+        found = np.asarray(affine_distance(model, x, y, norm))
+        assert found[y] == np.inf
+        for j in set(range(K)) - {int(y)}:
+            assert found[j] == pytest.approx(solved(norm, z[y] - z[j], W[y] - W[j]), rel=1e-6)
+        assert float(affine_radius(model, x, y, norm)) == found.min()
+
+
+@norms
+def test_the_attack_reaches_the_nearest_tie_and_not_more(norm):
+    """At the tie two classes are equal; a little further the class is another, a little less and it is not."""
+    go = jax.jit(lambda over, model, x, y: AffineAttack(norm, overshoot=over)(model, x, y))
+    for seed in range(20):
+        model, x, y = problem(seed)
+        tie = go(0.0, model, x, y)
+        top = np.sort(np.asarray(model(tie)))[::-1]
+        assert top[0] - top[1] == pytest.approx(0, abs=1e-12)
+        assert NORMS[norm](np.asarray(tie - x)) == pytest.approx(float(affine_radius(model, x, y, norm)), rel=1e-12)
+        assert jnp.argmax(model(go(1e-6, model, x, y))) != y
+        assert jnp.argmax(model(x + (1 - 1e-6) * (tie - x))) == y
+
+
+@norms
+def test_no_smaller_perturbation_changes_the_class(norm):
+    model, x, y = problem(3)
+    radius = float(affine_radius(model, x, y, norm))
+    eta = np.random.default_rng(0).normal(size=(10_000, D))
+    eta *= radius * (1 - 1e-9) / NORMS[norm](eta)[:, None]
+    assert (np.argmax(np.asarray(jax.vmap(lambda eta: model(x + eta))(jnp.asarray(eta))), axis=1) == int(y)).all()
+
+
+def test_what_each_norm_moves():
+    """Few numbers or all of them by as much."""
+    model, x, y = problem(0)
+    moved = {norm: np.abs(np.asarray(AffineAttack(norm)(model, x, y) - x)) for norm in NORMS}
+    assert (moved[L1] > 0).sum() == 1
+    np.testing.assert_allclose(moved[Linf], moved[Linf].max(), rtol=1e-12)
+
+
+def test_what_is_wrong_already_stays_and_so_does_what_cannot_be_made_wrong():
+    model, x, y = problem(0)
+    other = (y + 1) % K
+    assert float(affine_radius(model, x, other)) == 0
+    assert float(affine_distance(model, x, other)[y]) < 0
+    assert jnp.array_equal(AffineAttack()(model, x, other), x)
+    constant = Linear(jnp.zeros((K, D)), jnp.arange(K, dtype=float))
+    assert float(affine_radius(constant, x, jnp.array(K - 1))) == np.inf
+    assert jnp.array_equal(AffineAttack(overshoot=0.1)(constant, x, jnp.array(K - 1)), x)
+
+
+def test_any_affine_model_of_any_shape_and_a_batch():
+    model, x, y = problem(1)
+    image = lambda x: model(2 * x.ravel()) + 1.0
+    grid = (x / 2).reshape(2, 3)
+    assert float(affine_radius(image, grid, y, Linf)) == pytest.approx(float(affine_radius(model, x, y, Linf)) / 2)
+    xs, ys = normal(7, 5, D), jnp.arange(5) % K
+    together = jax.jit(jax.vmap(lambda x, y: AffineAttack(L1, 0.1)(model, x, y)))(xs, ys)
+    alone = jnp.stack([AffineAttack(L1, 0.1)(model, x, y) for x, y in zip(xs, ys)])
+    np.testing.assert_allclose(together, alone, atol=1e-12)
+
+
+def test_bad_input(unchecked):
+    model, x, y = problem(0)
+    with pytest.raises(ValueError, match="AffineAttack: norm is the ball that has it, L1, L2 or Linf; got L0"):
+        AffineAttack(L0)
+    with pytest.raises(ValueError, match=r"affine_distance: norm is the ball that has it.*got 2"):
+        affine_distance(model, x, y, 2)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"AffineAttack: overshoot is how far past the tie.*got -0.1"):
+        AffineAttack(overshoot=-0.1)
+    with pytest.raises(ValueError, match="affine_distance: expected a label from 0 to 3, got 4"):
+        affine_distance(model, x, jnp.array(4))
+    with pytest.raises(ValueError, match="the model is not affine in its input; DeepFool takes any model"):
+        affine_radius(MLP.init(D, 8, K, activation=tanh, key=jr.key(0)), x, y)

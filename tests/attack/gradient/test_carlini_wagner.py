@@ -1,0 +1,102 @@
+"""Carlini and Wagner's minimum where it is known, its confidence, its range, and what holds of every attack."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from contracts import normal
+
+from thetax.attack import CarliniWagner, affine_radius, away, margin, towards
+from thetax.attack.gradient.carlini_wagner import _nearer
+from thetax.layers import Linear, tanh
+from thetax.models import MLP
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+@pytest.mark.slow
+def test_of_an_affine_classifier_it_is_the_closed_form():
+    """The nearest of all classes, each aimed at by itself; the first rate is a tenth of the typical distance."""
+    models = jax.vmap(lambda key: Linear.init(5, 4, key=key))(jr.split(jr.key(0), 10))
+    xs = normal(1, 10, 5)
+    ys = jax.vmap(lambda model, x: jnp.argmax(model(x)))(models, xs)
+    attack = CarliniWagner(towards(margin), steps=1000, rate=0.01)
+
+    def least(model, x, y):
+        ends = jax.vmap(lambda j: attack(model, x, j))(jnp.arange(4))
+        reached = jax.vmap(lambda end: jnp.argmax(model(end)) != y)(ends)
+        return jnp.where(reached, jax.vmap(lambda end: jnp.linalg.norm(end - x))(ends), jnp.inf).min()
+
+    found = np.asarray(jax.jit(jax.vmap(least))(models, xs, ys))
+    exact = np.asarray(jax.vmap(affine_radius)(models, xs, ys))
+    assert (found >= exact * (1 - 1e-9)).all()
+    np.testing.assert_allclose(found, exact, rtol=1e-4)
+
+
+def test_confidence_is_a_distance_past_the_tie():
+    """Of two classes the margin κ is reached at (lead + κ) / ‖w‖."""
+    line = Linear(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.zeros(2))
+    x, y = jnp.array([0.3, 0.4]), jnp.array(0)
+    go = jax.jit(lambda confidence: CarliniWagner(steps=400, rate=0.03, confidence=confidence)(line, x, y))
+    for confidence in (0.0, 1.0):
+        end = go(confidence)
+        assert float(margin(line(end), y)) >= confidence
+        assert float(jnp.linalg.norm(end - x)) == pytest.approx((2.5 + confidence) / 5, rel=1e-3)
+
+
+def test_of_two_points_the_nearer_successful_one_is_kept():
+    nearer = jax.jit(_nearer)
+    best = jnp.zeros(2), jnp.array(4.0)
+    for square, reached, kept, least in ((3.0, True, 1, 3), (4.0, True, 0, 4), (3.0, False, 0, 4), (5.0, True, 0, 4)):
+        point, found = nearer(best, (jnp.ones(2), jnp.array(square), jnp.array(reached)))
+        assert point.tolist() == [kept] * 2
+        assert found.item() == least
+
+
+@pytest.fixture
+def net():
+    return MLP.init(4, 8, 3, activation=tanh, key=jr.key(0))
+
+
+def test_it_stays_in_the_range_and_a_batch_is_a_vmap(net):
+    xs = jnp.asarray([[0.0, 1.0, 0.5, 0.9], [0.2, 0.7, 0.1, 1.0]])
+    first = jnp.argmin(net(xs[0]))
+    ys = jnp.stack([first, jnp.argmax(net(xs[1]))])
+    attack = CarliniWagner(steps=20, rounds=6, rate=0.1, price=1.0, box=(0.0, 1.0))
+    one = jax.jit(lambda x, y: attack(net, x, y))
+    together = jax.jit(jax.vmap(lambda x, y: attack(net, x, y)))(xs, ys)
+    np.testing.assert_allclose(together, jnp.stack([one(x, y) for x, y in zip(xs, ys)]), atol=1e-9)
+    np.testing.assert_allclose(together[1], attack(net, xs[1], ys[1]), atol=1e-9)
+    assert jnp.array_equal(together[0], xs[0])  # wrong already
+    assert together.min() >= 0
+    assert together.max() <= 1
+
+
+def test_towards_a_class(net):
+    x = normal(2, 4)
+    target = jnp.argmin(net(x))
+    end = CarliniWagner(towards(margin), steps=100, rounds=4, rate=0.1, price=1.0)(net, x, target)
+    assert jnp.argmax(net(end)) == target
+
+
+def test_where_nothing_is_found_the_input_stays():
+    never = Linear(jnp.zeros((2, 3)), jnp.array([1.0, 0.0]))
+    x = jnp.array([0.1, 0.2, 0.3])
+    assert jnp.array_equal(CarliniWagner(steps=3, rounds=2)(never, x, jnp.array(0)), x)
+
+
+def test_bad_input(unchecked):
+    with pytest.raises(ValueError, match="steps and rounds must be at least 1; got steps=0, rounds=9"):
+        CarliniWagner(steps=0)
+    with pytest.raises(ValueError, match="CarliniWagner: rate must be > 0; got 0"):
+        CarliniWagner(rate=0.0)
+    with pytest.raises(ValueError, match="CarliniWagner: confidence must be >= 0; got -1"):
+        CarliniWagner(confidence=-1.0)
+    for loss in (away(), towards(), margin):
+        with pytest.raises(ValueError, match=r"positive where the goal is reached; give away\(margin\)"):
+            CarliniWagner(loss)
+    with pytest.raises(ValueError, match="CarliniWagner: box is the least and the largest"):
+        CarliniWagner(box=(1.0, 1.0))
+    with pytest.raises(ValueError, match="expected a label from 0 to 1, got 2"):
+        CarliniWagner()(lambda x: x, jnp.zeros(2), jnp.array(2))

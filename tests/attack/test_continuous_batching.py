@@ -1,0 +1,100 @@
+"""Attacks in steps: whoever is done makes room, and nobody is lost, doubled or changed by it."""
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thetax.attack import APGD, PGD, DeepFool, away, perturb
+from thetax.attack.continuous_batching import Search, Searching, search_all
+from thetax.layers import Linear, tanh
+from thetax.models import MLP
+from thetax.threat import Linf
+
+
+class Countdown(NamedTuple):
+    """Takes as many steps as the label says, and answers with x and their number."""
+
+    def search(self, model: Any, x: Any, y: Any, *, key: Any = None) -> Search:
+        begin = lambda: jnp.zeros((), int)
+        return Search(begin, lambda n: n < y, lambda n: n + 1, lambda n: model(x) + 1000 * n)
+
+    def __call__(self, model: Any, x: Any, y: Any, *, key: Any = None) -> Any:
+        return self.search(model, x, y, key=key).run()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from([1, 2, 5, 8]))
+def test_everyone_is_answered_once_whatever_the_order(steps, places):
+    """Of examples that take 0 to 9 steps each, with 1 to 8 places; how many are done only grows, and ends at all."""
+    n, told = len(steps), []
+    xs, ys = jnp.arange(n, dtype=float)[:, None], jnp.asarray(steps)
+    found = search_all(Countdown(), lambda x: x, xs, ys, None, places=places, done=told.append)
+    assert found[:, 0].tolist() == [i + 1000 * k for i, k in enumerate(steps)]
+    assert told == sorted(told)
+    assert told[-1] == n
+
+
+class Watched(Countdown):
+    """Says so at every step."""
+
+    seen: ClassVar[list] = []
+
+    def search(self, model: Any, x: Any, y: Any, *, key: Any = None) -> Search:
+        search = super().search(model, x, y, key=key)
+
+        def move(n):
+            jax.debug.callback(lambda _: self.seen.append(1), n)
+            return n + 1
+
+        return search._replace(move=move)
+
+
+def test_no_step_is_spent_on_who_is_done():
+    """Of 200 examples one in twenty takes 50 steps and the others 2, that is 880, or 110 rounds of 8 places. In 25
+    blocks of 8, each as long as its slowest, it would be 530 rounds."""
+    ys = jnp.where(jnp.arange(200) % 20 == 7, 50, 2)
+    Watched.seen.clear()
+    search_all(Watched(), lambda x: x, jnp.zeros((200, 1)), ys, None, places=8, done=lambda n: None)
+    jax.effects_barrier()
+    assert 110 <= len(Watched.seen) / 8 <= 200
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("attack", [
+    PGD(away(), Linf(0.4), rate=0.1, steps=6, restarts=3),
+    APGD(away(), Linf(0.4), steps=6, restarts=2),
+    DeepFool(steps=9),
+    PGD(away(), Linf(0.4), rate=0.2, steps=4, keep="last"),
+], ids=["PGD", "APGD", "DeepFool", "the last point of PGD"])  # fmt: skip
+def test_many_are_as_one_by_one(attack):
+    """With fewer places than examples, as many, and more; each with its own key."""
+    net = MLP.init(5, 8, 3, activation=tanh, key=jr.key(0))
+    xs = jr.normal(jr.key(1), (11, 5))
+    ys = jnp.argmax(jax.vmap(net)(xs), axis=-1)
+    assert isinstance(attack, Searching)
+    one = jax.jit(lambda x, y, key: attack(net, x, y, key=key))
+    alone = jnp.stack([one(*each) for each in zip(xs, ys, jr.split(jr.key(2), 11))])
+    for batch in (3, 11, 40):
+        together = perturb(attack, net, (xs, ys), key=jr.key(2), batch=batch)
+        np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_another_number_of_examples_is_no_new_program():
+    """As many places, so the same shapes."""
+    line, traces = Linear(jnp.eye(3), jnp.zeros(3)), []
+
+    def counted(x):
+        traces.append(x.shape)
+        return line(x)
+
+    attack = PGD(away(), Linf(0.1), rate=0.05, steps=3)
+    for n in (9, 20, 33):
+        before = len(traces)
+        perturb(attack, counted, (jr.uniform(jr.key(n), (n, 3)), jnp.zeros(n, int)), batch=4)
+    assert len(traces) - before <= 2  # only what checks the shapes beforehand

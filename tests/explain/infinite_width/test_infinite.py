@@ -1,0 +1,386 @@
+"""Infinite width against another library's numbers, the recursion by hand, and wide networks that are drawn."""
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.scipy.special import erf
+
+from thetax.explain import NoLimit, expectations, infinite
+from thetax.layers import (
+    GRU,
+    AdaptivePool,
+    Attention,
+    AveragePool,
+    BatchNorm,
+    Chain,
+    Concat,
+    Convolution,
+    DropConnect,
+    Ensemble,
+    Law,
+    LayerNorm,
+    Linear,
+    MaxPool,
+    Pointwise,
+    Residual,
+    RMSNorm,
+    Stacked,
+    WeightNorm,
+    fan_in,
+    gelu,
+    global_max,
+    global_mean,
+    glorot,
+    he,
+    identity,
+    leaky_relu,
+    lecun,
+    mixture,
+    orthogonal,
+    relu,
+    softmax,
+    tangent,
+    uniform,
+)
+from thetax.models import CNN, MLP, LeNet, ResNet
+
+pytestmark = pytest.mark.versions
+
+key = jr.key(0)
+FILE = Path(__file__).with_name("infinite_reference.json")
+REFERENCE = json.loads(FILE.read_text())
+W, B = REFERENCE["W_std"], REFERENCE["b_std"]
+free = tangent(weight=W, bias=B)
+spread = lambda shape: W / math.sqrt(fan_in(shape))
+standard = Law(lambda key, shape: spread(shape) * jr.normal(key, shape), spread_b=B, spread_W=spread)
+
+
+def dense(n, m=32, law=free):
+    return Linear.init(n, m, law=law, key=key)
+
+
+def conv(c, boundary="same", stride=1, law=free):
+    return Convolution.init(c, 16, (3, 3), boundary=boundary, stride=stride, law=law, key=key)
+
+
+def deep(phi, law=free):
+    return Chain(dense(6, law=law), phi, dense(32, law=law), phi, dense(32, law=law), phi, dense(32, 2, law))
+
+
+def norm():
+    return LayerNorm.init(32, epsilon=1e-12)
+
+
+def image(last, boundary, stride):
+    inner = "same" if boundary == "valid" else boundary
+    body = Chain(conv(2, boundary, stride), relu, conv(16, inner), erf, last)
+    return Chain(*body.layers, dense(jax.eval_shape(body, jnp.zeros((2, 5, 4))).size, 2))
+
+
+PHIS = {
+    "relu": relu,
+    "leaky_relu": leaky_relu,
+    "erf": erf,
+    "sin": jnp.sin,
+    "gelu": gelu,
+    "identity": identity,
+    "abs": jnp.abs,
+}
+around = Residual(Chain(relu, conv(16)))
+MADE = {f"dense {name}": partial(deep, phi) for name, phi in PHIS.items()} | {
+    "standard relu": lambda: deep(relu, standard),
+    "standard erf": lambda: deep(erf, standard),
+    "residual": lambda: Chain(
+        dense(6),
+        Residual(Chain(relu, dense(32), relu, dense(32))),
+        Residual(Chain(relu, dense(32))),
+        relu,
+        dense(32, 2),
+    ),
+    "norm": lambda: Chain(dense(6), norm(), relu, dense(32), norm(), relu, dense(32, 2)),
+    "pool": lambda: Chain(conv(2), relu, AveragePool((2, 2)), conv(16), relu, jnp.ravel, dense(64, 2)),
+    "residual flatten": lambda: Chain(conv(2), around, relu, jnp.ravel, dense(320, 2)),
+    "residual mean": lambda: Chain(conv(2), around, relu, global_mean, dense(16, 2)),
+    "standard flatten": lambda: Chain(conv(2, law=standard), relu, jnp.ravel, dense(320, 2, standard)),
+    "standard mean": lambda: Chain(conv(2, law=standard), relu, global_mean, dense(16, 2, standard)),
+}
+for boundary, stride in (("same", 1), ("valid", 1), ("valid", 2), ("circular", 1)):
+    MADE[f"flatten {boundary} stride {stride}"] = partial(image, jnp.ravel, boundary, stride)
+    MADE[f"mean {boundary} stride {stride}"] = partial(image, global_mean, boundary, stride)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", REFERENCE["kernels"])
+def test_the_numbers_of_neural_tangents(name, x64):
+    """The script that made them is in the file; its norms have no parameters, so that only their k is the same."""
+    expected = REFERENCE["kernels"][name]
+    xs = jnp.array(REFERENCE["xs" if len(expected["nngp"]) == 4 else "images"])
+    limit = infinite(MADE[name](), law=standard if name.startswith("standard") else None)
+    nngp, ntk = limit.both(xs)
+    assert np.allclose(nngp, expected["nngp"], rtol=1e-8, atol=0)
+    assert name == "norm" or np.allclose(ntk, expected["ntk"], rtol=1e-7, atol=0)
+
+
+@pytest.mark.slow
+def test_the_recursion_by_hand(x64):
+    """Θ' = Σ' + Θ ⊙ 2 E φ'φ' with the arc-cosine formulas; one hidden layer is |x||y| κ(u)."""
+    xs = np.asarray(jr.normal(jr.key(1), (6, 5)))
+    S = T = xs @ xs.T / 5
+    for depth in (1, 2, 3):
+        r = np.sqrt(np.outer(np.diag(S), np.diag(S)))
+        u = np.clip(S / r, -1, 1)
+        angle = np.arccos(u)
+        S, slope = r * (np.sin(angle) + (np.pi - angle) * u) / np.pi, (np.pi - angle) / np.pi
+        T = S + T * slope
+        law = lambda path: tangent(weight=1.0) if path == "body.layers.0" else tangent()
+        limit = infinite(MLP.init(5, *[8] * depth, 1, key=key), law=law)
+        assert np.allclose(limit.nngp(xs), S, atol=1e-12)
+        assert np.allclose(limit.ntk(xs), T, atol=1e-7)
+        if depth == 1:
+            kappa = 2 * u / np.pi * (np.pi - np.arccos(u)) + np.sqrt(1 - u**2) / np.pi
+            assert np.allclose(T, r * kappa, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_a_norm_with_its_parameters_by_hand(x64):
+    """LN then φ: Θ becomes (Θ/v + 1) E φ'φ' + E uφ'(u) vφ'(v), all on covariances with diagonal 1."""
+    xs = jr.normal(jr.key(1), (4, 6))
+    for phi, lean in ((relu, relu), (jnp.sin, lambda z: z * jnp.cos(z))):
+        nngp, ntk = infinite(Chain(dense(6), norm(), phi, dense(32, 1))).both(xs)
+        K = W**2 * xs @ xs.T / 6 + B**2
+        v = jnp.sqrt(jnp.outer(jnp.diagonal(K), jnp.diagonal(K)))
+        one = jnp.ones_like(K)
+        product, slope = expectations(phi).pair(one, K / v, one)
+        bent = expectations(lean).pair(one, K / v, one)[0]
+        assert np.allclose(nngp, W**2 * product + B**2, atol=1e-10)
+        expected = W**2 * (product + (K / v + 1) * slope + bent) + B**2
+        assert np.allclose(ntk, expected, atol=1e-6)
+
+
+def drawn(make, xs, seeds):
+    """Mean and standard error of the empirical kernels over draws."""
+
+    def one(key):
+        model = make(key)
+        ys = jax.vmap(lambda x: model(x))(xs)
+        slopes = jax.tree.leaves(jax.jacrev(lambda model: jax.vmap(lambda x: model(x)[0])(xs))(model))
+        J = jnp.concatenate([slope.reshape(len(xs), -1) for slope in slopes], axis=1)
+        return ys @ ys.T / ys.shape[1], J @ J.T
+
+    kernels = jax.jit(lambda keys: jax.lax.map(one, keys))(jr.split(jr.key(7), seeds))
+    return [(k.mean(axis=0), k.std(axis=0, ddof=1) / math.sqrt(seeds)) for k in kernels]
+
+
+def mlp(key, sizes=(3, 256, 256, 8), law=free, **how):
+    return MLP.init(*sizes, law=law, key=key, **how)
+
+
+def cnn(key, *tail, boundary="same", stride=1, law=free):
+    a, b, c = jr.split(key, 3)
+    first = Convolution.init(2, 96, (3, 3), boundary=boundary, stride=stride, law=law, key=a)
+    body = Chain(first, relu, Convolution.init(96, 96, (3, 3), boundary="circular", law=law, key=b), jnp.tanh, *tail)
+    size = jax.eval_shape(body, jnp.zeros((2, 5, 4))).size
+    return Chain(*body.layers, Linear.init(size, 8, law=law, key=c))
+
+
+def pooled(key):
+    a, b, c = jr.split(key, 3)
+    first = Convolution.init(2, 96, (3, 3), law=free, key=a)
+    second = Convolution.init(96, 96, (1, 1), law=free, key=b)
+    parts = [first, relu, AveragePool((2, 2)), second, relu, AdaptivePool((2, 1)), jnp.ravel]
+    return Chain(*parts, Linear.init(192, 8, law=free, key=c))
+
+
+DRAWN = {
+    "dense": (mlp, None),
+    "dense, standard": (partial(mlp, law=he), he),
+    "dense, glorot": (partial(mlp, law=glorot), glorot),
+    "dense, uniform": (partial(mlp, law=uniform(0.1)), uniform(0.1)),
+    "dense, orthogonal": (partial(mlp, law=orthogonal), orthogonal),
+    "tanh": (partial(mlp, activation=jnp.tanh), None),
+    "residual": (partial(mlp, sizes=(3, 256, 256, 256, 8), connect=Residual), None),
+    "residual from the data": (partial(mlp, sizes=(3, 3, 256, 256, 8), connect=Residual), None),
+    "concat": (partial(mlp, connect=Concat), None),
+    "layer norm": (partial(mlp, normalise=LayerNorm.init), None),
+    "layer norm, tanh": (partial(mlp, normalise=LayerNorm.init, activation=jnp.tanh), None),
+    "root mean square, residual": (partial(mlp, normalise=RMSNorm.init, connect=Residual), None),
+    "convolution, flat": (lambda key: cnn(key, jnp.ravel), None),
+    "convolution, mean": (lambda key: cnn(key, global_mean), None),
+    "convolution, stride": (lambda key: cnn(key, jnp.ravel, boundary="full", stride=2), None),
+    "pooling": (pooled, None),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DRAWN)
+def test_wide_networks_that_are_drawn(name):
+    """Within four standard errors, on outputs and on the tangent kernel of the first of them."""
+    make, law = DRAWN[name]
+    flat = isinstance(make(key), MLP)
+    xs = jr.normal(jr.key(3), (3, 3) if flat else (2, 2, 5, 4))
+    limits = infinite(make(key), law=law).both(xs)
+    if name == "residual from the data":
+        limits = limits[:1]  # three units of a hidden layer are no limit, but its second moment is exact
+    for limit, (mean, error) in zip(limits, drawn(make, xs, 60 if flat else 30)):
+        assert np.abs((limit - mean) / error).max() < 4
+        assert (error < 0.25 * np.abs(limit).max()).all()
+
+
+three = infinite(MLP.init(4, 8, 8, 1, law=tangent(), key=key))
+
+
+@pytest.mark.slow
+@settings(max_examples=6)
+@given(seed=st.integers(0, 10**6), c=st.floats(0.1, 10.0))
+def test_kernels_are_positive_and_homogeneous(seed, c):
+    xs = jr.normal(jr.key(seed), (8, 4))
+    for kernel in (three.nngp, three.ntk):
+        K = np.asarray(kernel(xs), np.float64)
+        assert (K == K.T).all()
+        assert np.linalg.eigvalsh(K).min() > -1e-5 * K.max()
+        assert np.allclose(kernel(c * xs, xs[::-1]), c * K[:, ::-1], rtol=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("strict")
+def test_one_kernel_said_in_several_ways(monkeypatch):
+    """In blocks, against others, its diagonal; and the two kernels together."""
+    module = __import__("sys").modules["thetax.explain.infinite_width.infinite"]
+    xs = jr.normal(key, (11, 4))
+    net = MLP.init(4, 8, 8, 1, law=free, key=key)
+    nngp, ntk = infinite(net).both(xs)
+    jax.clear_caches()
+    monkeypatch.setattr(module, "ENTRIES", 16)  # blocks of four
+    limit = infinite(net)
+    for kernel, whole in ((limit.nngp, nngp), (limit.ntk, ntk)):
+        assert whole.dtype == jnp.float32
+        assert np.allclose(kernel(xs), whole, rtol=1e-5)
+        assert np.allclose(kernel(xs[:9], xs[5:]), whole[:9, 5:], rtol=2e-3)
+        assert np.allclose(kernel.diagonal(xs), jnp.diagonal(whole), rtol=1e-6)
+    jax.clear_caches()
+
+
+@pytest.mark.slow
+def test_nothing_is_read_of_the_weights_and_compiled_twice():
+    one, two = (infinite(MLP.init(3, 5, 1, law=free, key=jr.key(seed))) for seed in (1, 2))
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != infinite(MLP.init(3, 6, 1, law=free, key=key))
+
+
+@pytest.mark.slow
+def test_derivatives_are_finite_and_those_of_nngp_exact(x64):
+    net = MLP.init(3, 8, 8, 1, law=free, key=key)
+    xs, v = jr.normal(jr.key(1), (4, 3)), jr.normal(jr.key(2), (4, 3))
+    limit = infinite(net)
+    total = lambda xs: limit.nngp(xs).sum()
+    along = (total(xs + 1e-6 * v) - total(xs - 1e-6 * v)) / 2e-6
+    assert abs(jnp.vdot(jax.grad(total)(xs), v) - along) < 1e-7
+    assert np.isfinite(jax.grad(lambda xs: limit.ntk(xs).sum())(xs.at[0].set(0))).all()
+
+
+@pytest.mark.slow
+def test_black_examples_do_as_the_program_does(x64):
+    """With x = 0 and no spread of the offsets every ReLU is at its kink, of slope 0: the last offset is left."""
+    xs = jnp.zeros((2, 3)).at[1].set(1.0)
+    assert infinite(MLP.init(3, 8, 8, 1, key=key), law=he).ntk(xs)[0].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.slow
+def test_parts_in_other_clothes(x64):
+    """A stack is a chain, a DropConnect its inside, an MLP flattens, an ensemble halves; LeNet is its body."""
+    xs = jr.normal(jr.key(1), (3, 6))
+    block = lambda key: Chain(Linear.init(6, 6, law=free, key=key), jnp.sin)
+    stack = Stacked.init(lambda key: block(key), 3, key=key)
+    chain = Chain(*[DropConnect(block(key), 0.3)] * 3)
+    plain = infinite(chain).both(xs)
+    assert np.allclose(infinite(stack).both(xs), plain)
+    net = MLP.init(6, 8, 1, law=free, dropout=0.5, key=key)
+    assert np.allclose(infinite(net).ntk(xs.reshape(3, 2, 3)), infinite(net).ntk(xs))
+    many = Ensemble.init(partial(MLP.init, 6, 8, 1, law=free), 2, key=key)
+    assert np.allclose(2 * jnp.stack(infinite(many).both(xs)), jnp.stack(infinite(net).both(xs)))
+
+
+REFUSED = {
+    "MaxPool at layers.2": lambda: Chain(conv(1), relu, MaxPool((2, 2)), jnp.ravel, dense(4)),
+    "MaxPool at stages.0.layers.2": lambda: CNN.init((4,), classes=2, key=key),
+    "BatchNorm at stem.layers.1": lambda: ResNet.init((1,), classes=2, width=4, key=key),
+    "Attention ": lambda: Attention.init(4, 2, key=key),
+    "GRU uses its weights again": lambda: GRU.init(3, 3, key=key),
+    "BatchNorm at body.layers.1": lambda: mlp(key, normalise=BatchNorm.init),
+    "WeightNorm at body.layers.0": lambda: mlp(key, affine=WeightNorm.init),
+    "softmax at layers.1": lambda: Chain(dense(3), softmax),
+    "<lambda> at layers.1 is not a function of each": lambda: Chain(dense(3), lambda z: z.sum(keepdims=True)),
+}
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_has_no_limit_says_so_by_name(message):
+    with pytest.raises(NoLimit, match=message):
+        infinite(REFUSED[message]())
+
+
+LATER = {
+    "relu at layers.2 bends features that are not Gaussian": (lambda: Chain(dense(3), relu, relu), (2, 3)),
+    "Residual at layers.1 adds features that depend": (lambda: Chain(dense(3), Residual(Pointwise(relu))), (2, 3)),
+    "global_max at layers.1": (lambda: Chain(conv(2), global_max, dense(16)), (2, 2, 5, 4)),
+    "AdaptivePool at layers.1": (
+        lambda: Chain(conv(2), AdaptivePool((1, 1), jnp.max), jnp.ravel, dense(16)),
+        (2, 2, 5, 4),
+    ),
+    "groups=2": (lambda: Chain(Convolution.init(2, 4, (3, 3), groups=2, law=free, key=key)), (2, 2, 5, 4)),
+    "ends in places": (lambda: Chain(conv(2)), (2, 2, 5, 4)),
+    "LayerNorm at layers.2 comes after places": (
+        lambda: Chain(conv(2), jnp.ravel, LayerNorm.init(320), dense(320)),
+        (2, 2, 5, 4),
+    ),
+    "standard parametrisation": (lambda: Chain(dense(3, law=he)), (2, 3)),
+    "pools by mixture": (lambda: Ensemble.init(lambda key: dense(3), 2, pool=mixture, key=key), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("message", LATER)
+def test_what_has_no_limit_where_it_stands_says_so_too(message):
+    make, shape = LATER[message]
+    with pytest.raises(NoLimit, match=message):
+        infinite(make()).ntk(jnp.ones(shape))
+
+
+def test_bad_input(unchecked):
+    with pytest.raises(ValueError, match="expected a model, got str"):
+        infinite("relu")
+    with pytest.raises(NoLimit, match=r"does not tell its spread; say it: Law\(draw, spread_W"):
+        infinite(dense(3), law=Law(lambda key, shape: jnp.zeros(shape))).nngp(jnp.ones((2, 3)))
+    kernel = infinite(dense(3)).ntk
+    for xs, message in ((jnp.ones(3), r"xs must be some examples.*\(3,\)"), (jnp.ones((0, 3)), "at least one example")):
+        with pytest.raises(ValueError, match=message):
+            kernel(xs)
+    with pytest.raises(ValueError, match=r"Linear: expected one example of shape \(3,\), got \(4,\)"):
+        kernel(jnp.ones((2, 3)), jnp.ones((2, 4)))
+    with pytest.raises(ValueError, match="xs: expected finite numbers, but row 1, column 0 is nan"):
+        kernel(jnp.array([[0.0, 1.0, 2.0], [jnp.nan, 1.0, 2.0]]))
+    with pytest.raises(ValueError, match="expected numbers"):
+        kernel(np.array([["a", "b", "c"]]))
+    with pytest.raises(ValueError, match=r"one shape and dtype; got float32 \(2, 3\) and bfloat16"):
+        kernel(jnp.ones((2, 3)), jnp.ones((2, 3), jnp.bfloat16))
+
+
+@pytest.mark.slow
+def test_lenet_is_read_through_its_body():
+    net = LeNet.init(classes=2, law=free, key=key)
+    assert limit_is_finite(infinite(net), jr.normal(key, (1, 1, 28, 28)), jax.eval_shape)
+    assert lecun.spread_W((4, 9)) == pytest.approx(1 / 3)
+
+
+def limit_is_finite(limit, xs, run):
+    return run(limit.ntk.diagonal, xs).shape == (1,)

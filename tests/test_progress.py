@@ -1,0 +1,50 @@
+"""News of a fetch: a bar for people, lines for logs, both on the error stream."""
+
+from thetax import progress
+
+
+def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    with progress.progress("fetching a toy", total=2_000_000) as update:
+        update(500_000)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "thetax: fetching a toy, 2.0 MB",
+        "thetax: fetching a toy: 0.5 MB (25 %) after 0 s",
+    ]
+
+
+def test_lines_are_not_a_flood(capsys):
+    with progress.progress("fetching a toy") as update:
+        for done in range(10_000):
+            update(done)
+    assert capsys.readouterr().err == "thetax: fetching a toy\n"
+
+
+def test_a_bar_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress.progress("fetching a toy", total=2_000_000) as update:
+        update(2_000_000)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "fetching a toy" in err
+    assert "2.0/2.0 MB" in err
+
+
+def test_counts_begin_once_it_takes_long(capsys, monkeypatch):
+    with progress.counted("rows of a kernel", 2000) as update:
+        update(1000)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    with progress.counted("rows of a kernel", 2000) as update:
+        update(1000)
+        update(2000)
+    assert capsys.readouterr().err.splitlines() == [
+        "thetax: rows of a kernel: 1,000 of 2,000",
+        "thetax: rows of a kernel: 2,000 of 2,000",
+    ]
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress.counted("rows of a kernel", 2000) as update:
+        update(2000)
+    assert "2000/2000" in capsys.readouterr().err

@@ -1,0 +1,36 @@
+"""Gaussian processes: exact and approximate posteriors, kernels, evidence, classification."""
+
+from .binary_classifier import BinaryClassifier as BinaryClassifier
+from .binary_classifier import BinaryPosterior as BinaryPosterior
+from .classifier import Classifier as Classifier
+from .classifier import ClassPosterior as ClassPosterior
+from .evidence import EvidenceFit as EvidenceFit
+from .evidence import evidence_gradient as evidence_gradient
+from .evidence import fit_evidence as fit_evidence
+from .exact import GaussianProcess as GaussianProcess
+from .exact import Posterior as Posterior
+from .float64 import single as single
+from .inducing import InducingPosterior as InducingPosterior
+from .inducing import InducingProcess as InducingProcess
+from .iterative import IterativePosterior as IterativePosterior
+from .iterative import Pivots as Pivots
+from .iterative import Solve as Solve
+from .iterative import condition_iteratively as condition_iteratively
+from .iterative import conjugate_gradients as conjugate_gradients
+from .iterative import pivoted_cholesky as pivoted_cholesky
+from .jitter import Factor as Factor
+from .jitter import JitterWarning as JitterWarning
+from .jitter import factorise as factorise
+from .kernels import Constant as Constant
+from .kernels import Kernel as Kernel
+from .kernels import Polynomial as Polynomial
+from .kernels import Product as Product
+from .kernels import Sum as Sum
+from .kernels import diagonal as diagonal
+from .kernels import linear_kernel as linear_kernel
+from .log_density import log_density as log_density
+from .stationary_kernels import RBF as RBF
+from .stationary_kernels import Matern as Matern
+from .stationary_kernels import Periodic as Periodic
+from .stationary_kernels import RationalQuadratic as RationalQuadratic
+from .stationary_kernels import square_distance as square_distance

@@ -1,0 +1,31 @@
+"""Real datasets by name, and toy problems drawn from a key."""
+
+from .brown import UNIVERSAL as UNIVERSAL
+from .brown import simple_tag as simple_tag
+from .brown import universal_tag as universal_tag
+from .corpora import Brown as Brown
+from .corpora import Verses as Verses
+from .corpora import load_brown as load_brown
+from .corpora import load_verses as load_verses
+from .dataset import Data as Data
+from .dataset import Dataset as Dataset
+from .photographs import read_picture as read_picture
+from .sequences import LISTOPS as LISTOPS
+from .sequences import adding as adding
+from .sequences import dates as dates
+from .sequences import listops as listops
+from .sequences import recall as recall
+from .store import Unavailable as Unavailable
+from .store import cached as cached
+from .store import datasets as datasets
+from .store import fetch as fetch
+from .store import fetch_model as fetch_model
+from .store import load as load
+from .store import load_arrays as load_arrays
+from .toys import blobs as blobs
+from .toys import circles as circles
+from .toys import moons as moons
+from .toys import sinusoid as sinusoid
+from .toys import spirals as spirals
+from .toys import teacher_student as teacher_student
+from .toys import xor as xor

@@ -1,0 +1,34 @@
+"""The neural tangent kernel of a network, and training as if the kernel were constant."""
+
+from .kernel_drift import Drift as Drift
+from .kernel_drift import drift as drift
+from .kernel_drift import kernel_distance as kernel_distance
+from .kernel_ensemble import LazyEnsemble as LazyEnsemble
+from .kernel_ensemble import Spread as Spread
+from .kernel_ensemble import lazy_ensemble as lazy_ensemble
+from .kernel_gradient_descent import Lazy as Lazy
+from .kernel_gradient_descent import lazy_training as lazy_training
+from .kernel_gradient_flow import LazyFlow as LazyFlow
+from .kernel_gradient_flow import lazy_flow as lazy_flow
+from .kernel_map import KernelMap as KernelMap
+from .kernel_map import kernel_map as kernel_map
+from .linearise import Linearised as Linearised
+from .linearise import linearise as linearise
+from .linearised_comparison import Laziness as Laziness
+from .linearised_comparison import laziness as laziness
+from .ntk import Plan as Plan
+from .ntk import TangentKernel as TangentKernel
+from .ntk import ntk as ntk
+from .ntk_operator import Eigenpairs as Eigenpairs
+from .ntk_operator import Solution as Solution
+from .ntk_operator import TangentOperator as TangentOperator
+from .ntk_operator import eigenpairs as eigenpairs
+from .ntk_operator import ntk_operator as ntk_operator
+from .ntk_operator import solve as solve
+from .tangent_spectrum import TangentSpectrum as TangentSpectrum
+from .tangent_spectrum import effective_dimension as effective_dimension
+from .tangent_spectrum import kernel_alignment as kernel_alignment
+from .tangent_spectrum import tangent_spectrum as tangent_spectrum
+from .width_scaling import WideBeliefs as WideBeliefs
+from .width_scaling import Widths as Widths
+from .width_scaling import power_of as power_of

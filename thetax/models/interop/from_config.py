@@ -1,0 +1,270 @@
+r"""An empty model of just the shape that transformers' `config.json` says; nothing is drawn, nothing allocated."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+
+from ...layers import (
+    Activation,
+    Convolution,
+    Dropout,
+    Embedding,
+    FeedForward,
+    Gated,
+    Law,
+    LayerNorm,
+    Learned,
+    Linear,
+    RMSNorm,
+    Rotary,
+)
+from ..transformers.bert import BERT, MaskedLM, Pretraining, SentenceClassifier, SpanFinder, Tagger
+from ..transformers.gpt import GPT
+from ..transformers.transformer import Trunk
+from ..transformers.vit import ViT
+from .hf_config import DEEPEST, Settings
+from .huggingface import (
+    huggingface_bert,
+    huggingface_bert_gaps,
+    huggingface_bert_spans,
+    huggingface_bert_tasks,
+    huggingface_gpt2,
+    huggingface_llama,
+    huggingface_vit,
+)
+from .weight_names import Names
+
+_EMPTY = Law(lambda key, shape: jnp.zeros(shape))  # shapes are all that is wanted
+_KEY = partial(jr.key, 0)
+
+
+class Blank(NamedTuple):
+    """A model of shapes alone, as `jax.eval_shape` gives it, and how transformers calls its parts."""
+
+    model: Any
+    names: Names
+
+
+def blank_model(config: Mapping[str, Any]) -> Blank:
+    """The empty model of a `config.json`, for its `model_type` and the first of its `architectures`.
+
+    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    >>> config = {"model_type": "bert", "vocab_size": 11, "max_position_embeddings": 12, **sizes}
+    >>> blank_model(config).model.embed.E
+    ShapeDtypeStruct(shape=(11, 8), dtype=float32)
+    >>> blank_model({"model_type": "t5"})
+    Traceback (most recent call last):
+    ValueError: config.json: model_type is 't5'; bert, vit, gpt2 and llama can be read.
+    """
+    known = {"bert": _bert, "vit": _vit, "gpt2": _gpt2, "llama": _llama}
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in known:
+        *most, last = known
+        raise ValueError(f"config.json: model_type is {kind!r}; {', '.join(most)} and {last} can be read.")
+    made = known[kind](Settings(config))
+    return Blank(jax.eval_shape(made.model), made.names)
+
+
+class _Made(NamedTuple):
+    model: Callable[[], Any]  # draws it
+    names: Names
+
+
+class _Sizes(NamedTuple):
+    """What BERT and ViT call by the same names."""
+
+    d: int
+    depth: int
+    heads: int
+    hidden: int
+    activation: Activation
+    epsilon: float
+    dropout: float
+
+    @staticmethod
+    def of(settings: Settings) -> "_Sizes":
+        return _Sizes(
+            settings.whole("hidden_size"),
+            settings.whole("num_hidden_layers", most=DEEPEST),
+            settings.whole("num_attention_heads"),
+            settings.whole("intermediate_size"),
+            settings.activation("hidden_act", "gelu"),
+            settings.number("layer_norm_eps", 1e-12),
+            settings.rate("hidden_dropout_prob", 0.0),
+        )
+
+    def norm(self) -> LayerNorm:
+        return LayerNorm.init(self.d, epsilon=self.epsilon)
+
+    def trunk(self, **options: Any) -> Trunk:
+        norm = partial(LayerNorm.init, epsilon=self.epsilon)
+        feed = partial(FeedForward.init, activation=self.activation)
+        draw = partial(Trunk.init, self.depth, self.d, self.heads, self.hidden, norm=norm, feed=feed, law=_EMPTY)
+        return draw(dropout=self.dropout, key=_KEY(), **options)
+
+    def linear(self, m: int) -> Linear:
+        return Linear.init(self.d, m, law=_EMPTY, key=_KEY())
+
+
+def _bert(settings: Settings) -> _Made:
+    settings.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    settings.only(tie_word_embeddings=True, pruned_heads={})
+    sizes, vocabulary = _Sizes.of(settings), settings.whole("vocab_size")
+    length, segments = settings.whole("max_position_embeddings"), settings.whole("type_vocab_size", 2)
+    table = lambda rows: Embedding.init(rows, sizes.d, law=_EMPTY, key=_KEY())
+    encoder = lambda: BERT(
+        table(vocabulary),
+        Learned.init(length, sizes.d, law=_EMPTY, key=_KEY()),
+        table(segments),
+        sizes.norm(),
+        sizes.trunk(norms="after"),
+        Dropout(sizes.dropout),
+    )
+    square = lambda: sizes.linear(sizes.d)
+    last = Dropout(settings.rate("classifier_dropout", sizes.dropout))
+    pretraining = lambda: Pretraining(
+        encoder(), square(), sizes.norm(), jnp.zeros(vocabulary), square(), sizes.linear(2), sizes.activation
+    )
+    filling = lambda: MaskedLM(encoder(), square(), sizes.norm(), jnp.zeros(vocabulary), sizes.activation)
+    head = lambda: sizes.linear(settings.classes())
+    known = {
+        "BertModel": _Made(encoder, huggingface_bert),
+        "BertForPreTraining": _Made(pretraining, huggingface_bert_tasks),
+        "BertForMaskedLM": _Made(filling, huggingface_bert_gaps),
+        "BertForSequenceClassification": _Made(
+            lambda: SentenceClassifier(encoder(), square(), head(), last), huggingface_bert_tasks
+        ),
+        "BertForTokenClassification": _Made(lambda: Tagger(encoder(), head(), last), huggingface_bert_tasks),
+        "BertForQuestionAnswering": _Made(lambda: SpanFinder(encoder(), sizes.linear(2)), huggingface_bert_spans),
+    }
+    return settings.chosen(known)
+
+
+def _vit(settings: Settings) -> _Made:
+    settings.only(qkv_bias=True, pooler_act="tanh", pooler_output_size=settings.get("hidden_size"), pruned_heads={})
+    sizes, channels, patch = _Sizes.of(settings), settings.whole("num_channels", 3), settings.whole("patch_size", 16)
+    size = settings.pair("image_size", 224)
+    if size[0] % patch or size[1] % patch:
+        raise settings.refuse("image_size", f"the height and width of images, in whole patches of {patch}")
+    count = (size[0] // patch) * (size[1] // patch)
+    classes = settings.chosen({"ViTModel": 0, "ViTForImageClassification": settings.classes()})
+
+    def model() -> ViT:
+        stem = partial(Convolution.init, boundary="valid", stride=patch, law=_EMPTY, key=_KEY())
+        return ViT(
+            stem(channels, sizes.d, (patch, patch)),
+            jnp.zeros(sizes.d),
+            sizes.trunk(),
+            sizes.linear(classes),
+            Learned.init(count + 1, sizes.d, law=_EMPTY, key=_KEY()),
+            Dropout(sizes.dropout),
+            size,
+        )
+
+    return _Made(model, huggingface_vit)
+
+
+def _gpt2(settings: Settings) -> _Made:
+    settings.only(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    settings.only(pruned_heads={})
+    d, vocabulary, length = settings.whole("n_embd"), settings.whole("vocab_size"), settings.whole("n_positions")
+    sizes = _Sizes(
+        d,
+        settings.whole("n_layer", most=DEEPEST),
+        settings.whole("n_head"),
+        settings.whole("n_inner", 4 * d),
+        settings.activation("activation_function", "gelu_new"),
+        settings.number("layer_norm_epsilon", 1e-5),
+        settings.rate("resid_pdrop", 0.0),
+    )
+    tied = settings.truth("tie_word_embeddings", True)
+    settings.chosen({"GPT2LMHeadModel": None, "GPT2Model": None})
+
+    def model() -> GPT:
+        return GPT(
+            Embedding.init(vocabulary, d, law=_EMPTY, key=_KEY()),
+            sizes.trunk(),
+            Learned.init(length, d, law=_EMPTY, key=_KEY()),
+            None if tied else Linear.init(d, vocabulary, law=_EMPTY, bias=False, key=_KEY()),
+            Dropout(settings.rate("embd_pdrop", 0.0)),
+        )
+
+    return _Made(model, huggingface_gpt2)
+
+
+_LLAMA = {  # what the relatives of Llama change; in its own files it has these values or is not there
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "attention_multiplier": None,
+    "attn_logit_softcapping": None,
+    "clip_qkv": None,
+    "embedding_multiplier": 1.0,
+    "final_logit_softcapping": None,
+    "hidden_activation": None,
+    "logit_scale": None,
+    "logits_scaling": 1.0,
+    "mlp_bias": False,
+    "no_rope_layers": None,
+    "num_experts": None,
+    "num_local_experts": None,
+    "partial_rotary_factor": 1.0,
+    "qk_layernorm": False,
+    "query_pre_attn_scalar": None,
+    "residual_multiplier": 1.0,
+    "rope_interleaved": False,
+    "sliding_window": None,
+    "use_qk_norm": False,
+}
+
+
+def _llama(settings: Settings) -> _Made:
+    settings.only(**_LLAMA)
+    if set(settings.get("layer_types", [])) - {"full_attention"}:
+        raise settings.refuse("layer_types", "full_attention in every layer")
+    d, vocabulary, hidden = (
+        settings.whole("hidden_size"),
+        settings.whole("vocab_size"),
+        settings.whole("intermediate_size"),
+    )
+    depth, heads = settings.whole("num_hidden_layers", most=DEEPEST), settings.whole("num_attention_heads")
+    groups, size = settings.whole("num_key_value_heads", heads), settings.whole("head_dim", max(d // heads, 1))
+    base, epsilon = _rotary(settings), settings.number("rms_norm_eps", 1e-6)
+    activation, tied = settings.activation("hidden_act", "silu"), settings.truth("tie_word_embeddings", False)
+    settings.chosen({"LlamaForCausalLM": None, "LlamaModel": None})
+    if size % 2:
+        raise settings.refuse("head_dim", "an even number, for what is turned comes in pairs")
+
+    def model() -> GPT:
+        trunk = Trunk.init(
+            depth,
+            d,
+            heads,
+            hidden,
+            groups=groups,
+            size=size,
+            bias=False,
+            relative=Rotary(base),
+            norm=partial(RMSNorm.init, epsilon=epsilon),
+            feed=partial(Gated.init, activation=activation),
+            law=_EMPTY,
+            key=_KEY(),
+        )
+        readout = None if tied else Linear.init(d, vocabulary, law=_EMPTY, bias=False, key=_KEY())
+        return GPT(Embedding.init(vocabulary, d, law=_EMPTY, key=_KEY()), trunk, None, readout)
+
+    return _Made(model, huggingface_llama)
+
+
+def _rotary(settings: Settings) -> float:
+    """The base of the angles; older files have it by itself, newer ones beside how they are scaled."""
+    for name in ("rope_scaling", "rope_parameters"):
+        found = settings.get(name, {})
+        kind = found.get("rope_type", found.get("type", "default")) if isinstance(found, dict) else found
+        if kind != "default" or set(found) - {"rope_theta", "rope_type", "type"}:
+            raise settings.refuse(name, "rotary places that are not scaled")
+    parameters = Settings(settings.get("rope_parameters", {}))
+    return parameters.number("rope_theta", settings.number("rope_theta", 1e4))

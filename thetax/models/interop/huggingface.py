@@ -1,0 +1,161 @@
+"""How Hugging Face's transformers calls the parts of transformers.
+
+`load_weights(folder, like, names=huggingface_bert)` reads a folder of theirs, `save_weights` writes one, and
+`huggingface_bert.read(state_dict, like)` takes tensors in memory. The names are those in their files; what the files of
+a network without a head leave out, such as `bert.`, may be there or not. `load_pretrained` knows which map to take.
+
+| map | ours | theirs |
+|---|---|---|
+| `huggingface_bert` | `BERT` | `BertModel`, without its pooler |
+| `huggingface_bert_tasks` | `Pretraining`, `SentenceClassifier`, `Tagger` | `BertForPreTraining`, `...SequenceClassification`, `...TokenClassification` |
+| `huggingface_bert_gaps` | `MaskedLM` | `BertForMaskedLM` |
+| `huggingface_bert_spans` | `SpanFinder` | `BertForQuestionAnswering` |
+| `huggingface_vit` | `ViT` | `ViTForImageClassification` |
+| `huggingface_gpt2` | `GPT` | `GPT2LMHeadModel` |
+| `huggingface_llama` | `GPT` | `LlamaForCausalLM` |
+"""  # noqa: E501
+
+import numpy as np
+
+from .weight_names import Arrays, Names, Rule
+
+_BLOCK = "trunk.blocks.layers"
+_POOLER = ("pooler.dense.weight", "pooler.dense.bias")
+
+
+def _affine(ours: str, theirs: str) -> tuple[Rule, Rule]:
+    return Rule.plain(f"{ours}.W", f"{theirs}.weight"), Rule.plain(f"{ours}.b", f"{theirs}.bias")
+
+
+def _norm(ours: str, theirs: str) -> Rule:
+    return Rule.scaled(ours, (f"{theirs}.weight", f"{theirs}.bias"))
+
+
+def _bert(ours: str, theirs: str) -> tuple[Rule, ...]:
+    """The encoder; norms stand after each part."""
+    block, layer = f"{ours}{_BLOCK}", f"{theirs}encoder.layer.{{*}}"
+    return (
+        Rule.plain(f"{ours}embed.E", f"{theirs}embeddings.word_embeddings.weight"),
+        Rule.plain(f"{ours}positions.P", f"{theirs}embeddings.position_embeddings.weight"),
+        Rule.plain(f"{ours}segments.E", f"{theirs}embeddings.token_type_embeddings.weight"),
+        _norm(f"{ours}norm", f"{theirs}embeddings.LayerNorm"),
+        *_affine(f"{block}.attention.Q", f"{layer}.attention.self.query"),
+        *_affine(f"{block}.attention.K", f"{layer}.attention.self.key"),
+        *_affine(f"{block}.attention.V", f"{layer}.attention.self.value"),
+        *_affine(f"{block}.attention.O", f"{layer}.attention.output.dense"),
+        _norm(f"{block}.norm", f"{layer}.attention.output.LayerNorm"),
+        *_affine(f"{block}.feed.up", f"{layer}.intermediate.dense"),
+        *_affine(f"{block}.feed.down", f"{layer}.output.dense"),
+        _norm(f"{block}.feed_norm", f"{layer}.output.LayerNorm"),
+    )
+
+
+huggingface_bert = Names(_bert("", ""), ignored=("position_ids", *_POOLER), root="bert.")
+
+huggingface_pooler = Names((Rule.plain("W", _POOLER[0]), Rule.plain("b", _POOLER[1])))
+
+huggingface_bert_tasks = Names(
+    rules=(
+        *_bert("bert.", "bert."),
+        *_affine("pool", "bert.pooler.dense"),
+        *_affine("turn", "cls.predictions.transform.dense"),
+        _norm("norm", "cls.predictions.transform.LayerNorm"),
+        Rule.plain("b", "cls.predictions.bias"),
+        *_affine("follow", "cls.seq_relationship"),
+        *_affine("head", "classifier"),
+    ),
+    ignored=("position_ids",),
+    repeated={
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    root="bert.",
+)
+
+huggingface_bert_gaps = huggingface_bert_tasks._replace(ignored=("position_ids", *_POOLER))
+
+huggingface_bert_spans = Names(
+    (*_bert("bert.", "bert."), *_affine("head", "qa_outputs")), ignored=("position_ids",), root="bert."
+)
+
+_VIT = "vit.encoder.layer.{*}"
+
+huggingface_vit = Names(
+    rules=(
+        Rule(("begin",), ("vit.embeddings.cls_token",), lambda t: (t[0, 0],), lambda w: (w[None, None],)),
+        Rule(("positions.P",), ("vit.embeddings.position_embeddings",), lambda t: (t[0],), lambda w: (w[None],)),
+        *_affine("stem", "vit.embeddings.patch_embeddings.projection"),
+        *_affine(f"{_BLOCK}.attention.Q", f"{_VIT}.attention.attention.query"),
+        *_affine(f"{_BLOCK}.attention.K", f"{_VIT}.attention.attention.key"),
+        *_affine(f"{_BLOCK}.attention.V", f"{_VIT}.attention.attention.value"),
+        *_affine(f"{_BLOCK}.attention.O", f"{_VIT}.attention.output.dense"),
+        _norm(f"{_BLOCK}.norm", f"{_VIT}.layernorm_before"),
+        *_affine(f"{_BLOCK}.feed.up", f"{_VIT}.intermediate.dense"),
+        *_affine(f"{_BLOCK}.feed.down", f"{_VIT}.output.dense"),
+        _norm(f"{_BLOCK}.feed_norm", f"{_VIT}.layernorm_after"),
+        _norm("trunk.last", "vit.layernorm"),
+        *_affine("head", "classifier"),
+    ),
+    ignored=_POOLER,
+    root="vit.",
+)
+
+_GPT2 = "transformer.h.{*}"
+
+
+def _parted(t: np.ndarray) -> Arrays:
+    """Queries, keys and values out of one tensor, each of them (out, in)."""
+    return tuple(np.split(t.T, 3))
+
+
+def _fused(*parts: np.ndarray) -> Arrays:
+    return (np.concatenate(parts).T,)
+
+
+def _turned(ours: str, theirs: str) -> tuple[Rule, Rule]:
+    """A weight of theirs is (in, out)."""
+    return Rule.turned(f"{ours}.W", f"{theirs}.weight", 1, 0), Rule.plain(f"{ours}.b", f"{theirs}.bias")
+
+
+huggingface_gpt2 = Names(
+    rules=(
+        Rule.plain("embed.E", "transformer.wte.weight"),
+        Rule.plain("positions.P", "transformer.wpe.weight"),
+        _norm(f"{_BLOCK}.norm", f"{_GPT2}.ln_1"),
+        *[
+            Rule(
+                tuple(f"{_BLOCK}.attention.{q}.{part}" for q in "QKV"),
+                (f"{_GPT2}.attn.c_attn.{name}",),
+                _parted,
+                _fused,
+            )
+            for part, name in (("W", "weight"), ("b", "bias"))
+        ],
+        *_turned(f"{_BLOCK}.attention.O", f"{_GPT2}.attn.c_proj"),
+        _norm(f"{_BLOCK}.feed_norm", f"{_GPT2}.ln_2"),
+        *_turned(f"{_BLOCK}.feed.up", f"{_GPT2}.mlp.c_fc"),
+        *_turned(f"{_BLOCK}.feed.down", f"{_GPT2}.mlp.c_proj"),
+        _norm("trunk.last", "transformer.ln_f"),
+        Rule.plain("readout.W", "lm_head.weight"),
+    ),
+    ignored=("attn.bias", "attn.masked_bias"),
+    repeated={"lm_head.weight": "transformer.wte.weight"},
+    root="transformer.",
+)
+
+_LLAMA = "model.layers.{*}"
+
+huggingface_llama = Names(
+    rules=(
+        Rule.plain("embed.E", "model.embed_tokens.weight"),
+        Rule.plain(f"{_BLOCK}.norm.gamma", f"{_LLAMA}.input_layernorm.weight"),
+        *[Rule.plain(f"{_BLOCK}.attention.{q}.W", f"{_LLAMA}.self_attn.{q.lower()}_proj.weight") for q in "QKVO"],
+        Rule.plain(f"{_BLOCK}.feed_norm.gamma", f"{_LLAMA}.post_attention_layernorm.weight"),
+        *[Rule.plain(f"{_BLOCK}.feed.{w}.W", f"{_LLAMA}.mlp.{w}_proj.weight") for w in ("gate", "up", "down")],
+        Rule.plain("trunk.last.gamma", "model.norm.weight"),
+        Rule.plain("readout.W", "lm_head.weight"),
+    ),
+    ignored=("rotary_emb.inv_freq",),
+    repeated={"lm_head.weight": "model.embed_tokens.weight"},
+    root="model.",
+)

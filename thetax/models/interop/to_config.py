@@ -1,0 +1,177 @@
+"""What `config.json` must say for transformers to make the same network: the way back from `blank_model`."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from ...layers import Activation, FeedForward, Gated, LayerNorm, Learned, RMSNorm, Rotary
+from ..transformers.bert import BERT, MaskedLM, Pretraining, SentenceClassifier, SpanFinder, Tagger
+from ..transformers.gpt import GPT
+from ..transformers.vit import ViT
+from .from_config import Blank, blank_model
+from .hf_config import ACTIVATIONS
+
+Config = dict[str, Any]
+_TASKS = {
+    Pretraining: "BertForPreTraining",
+    MaskedLM: "BertForMaskedLM",
+    SentenceClassifier: "BertForSequenceClassification",
+    Tagger: "BertForTokenClassification",
+    SpanFinder: "BertForQuestionAnswering",
+}
+
+
+def describe(model: Any, *, config: Mapping[str, Any] | None = None) -> Config:
+    """The settings of a `BERT` and what is built on it, a `ViT` or a `GPT`; `config` adds what a model does not know,
+    such as the longest text a `Rotary` one was trained with or the numbers of special tokens.
+
+    >>> import jax.random as jr
+    >>> model = GPT.init(11, 8, depth=2, heads=2, length=12, key=jr.key(0))
+    >>> found = describe(model, config={"eos_token_id": 10})
+    >>> found["model_type"], found["n_layer"], found["eos_token_id"]
+    ('gpt2', 2, 10)
+    """
+    if isinstance(model, BERT):
+        known = _bert(model) | {"architectures": ["BertModel"]}
+    elif isinstance(model, tuple(_TASKS)):
+        known = _bert(model.bert) | {"architectures": [_TASKS[type(model)]]} | _head(model)
+    elif isinstance(model, ViT):
+        known = _vit(model)
+    elif isinstance(model, GPT):
+        known = _gpt2(model) if isinstance(model.positions, Learned) else _llama(model)
+    else:
+        raise ValueError(f"describe: transformers has no {type(model).__name__}; give a BERT, ViT or GPT.")
+    given = config or {}
+    if len(given.get("id2label") or ()) == len(known.get("id2label") or ()):  # names that someone gave
+        known = {name: value for name, value in known.items() if name not in ("id2label", "label2id")}
+    whole = {**given, **known}
+    blank_of(model, whole)
+    return whole
+
+
+def blank_of(model: Any, config: Mapping[str, Any]) -> Blank:
+    """The empty model of the settings, once it is known to be just like the model."""
+    blank = blank_model(config)
+    if _form(blank.model) != _form(model):
+        raise ValueError(
+            f"describe: this {type(model).__name__} has something config.json has no word for, such as other norms, "
+            "activations, attention or scales than transformers' network of that name."
+        )
+    return blank
+
+
+def _form(model: Any) -> Any:
+    """All about a model but its numbers, and but what is remembered while it learns."""
+    trunk = lambda m: m.trunk if hasattr(m, "trunk") else m.bert.trunk
+    model = eqx.tree_at(lambda m: trunk(m).blocks, model, replace(trunk(model).blocks, remember=True))
+    leaves, structure = jax.tree.flatten(model)
+    return structure, [leaf.shape for leaf in leaves]
+
+
+def _named(activation: Activation) -> str:
+    for name, known in ACTIVATIONS.items():
+        if known is activation:
+            return name
+    raise ValueError(f"describe: transformers has no name for the activation {activation!r}.")
+
+
+def _sizes(trunk: Any, feed: type, norm: type) -> Config:
+    """What BERT, ViT and Llama call by the same names."""
+    block = trunk.blocks.layers
+    if not isinstance(block.feed, feed) or not isinstance(block.norm, norm):
+        raise ValueError(
+            f"describe: expected {feed.__name__} and {norm.__name__} in every block, got "
+            f"{type(block.feed).__name__} and {type(block.norm).__name__}; transformers has no such network."
+        )
+    return {
+        "hidden_size": block.attention.Q.W.shape[-1],
+        "num_hidden_layers": len(trunk.blocks),
+        "num_attention_heads": block.attention.heads,
+        "intermediate_size": block.feed.up.W.shape[-2],
+        "hidden_act": _named(block.feed.activation),
+    }
+
+
+def _encoder(trunk: Any) -> Config:
+    block = trunk.blocks.layers
+    dropout = {"hidden_dropout_prob": block.drop.p, "attention_probs_dropout_prob": 0.0}
+    return _sizes(trunk, FeedForward, LayerNorm) | {"layer_norm_eps": block.norm.epsilon} | dropout
+
+
+def _labels(count: int) -> Config:
+    return {
+        "id2label": {str(i): f"LABEL_{i}" for i in range(count)},
+        "label2id": {f"LABEL_{i}": i for i in range(count)},
+    }
+
+
+def _bert(model: BERT) -> Config:
+    return _encoder(model.trunk) | {
+        "model_type": "bert",
+        "vocab_size": len(model.embed.E),
+        "max_position_embeddings": len(model.positions.P),
+        "type_vocab_size": len(model.segments.E),
+        "tie_word_embeddings": True,
+    }
+
+
+def _head(model: Any) -> Config:
+    dropout = {"classifier_dropout": model.drop.p} if hasattr(model, "drop") else {}
+    return dropout | (_labels(len(model.head.W)) if hasattr(model, "head") else {})
+
+
+def _vit(model: ViT) -> Config:
+    _, channels, patch, _ = model.stem.W.shape
+    classes = len(model.head.W)
+    return (
+        _encoder(model.trunk)
+        | {
+            "model_type": "vit",
+            "architectures": ["ViTForImageClassification" if classes else "ViTModel"],
+            "image_size": model.size[0] if model.size[0] == model.size[1] else list(model.size),
+            "patch_size": patch,
+            "num_channels": channels,
+            "qkv_bias": True,
+        }
+        | (_labels(classes) if classes else {})
+    )
+
+
+def _gpt2(model: GPT) -> Config:
+    block, sizes = model.trunk.blocks.layers, _sizes(model.trunk, FeedForward, LayerNorm)
+    return {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": len(model.embed.E),
+        "n_positions": len(model.positions.P) if model.positions is not None else 0,
+        "n_embd": sizes["hidden_size"],
+        "n_layer": sizes["num_hidden_layers"],
+        "n_head": sizes["num_attention_heads"],
+        "n_inner": sizes["intermediate_size"],
+        "activation_function": sizes["hidden_act"],
+        "layer_norm_epsilon": block.norm.epsilon,
+        "resid_pdrop": block.drop.p,
+        "embd_pdrop": model.drop.p,
+        "attn_pdrop": 0.0,
+        "tie_word_embeddings": model.readout is None,
+    }
+
+
+def _llama(model: GPT) -> Config:
+    block = model.trunk.blocks.layers
+    if not isinstance(block.attention.relative, Rotary):
+        raise ValueError("describe: transformers' GPT has learned places or rotary ones; this model has neither.")
+    return _sizes(model.trunk, Gated, RMSNorm) | {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": len(model.embed.E),
+        "num_key_value_heads": block.attention.groups,
+        "head_dim": block.attention.Q.W.shape[-2] // block.attention.heads,
+        "rms_norm_eps": block.norm.epsilon,
+        "rope_theta": block.attention.relative.base,
+        "rope_parameters": {"rope_type": "default", "rope_theta": block.attention.relative.base},
+        "tie_word_embeddings": model.readout is None,
+    }

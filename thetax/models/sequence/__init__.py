@@ -1,0 +1,7 @@
+"""Recurrent language models, sequence classifiers, n-grams."""
+
+from .classifier import SequenceClassifier as SequenceClassifier
+from .ngram import NGram as NGram
+from .recurrent_lm import EncoderDecoder as EncoderDecoder
+from .recurrent_lm import Looking as Looking
+from .recurrent_lm import NextToken as NextToken

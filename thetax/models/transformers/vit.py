@@ -1,0 +1,104 @@
+r"""The vision transformer (§6.6; Dosovitskiy et al. 2021): an image is a sentence whose words are patches.
+
+The image is cut into $N = HW/P^2$ patches, each becomes a vector by one linear map, a token that will know the class is
+put in front, places are added, and an encoder does the rest. Without places it could not tell how the patches lie.
+"""
+
+from functools import partial
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ...core import expect_floats, expect_shape
+from ...layers import Convolution, Dropout, FeedForward, Law, LayerNorm, Learned, Linear, gaussian, gelu
+from .transformer import Trunk
+
+SMALL = gaussian(0.02)
+
+
+class ViT(eqx.Module):
+    r"""An image $(c, h, w)$ to the logits of its classes; `ViT.init(classes=1000, key=key)` is ViT-B/16.
+
+    >>> net = ViT.init(10, size=(8, 8), channels=1, patch=4, d=8, depth=2, heads=2, key=jr.key(0))
+    >>> net(jnp.ones((1, 8, 8))).shape, net.patches(jnp.ones((1, 8, 8))).shape
+    ((10,), (4, 8))
+    """
+
+    stem: Convolution
+    begin: Float[Array, " d"]
+    trunk: Trunk
+    head: Linear
+    positions: Learned | None = None
+    drop: Dropout = Dropout(0.0)
+    size: tuple[int, int] = eqx.field(static=True, default=(224, 224))
+
+    @classmethod
+    def init(
+        cls,
+        classes: int,
+        *,
+        size: tuple[int, int] = (224, 224),
+        channels: int = 3,
+        patch: int = 16,
+        d: int = 768,
+        depth: int = 12,
+        heads: int = 12,
+        hidden: int | None = None,
+        placed: bool = True,
+        epsilon: float = 1e-12,
+        dropout: float = 0.0,
+        remember: bool = True,
+        law: Law = SMALL,
+        key: PRNGKeyArray,
+    ) -> "ViT":
+        """For images of this size, cut into squares of side `patch`; not `placed` it ignores their order."""
+        if patch < 1 or size[0] % patch or size[1] % patch:
+            raise ValueError(f"ViT: patches must tile the image; got patch={patch} and size={size}.")
+        key_stem, key_begin, key_positions, key_trunk, key_head = jr.split(key, 5)
+        count = (size[0] // patch) * (size[1] // patch)
+        trunk = Trunk.init(
+            depth,
+            d,
+            heads,
+            hidden or 4 * d,
+            norm=partial(LayerNorm.init, epsilon=epsilon),
+            feed=partial(FeedForward.init, activation=gelu),
+            dropout=dropout,
+            remember=remember,
+            law=law,
+            key=key_trunk,
+        )
+        return cls(
+            Convolution.init(channels, d, (patch, patch), boundary="valid", stride=patch, law=law, key=key_stem),
+            law(key_begin, (1, d))[0],
+            trunk,
+            Linear.init(d, classes, law=law, key=key_head),
+            Learned.init(count + 1, d, law=law, key=key_positions) if placed else None,
+            Dropout(dropout),
+            size,
+        )
+
+    def patches(self, x: Float[Array, "c h w"]) -> Float[Array, "n d"]:
+        """The vector of each patch, row after row; a convolution whose windows do not overlap."""
+        expect_shape("ViT", x, (self.stem.W.shape[1], *self.size))
+        expect_floats("ViT", x)
+        return self.stem(x).reshape(len(self.begin), -1).T
+
+    def enter(self, x: Float[Array, "c h w"]) -> Float[Array, "m d"]:
+        """The sentence: the token of the class, then the patches, at their places."""
+        tokens = jnp.concatenate([self.begin[None], self.patches(x)])
+        return tokens if self.positions is None else self.positions(tokens)
+
+    def think(self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None) -> Float[Array, "m d"]:
+        """The last vectors."""
+        key_drop, key_trunk = (None, None) if key is None else jr.split(key)
+        return self.trunk(self.drop(self.enter(x), key=key_drop), key=key_trunk)
+
+    def weights(self, x: Float[Array, "c h w"]) -> Float[Array, "l heads m m"]:
+        """How much each token looks at each other, in every layer and head; the first is that of the class."""
+        return self.trunk.weights(self.enter(x))
+
+    def __call__(self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None) -> Float[Array, " k"]:
+        return self.head(self.think(x, key=key)[0])

@@ -1,0 +1,105 @@
+r"""The MLP-Mixer (lecture 10; Tolstikhin et al. 2021): an image as a table, mixed along its columns and along its rows.
+
+The image is cut into $S$ patches, and each becomes a row of $C$ numbers. A block maps the table $X$ to $Y$ by
+
+$$U = X + W_2\, \mathrm{GELU}(W_1\, \mathrm{LN}(X)), \qquad Y = U + \mathrm{GELU}(\mathrm{LN}(U)\, W_3)\, W_4 :$$
+
+patches speak to one another by the first map only, which is the same for every column, and the second is the same for
+every row. After the last block the mean of the rows is read.
+"""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ...core import expect_shape
+from ...layers import Convolution, Law, LayerNorm, Linear, Stacked, gelu, glorot, lecun
+from ..mlp import MLP
+
+
+class MixerBlock(eqx.Module):
+    r"""$X \mapsto U \mapsto Y$: a network over the patches, the same for every channel; then one over the channels.
+
+    >>> import jax.numpy as jnp
+    >>> block = MixerBlock.init(4, 3, hidden=(5, 6), key=jr.key(0))
+    >>> block(jnp.ones((4, 3))).shape
+    (4, 3)
+    """
+
+    norm_tokens: LayerNorm
+    tokens: MLP
+    norm_channels: LayerNorm
+    channels: MLP
+
+    @classmethod
+    def init(cls, s: int, c: int, *, hidden: tuple[int, int], law: Law = glorot, key: PRNGKeyArray) -> "MixerBlock":
+        """Draws a block for `s` patches of `c` channels, with hidden layers of these two widths."""
+        key_tokens, key_channels = jr.split(key)
+        tokens = MLP.init(s, hidden[0], s, activation=gelu, law=law, key=key_tokens)
+        channels = MLP.init(c, hidden[1], c, activation=gelu, law=law, key=key_channels)
+        return cls(LayerNorm.init(c, epsilon=1e-6), tokens, LayerNorm.init(c, epsilon=1e-6), channels)
+
+    def __call__(self, X: Float[Array, "s c"]) -> Float[Array, "s c"]:
+        U = X + jax.vmap(self.tokens, in_axes=1, out_axes=1)(jax.vmap(self.norm_tokens)(X))
+        return U + jax.vmap(self.channels)(jax.vmap(self.norm_channels)(U))
+
+
+class Mixer(eqx.Module):
+    r"""Patches, equal blocks, a norm, and the mean read linearly; `Mixer.init(classes=1000, key=key)` is Mixer-B/16.
+
+    The blocks are `Stacked`: however many there are, one is compiled.
+
+    >>> import jax.numpy as jnp
+    >>> net = Mixer.init(2, classes=10, size=(8, 8), channels=1, patch=4, width=6, hidden=(5, 7), key=jr.key(0))
+    >>> net(jnp.ones((1, 8, 8))).shape, net.blocks.layers.tokens.body.layers[0].W.shape
+    ((10,), (2, 5, 4))
+    """
+
+    stem: Convolution
+    blocks: Stacked
+    last: LayerNorm
+    head: Linear
+    size: tuple[int, int] = eqx.field(static=True)
+
+    @classmethod
+    def init(
+        cls,
+        depth: int = 12,
+        *,
+        classes: int,
+        size: tuple[int, int] = (224, 224),
+        channels: int = 3,
+        patch: int = 16,
+        width: int = 768,
+        hidden: tuple[int, int] = (384, 3072),
+        law: Law = glorot,
+        key: PRNGKeyArray,
+    ) -> "Mixer":
+        """Draws a network of so many blocks, for images of this size; a patch becomes `width` channels."""
+        if depth < 1 or patch < 1 or size[0] % patch or size[1] % patch:
+            raise ValueError(
+                f"Mixer: needs at least one block, and patches that tile the image; got depth={depth}, "
+                f"patch={patch} and size={size}."
+            )
+        if min(classes, channels, width, *size, *hidden) < 1:
+            raise ValueError(
+                f"Mixer: all sizes are at least 1; got classes={classes}, size={size}, channels={channels}, "
+                f"width={width}, hidden={hidden}."
+            )
+        key_stem, key_blocks, key_head = jr.split(key, 3)
+        stem = Convolution.init(
+            channels, width, (patch, patch), boundary="valid", stride=patch, law=lecun, key=key_stem
+        )
+        s = (size[0] // patch) * (size[1] // patch)
+        blocks = Stacked.init(partial(MixerBlock.init, s, width, hidden=hidden, law=law), depth, key=key_blocks)
+        head = Linear.init(width, classes, law=lecun, key=key_head)
+        return cls(stem, blocks, LayerNorm.init(width, epsilon=1e-6), head, size)
+
+    def __call__(self, x: Float[Array, "c h w"]) -> Float[Array, " k"]:
+        expect_shape("Mixer", x, (self.stem.W.shape[1], *self.size))
+        patches = self.stem(x)
+        X = self.blocks(patches.reshape(len(patches), -1).T)
+        return self.head(jax.vmap(self.last)(X).mean(axis=0))

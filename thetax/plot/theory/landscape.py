@@ -1,0 +1,28 @@
+"""The curvature of the loss: the density of the Hessian's eigenvalues, and its largest ones."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ...explain import Curvature, Spectrum
+from ..draw import blank, draws
+from ..theme import Theme
+
+
+@draws(Spectrum)
+def _spectrum(result: Spectrum, theme: Theme) -> Figure:
+    figure = blank(3.5)
+    axes = figure.subplots()
+    count = np.maximum(result.density * result.parameters, 1e-30)
+    floor = 0.05 / (result.grid[-1] - result.grid[0])
+    axes.fill_between(result.grid, np.maximum(count, floor), floor, color=theme.blue, alpha=0.25, linewidth=0)
+    axes.plot(result.grid, np.maximum(count, floor), color=theme.blue, linewidth=1.3)
+    axes.set(yscale="log", ylim=(floor, 4 * count.max()), xlabel="eigenvalue of the Hessian")
+    axes.set_ylabel("eigenvalues per unit")
+    axes.plot(result.top, np.full(len(result.top), floor * 1.7), "|", color=theme.orange, markersize=12, clip_on=False)
+    axes.set_title(f"largest {result.top[0]:.3g}", color=theme.orange, loc="right", fontsize=9.5)
+    return figure
+
+
+@draws(Curvature)
+def _curvature(result: Curvature, theme: Theme) -> Figure:
+    return _spectrum(result.spectrum, theme)

@@ -1,0 +1,200 @@
+"""A set of claims as one HTML file that needs no network: statements, formulas, verdicts, figures and filters."""
+
+import warnings
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from .. import files as disk
+from ..claims import PRINTED, Check, Finding, heading
+from .figure import render, variables
+from .formula import font, formula, typeset
+
+FEW = 4  # comparisons that are shown without being asked for
+MARK = {True: "✓", False: "✗"}
+
+
+class Verdicts:
+    """The page in the making: findings are added as they come, and `write` puts them in the order of the course."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self._figures: dict[str, str] = {}
+
+    def add(self, finding: Finding) -> None:
+        """Takes a finding, and draws its figure."""
+        self.findings.append(finding)
+        if finding.verdict is None or finding.verdict.figure is None:
+            return
+        name = finding.claim.name
+        try:
+            self._figures[name] = render(finding.verdict.figure, _slug(name), escape(finding.claim.title))[0]
+        except Exception as trouble:  # one figure must not lose the page
+            self._figures[name] = f'<p class="trouble">This figure failed: {escape(str(trouble))}</p>'
+            warnings.warn(f"verify: the figure of {name} failed: {trouble}", RuntimeWarning, stacklevel=2)
+
+    def write(self, path: str | Path, *, facts: dict[str, str]) -> Path:
+        """Writes the page; `facts` say with what it was made."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.write(path, self.page(facts))
+        return path
+
+    def page(self, facts: dict[str, str]) -> str:
+        """The whole document; every piece of text is escaped here."""
+        light, dark = variables()
+        style, script = (_file(name) for name in ("verdicts.css", "verdicts.js"))
+        base, ordered = _file("page.css"), sorted(self.findings, key=lambda f: f.claim.place)
+        return "\n".join(
+            [
+                "<!doctype html>",
+                '<html lang="en"><head><meta charset="utf-8">',
+                '<meta name="viewport" content="width=device-width, initial-scale=1">',
+                '<meta name="color-scheme" content="light dark">',
+                "<title>The course, checked</title>",
+                f"<style>:root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}",
+                f"{base}\n{font()}\n{style}</style>",
+                "</head><body>",
+                f"<header><h1>The course, checked</h1>{_headline(ordered)}</header>",
+                _filters(ordered),
+                "<main>",
+                *(self._chapter(key, list(own)) for key, own in groupby(ordered, lambda f: f.claim.chapter)),
+                '<p id="none" hidden>No claim passes these filters.</p></main>',
+                _facts(facts),
+                f"<script>{script}</script></body></html>\n",
+            ]
+        )
+
+    def _chapter(self, chapter: str, findings: Sequence[Finding]) -> str:
+        title = heading(chapter)
+        claims = "\n".join(self._claim(finding) for finding in findings)
+        return f'<section class="chapter" data-chapter="{chapter}"><h2>{escape(title)}</h2>{claims}</section>'
+
+    def _claim(self, finding: Finding) -> str:
+        claim = finding.claim
+        words = [_ids(claim.name, claim.ids), f"<h3>{_verdict(finding)} {escape(claim.title)}</h3>"]
+        words += [f'<div class="statement">{typeset(claim.statement)}</div>']
+        if claim.kind == "erratum":
+            words.append(
+                f'<div class="forms"><div class="wrong"><span>printed</span>{formula(claim.printed, block=True)}</div>'
+                f'<div class="right"><span>corrected</span>{formula(claim.corrected, block=True)}</div></div>'
+            )
+        words.append(_checks(finding))
+        figure = self._figures.get(claim.name, "")
+        body = f'<div class="words">{"".join(words)}</div>' + (f"<figure>{figure}</figure>" if figure else "")
+        marks = f'data-kind="{claim.kind}" data-holds="{str(not finding.fails).lower()}"'
+        return (
+            f'<article id="{claim.name}" {marks}><div class="{"both" if figure else "alone"}">{body}</div>'
+            f"{_notes(finding)}</article>"
+        )
+
+
+def _file(name: str) -> str:
+    return files("thetax.report").joinpath(name).read_text("utf-8")
+
+
+def _slug(name: str) -> str:
+    return name.replace(".", "-")
+
+
+def _headline(findings: Sequence[Finding]) -> str:
+    failed, missing = [f for f in findings if f.fails], [f for f in findings if f.missing]
+    rows = {row for f in findings for row in f.claim.ids}
+    told = {
+        "claims that hold": f"{len(findings) - len(failed) - len(missing)} of {len(findings)}",
+        "statements of the course": f"{len(rows)}",
+        "errata shown": str(sum(f.claim.kind == "erratum" for f in findings)),
+        "comparisons": str(sum(len(f.checks) for f in findings)),
+    }
+    items = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in told.items())
+    trouble = f'<p class="trouble">Not seen to hold: {_links(failed)}</p>' if failed else ""
+    if missing:
+        trouble += f'<p class="trouble">Not checked for want of data: {_links(missing)}</p>'
+    return f'<dl class="summary">{items}</dl>{trouble}'
+
+
+def _links(findings: Sequence[Finding]) -> str:
+    return ", ".join(f'<a href="#{f.claim.name}">{escape(f.claim.title)}</a>' for f in findings)
+
+
+def _filters(findings: Sequence[Finding]) -> str:
+    chapters = list(dict.fromkeys(f.claim.chapter for f in findings))
+    kinds = sorted({f.claim.kind for f in findings} - {"erratum"})
+    named = {chapter: heading(chapter) for chapter in chapters}
+    options = lambda values: "".join(f'<option value="{v}">{escape(w)}</option>' for v, w in values.items())
+    return (
+        '<nav class="filters" aria-label="Filters">'
+        f'<label>Chapter <select id="chapter"><option value="">all</option>{options(named)}</select></label>'
+        f'<label>Kind <select id="kind"><option value="">all</option>{options({k: k for k in kinds})}</select></label>'
+        '<label>Errata <select id="errata"><option value="">with</option><option value="only">only</option>'
+        '<option value="none">without</option></select></label>'
+        '<label class="find">Find <input id="find" type="search" placeholder="margin, 1.2, Adam …"></label>'
+        '<label class="tick"><input id="failed" type="checkbox"> failed</label>'
+        f'<output id="count">{len(findings)} claims</output></nav>'
+    )
+
+
+def _verdict(finding: Finding) -> str:
+    if finding.missing:
+        return '<span class="mark" title="not checked for want of data">–</span>'
+    word = "checked" if finding.holds else "does not hold" if finding.verdict else "did not run"
+    return f'<span class="mark {"good" if finding.holds else "bad"}" title="{word}">{MARK[finding.holds]}</span>'
+
+
+def _ids(name: str, ids: Sequence[str]) -> str:
+    link = f'<a class="anchor" href="#{name}" aria-label="Link to this claim">{escape(" · ".join(ids))}</a>'
+    return f'<div class="ids">{link}</div>'
+
+
+def _checks(finding: Finding) -> str:
+    if finding.verdict is None:
+        return f'<pre class="trouble">{escape(finding.trouble or finding.missing)}</pre>'
+    named = finding.named()
+    rows = "".join(_row(name, check) for name, check in named.items())
+    head = "".join(f"<th>{word}</th>" for word in ("", "compared", "measured", "expected", "how"))
+    table = f'<table class="checks"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    unfolded = "" if finding.holds and len(named) > FEW else " open"
+    count = f"{len(named)} comparison{'s' * (len(named) > 1)}: {finding.method}"
+    return f"<details{unfolded}><summary>{escape(count)}</summary>{table}</details>"
+
+
+def _row(name: str, check: Check) -> str:
+    printed = name.startswith(PRINTED)
+    good = check.holds != printed
+    alarm = f", false alarms {check.false_alarm:.0e}".replace("e-0", "e-") if check.false_alarm else ""
+    near = "" if check.tolerance is None else f" ± {number(check.tolerance)}"
+    wanted = ("not " if printed else "") + number(check.expected) + near
+    cells = [name, number(check.measured), wanted, check.method + alarm]
+    mark = f'<td class="mark {"good" if good else "bad"}">{MARK[good]}</td>'
+    whole = lambda cell: escape(cell).replace("e-", "e\N{NON-BREAKING HYPHEN}")  # 1e-12 stays on one line
+    return f"<tr>{mark}{''.join(f'<td>{whole(cell)}</td>' for cell in cells)}</tr>"
+
+
+def number(value: Any) -> str:
+    """A measured value as a reader wants it.
+
+    >>> number(0.0312501), number(12), number([1.0, 2.5]), number(1e-17)
+    ('0.03125', '12', '1, 2.5', '1e-17')
+    """
+    if isinstance(value, list):
+        return ", ".join(map(number, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _notes(finding: Finding) -> str:
+    claim, parts = finding.claim, []
+    if finding.verdict and finding.verdict.assumed:
+        parts.append("Assumed, not checked: " + "; ".join(finding.verdict.assumed) + ".")
+    if claim.cites:
+        parts.append(claim.cites.rstrip(".") + ".")
+    names = ", ".join(f"<code>{escape(name)}</code>" for name in claim.of)
+    tail = f"{claim.kind}; seed {finding.seed}; {finding.seconds:.2g} s"
+    return f'<p class="notes">{escape(" ".join(parts))} {names} <span>{escape(tail)}</span></p>'
+
+
+def _facts(facts: dict[str, str]) -> str:
+    items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    return f'<footer><dl class="facts">{items}</dl></footer>'

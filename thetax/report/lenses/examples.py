@@ -1,0 +1,42 @@
+"""Examples in words, for those that are no pictures: numbers one by one, or the text that tokens spell."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...explain import Worst
+from ...plot import as_pictures
+
+SHOWN = 8  # features of an example
+LETTERS = 240  # of a text; of a longer one the beginning and the end are shown, half of them each
+INSIDE = "##"  # what a piece begins with that goes on with a word
+
+
+def spelled(row: Iterable[int], tokens: Sequence[str]) -> str:
+    """The text of a row of tokens: pieces of words are put together, others have a blank between them; -1 is nothing.
+
+    >>> spelled([2, 0, 1, -1], ["un", "##able", "[CLS]"])
+    '[CLS] unable'
+    """
+    text = " ".join(tokens[token] for token in row if token >= 0).replace(f" {INSIDE}", "")
+    return text if len(text) <= LETTERS else f"{text[: LETTERS // 2]} … {text[-LETTERS // 2 :]}"
+
+
+def told_examples(result: Worst) -> list[dict[str, str]]:
+    """A row for each mistake, with what was seen, the truth and the guess; none if there are pictures to show."""
+    if not len(result.x) or as_pictures(result.x) is not None:
+        return []
+    return [
+        {"example": str(i), "truth": result.classes[y], "guess": result.classes[g], "sure": f"{100 * c:.1f} %"}
+        | _seen(x, result.tokens)
+        for i, y, g, c, x in zip(result.index, result.truth, result.guess, result.confidence, result.x)
+    ]
+
+
+def _seen(x: Any, tokens: Sequence[str]) -> dict[str, str]:
+    if tokens and np.issubdtype(x.dtype, np.integer):
+        return {"text": spelled(x.tolist(), tokens)}
+    row = x.ravel()
+    told = {f"x{j + 1}": f"{value:.4g}" for j, value in enumerate(row[:SHOWN])}
+    return told | ({"…": f"{len(row) - SHOWN} more"} if len(row) > SHOWN else {})

@@ -1,0 +1,34 @@
+"""Losses, metrics and regularisers."""
+
+from .bert_objectives import follow_error_rate as follow_error_rate
+from .bert_objectives import masked_cross_entropy as masked_cross_entropy
+from .bert_objectives import masked_error_rate as masked_error_rate
+from .bert_objectives import pretraining as pretraining
+from .bert_objectives import span_cross_entropy as span_cross_entropy
+from .bert_objectives import span_error_rate as span_error_rate
+from .bert_objectives import span_loss as span_loss
+from .bert_objectives import span_mistake as span_mistake
+from .bleu import bleu as bleu
+from .distillation import distil as distil
+from .distillation import tempered_loss as tempered_loss
+from .loss import average as average
+from .loss import binary_cross_entropy as binary_cross_entropy
+from .loss import binary_error_rate as binary_error_rate
+from .loss import binary_log_loss as binary_log_loss
+from .loss import binary_mistake as binary_mistake
+from .loss import cross_entropy as cross_entropy
+from .loss import error_rate as error_rate
+from .loss import log_loss as log_loss
+from .loss import mistake as mistake
+from .loss import squared_error as squared_error
+from .loss import squared_loss as squared_loss
+from .regularise import augmented as augmented
+from .regularise import confuse_labels as confuse_labels
+from .regularise import lasso as lasso
+from .regularise import mixed_precision as mixed_precision
+from .regularise import smooth_labels as smooth_labels
+from .regularise import weight_decay as weight_decay
+from .sequence import per_token as per_token
+from .sequence import sequence_error_rate as sequence_error_rate
+from .sequence import token_cross_entropy as token_cross_entropy
+from .sequence import token_error_rate as token_error_rate
