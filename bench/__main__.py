@@ -25,8 +25,8 @@ def main(*names: str, json: Path | None = None, pairs: int | None = None) -> int
     Parameters
     ----------
     names
-        Subjects: mlp, start, resume, claims, restarts, tune, recurrent, conv, encoder, language, gp, infinite, ntk,
-        attack.
+        Subjects: mlp, start, resume, claims, restarts, tune, recurrent, conv, encoder, language,
+        gp, infinite, ntk, attack.
     json
         Where to write the machine and the rows.
     pairs
@@ -62,7 +62,9 @@ def run(
     subjects: list[ModuleType], out: Console, err: Console, *, pairs: int | None = None
 ) -> tuple[dict[str, Any], list[Result]]:
     """Measures every row of every subject; one that fails does not stop the others."""
-    described, limits, results = machine.describe(), machine.measure(), []
+    described = machine.describe()
+    limits = machine.measure()
+    results = []
     table.show_machine(out, described)
     for subject in subjects:
         rows = [replace(row, pairs=pairs or row.pairs) for row in subject.rows()]
@@ -70,7 +72,10 @@ def run(
         measured = [_watched(row, err) for row in rows]
         table.show_results(out, measured, limits)
         results += measured
-    limit = {"matmul GFLOP/s": round(limits.operations / 1e9, 1), "copy GB/s": round(limits.bytes / 1e9, 1)}
+    limit = {
+        "matmul GFLOP/s": round(limits.operations / 1e9, 1),
+        "copy GB/s": round(limits.bytes / 1e9, 1),
+    }
     return {**described, "limits": limit}, results
 
 

@@ -1,10 +1,10 @@
-"""Attacks on a small convolutional network for MNIST, beside Foolbox's and torchattacks': the same weights, the same
-radius, as many steps of the same length.
+"""Attacks on a small convolutional network for MNIST, beside Foolbox's and torchattacks': the same
+weights, the same radius, as many steps of the same length.
 
-Both sides attack the same images and begin at the images themselves, the peers with blocks of 256. Before they are
-timed, ours must leave no more images right than theirs, and its nearest wrong images must be no further away; the
-network that judges them is always PyTorch's. Ours stops with an image that is wrong, and theirs goes on; in two rows
-ours goes on too.
+Both sides attack the same images and begin at the images themselves, the peers with blocks of 256.
+Before they are timed, ours must leave no more images right than theirs, and its nearest wrong
+images must be no further away; the network that judges them is always PyTorch's. Ours stops with an
+image that is wrong, and theirs goes on; in two rows ours goes on too.
 """
 
 import time
@@ -28,7 +28,12 @@ from thetax.train import Silent, cross_entropy, descend, fit, log_loss
 from .conv import small
 from .row import Row, Work, library
 
-IMAGES, BLOCK, WIDTHS, STEP, STEPS, BOX = 1024, 256, (16, 32), 0.01, 40, (0.0, 1.0)
+IMAGES = 1024
+BLOCK = 256
+WIDTHS = (16, 32)
+STEP = 0.01
+STEPS = 40
+BOX = (0.0, 1.0)
 LEARNT = 12_000  # images, in two passes
 
 
@@ -42,7 +47,9 @@ class Sample:
         chosen = jnp.asarray(xs[:LEARNT])[:, None], jnp.asarray(ys[:LEARNT])
         net = CNN.init(WIDTHS, classes=10, key=jr.key(0))
         iteration = descend(cross_entropy, optax.adam(2e-3))
-        return fit(iteration, net, chosen, epochs=2, batch=64, key=jr.key(1), progress=Silent()).model
+        return fit(
+            iteration, net, chosen, epochs=2, batch=64, key=jr.key(1), progress=Silent()
+        ).model
 
     @cached_property
     def twin(self) -> Any:
@@ -54,7 +61,8 @@ class Sample:
         """Test images and their labels."""
         test = data.load("mnist").test
         assert test is not None
-        xs, ys = np.asarray(test[0][: IMAGES + 256])[:, None], np.asarray(test[1][: IMAGES + 256])
+        xs = np.asarray(test[0][: IMAGES + 256])[:, None]
+        ys = np.asarray(test[1][: IMAGES + 256])
         right = np.asarray(jnp.argmax(jax.vmap(self.model)(jnp.asarray(xs)), axis=-1)) == ys
         return xs[right][:IMAGES], ys[right][:IMAGES]
 
@@ -66,12 +74,15 @@ class Sample:
     def theirs(self, attack: Callable[[Any, Any], Any]) -> np.ndarray:
         """What a function of images and labels makes of them, in PyTorch, block by block."""
         torch = library("torch")
-        xs, ys = torch.tensor(self.pair[0]), torch.tensor(self.pair[1].astype(np.int64))
+        xs = torch.tensor(self.pair[0])
+        ys = torch.tensor(self.pair[1].astype(np.int64))
         blocks = zip(xs.split(BLOCK), ys.split(BLOCK))
         return np.concatenate([attack(x, y).detach().numpy() for x, y in blocks])
 
     def left(self, xs: Any) -> tuple[int, float]:
-        """How many images PyTorch's network still has right, and how far they were moved on average."""
+        """How many images PyTorch's network still has right, and how far they were moved on
+        average.
+        """
         torch = library("torch")
         with torch.no_grad():
             right = self.twin(torch.tensor(np.asarray(xs))).argmax(1).numpy() == self.pair[1]
@@ -98,11 +109,18 @@ class Contest:
 
     def check(self) -> None:
         """Raises unless ours is as strong."""
-        (left, far), (other, further) = (self.sample.left(xs) for xs in (self.ours(), self.theirs()))
-        print(f"left right: ours {left}, theirs {other} of {IMAGES}; mean norm: ours {far:.5f}, theirs {further:.5f}")
+        (left, far), (other, further) = (
+            self.sample.left(xs) for xs in (self.ours(), self.theirs())
+        )
+        print(
+            f"left right: ours {left}, theirs {other} of {IMAGES}; mean norm: ours {far:.5f}, "
+            f"theirs {further:.5f}"
+        )
         assert left <= other, f"{left} images are left right, and {other} by the peer"
         if self.radius is None:
-            assert far <= further * (1 + 1e-4), f"the mean norm is {far:.5f}, and {further:.5f} by the peer"
+            assert far <= further * (1 + 1e-4), (
+                f"the mean norm is {far:.5f}, and {further:.5f} by the peer"
+            )
         else:
             assert np.abs(self.ours() - self.sample.pair[0]).max() <= self.radius * (1 + 1e-5)
 
@@ -140,20 +158,26 @@ def foolbox_deepfool(sample: Sample) -> Callable[[Any, Any], Any]:
     """Foolbox's DeepFool, to any distance."""
     foolbox = library("foolbox")
     model = foolbox.PyTorchModel(sample.twin, bounds=BOX, device="cpu")
-    return lambda xs, ys: foolbox.attacks.L2DeepFoolAttack(steps=50, overshoot=0.02)(model, xs, ys, epsilons=None)[1]
+    return lambda xs, ys: foolbox.attacks.L2DeepFoolAttack(steps=50, overshoot=0.02)(
+        model, xs, ys, epsilons=None
+    )[1]
 
 
 def work(passes: float) -> Work:
     """The products of so many passes through the network; its weights and an image once a pass."""
-    first, second = 784 * 9 * WIDTHS[0], 196 * 9 * WIDTHS[0] * WIDTHS[1]
+    first = 784 * 9 * WIDTHS[0]
+    second = 196 * 9 * WIDTHS[0] * WIDTHS[1]
     weights = 9 * WIDTHS[0] + 9 * WIDTHS[0] * WIDTHS[1] + 90 * WIDTHS[1]
-    return Work(2 * passes * (first + second + 90 * WIDTHS[1]), 4 * passes * (784 + weights / IMAGES))
+    return Work(
+        2 * passes * (first + second + 90 * WIDTHS[1]), 4 * passes * (784 + weights / IMAGES)
+    )
 
 
 def count() -> str:
     """What is measured."""
     return (
-        f"Attacks on {IMAGES:,} digits and a network of {WIDTHS[0]} and {WIDTHS[1]} channels. A step of projected "
+        f"Attacks on {IMAGES:,} digits and a network of {WIDTHS[0]} and {WIDTHS[1]} channels. A "
+        "step of projected "
         "ascent is a pass forwards and one backwards."
     )
 
@@ -170,14 +194,24 @@ def rows() -> list[Row]:
     def ascents(goal, radius, name, **more):
         attack = PGD(goal, Linf(radius), rate=STEP, steps=STEPS, box=BOX)
         return [
-            row(f"PGD, 40 steps, Linf {radius}{name}", peer, Contest(sample, attack, theirs(radius), radius),
-                target=target, **more)
+            row(
+                f"PGD, 40 steps, Linf {radius}{name}",
+                peer,
+                Contest(sample, attack, theirs(radius), radius),
+                target=target,
+                **more,
+            )
             for peer, theirs, target in peers
-        ]  # fmt: skip
+        ]
 
     return [
         *ascents(away(), 0.3, ""),
         *ascents(away(), 0.1, ""),
         *ascents(log_loss, 0.1, ", to the end", work=work(2 * STEPS)),
-        row("DeepFool, 50 steps, L2", "Foolbox", Contest(sample, DeepFool(box=BOX), foolbox_deepfool), target=5.0),
+        row(
+            "DeepFool, 50 steps, L2",
+            "Foolbox",
+            Contest(sample, DeepFool(box=BOX), foolbox_deepfool),
+            target=5.0,
+        ),
     ]

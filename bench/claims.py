@@ -26,7 +26,12 @@ def by_labelling() -> np.ndarray:
     found = []
     for rest in product((-1, 1), repeat=N - 1):
         rows = np.array([1, *rest])[:, None] * points()
-        if linprog(np.zeros(D), A_ub=-rows, b_ub=-np.ones(N), bounds=[(None, None)] * D, method="highs").status == 0:
+        if (
+            linprog(
+                np.zeros(D), A_ub=-rows, b_ub=-np.ones(N), bounds=[(None, None)] * D, method="highs"
+            ).status
+            == 0
+        ):
             found.append([1, *rest])
     half = np.array(found)
     return np.unique(np.concatenate([half, -half]), axis=0)
@@ -47,12 +52,18 @@ def _milliseconds(work) -> float:
 
 def count() -> str:
     """What is measured."""
-    own = f"Cover's count of {N} points in {D} dimensions: {cover_count(N, D):,} of {2**N:,} labellings."
+    own = (
+        f"Cover's count of {N} points in {D} dimensions: {cover_count(N, D):,} of {2**N:,} "
+        "labellings."
+    )
     return " ".join([perceptron.count(), hopfield.count(), regions.count(), own])
 
 
 def rows() -> list[Row]:
     """Each against what one would otherwise take."""
-    ours, theirs = (lambda: _milliseconds(lambda: dichotomies(points()))), (lambda: _milliseconds(by_labelling))
-    cover = Row(f"Cover's count, n = {N}", "a programme a labelling", ours, theirs, "ms", agree, pairs=3)
+    ours = lambda: _milliseconds(lambda: dichotomies(points()))
+    theirs = lambda: _milliseconds(by_labelling)
+    cover = Row(
+        f"Cover's count, n = {N}", "a programme a labelling", ours, theirs, "ms", agree, pairs=3
+    )
     return [*perceptron.rows(), *hopfield.rows(), *regions.rows(), cover]

@@ -1,7 +1,8 @@
-"""Convolution, forwards and backwards: a small network for 28 by 28 images and a ResNet-8 for 32 by 32, beside PyTorch.
+"""Convolution, forwards and backwards: a small network for 28 by 28 images and a ResNet-8 for 32 by
+32, beside PyTorch.
 
-The loss is the mean cross-entropy of a batch; both sides give its gradient in every weight. PyTorch runs eagerly, and
-once more compiled.
+The loss is the mean cross-entropy of a batch; both sides give its gradient in every weight. PyTorch
+runs eagerly, and once more compiled.
 """
 
 import time
@@ -21,7 +22,9 @@ from thetax.train import cross_entropy
 
 from .row import Missing, Row, Work, library
 
-BATCH, WIDTHS, WIDTH = 64, (32, 64, 128), 16
+BATCH = 64
+WIDTHS = (32, 64, 128)
+WIDTH = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +56,12 @@ class Pair:
         net = self.build(torch, self.model)
         xs, ys = self.batch
         runs = torch.compile(net) if self.compiled else net
-        return net, runs, torch.tensor(np.asarray(xs)), torch.tensor(np.asarray(ys), dtype=torch.int64)
+        return (
+            net,
+            runs,
+            torch.tensor(np.asarray(xs)),
+            torch.tensor(np.asarray(ys), dtype=torch.int64),
+        )
 
     def ours_once(self) -> Any:
         """Ours, waited for."""
@@ -95,7 +103,9 @@ class Pair:
 
     @property
     def work(self) -> Work:
-        """Twice the products forwards, twice as many again backwards; every activation written and read thrice."""
+        """Twice the products forwards, twice as many again backwards; every activation written and
+        read thrice.
+        """
         operations = bytes_moved = 0.0
         for layer, places in zip(convolutions(self.model), self.places, strict=True):
             operations += 6 * BATCH * layer.W.size * places
@@ -119,7 +129,11 @@ def convolutions(model: Any) -> list[Convolution]:
 
 def parts(model: Any, kind: type) -> list[Any]:
     """The modules of one kind."""
-    return [node for node in jax.tree.leaves(model, is_leaf=lambda n: isinstance(n, kind)) if isinstance(node, kind)]
+    return [
+        node
+        for node in jax.tree.leaves(model, is_leaf=lambda n: isinstance(n, kind))
+        if isinstance(node, kind)
+    ]
 
 
 def copied(torch: Any, net: Any, model: Any) -> Any:
@@ -131,7 +145,9 @@ def copied(torch: Any, net: Any, model: Any) -> Any:
             (torch.nn.BatchNorm2d, parts(model, BatchNorm), {"weight": "gamma", "bias": "mu"}),
             (torch.nn.Linear, parts(model, Linear), {"weight": "W", "bias": "b"}),
         ):
-            for theirs, layer in zip([part for part in net.modules() if isinstance(part, kind)], ours, strict=True):
+            for theirs, layer in zip(
+                [part for part in net.modules() if isinstance(part, kind)], ours, strict=True
+            ):
                 for name, letter in names.items():
                     if getattr(theirs, name, None) is not None:
                         put(getattr(theirs, name), getattr(layer, letter))
@@ -140,7 +156,9 @@ def copied(torch: Any, net: Any, model: Any) -> Any:
 
 def small(torch: Any, model: CNN) -> Any:
     """Convolution, ReLU and pooling for each width; means over 3 by 3 parts; a linear map."""
-    nn, layers, c = torch.nn, [], 1
+    nn = torch.nn
+    layers = []
+    c = 1
     for m in (len(part.W) for part in convolutions(model)):
         layers += [nn.Conv2d(c, m, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
         c = m
@@ -156,7 +174,9 @@ def residual(torch: Any, model: ResNet) -> Any:
         def __init__(self, c: int, m: int, stride: int):
             super().__init__()
             convolve = lambda a, s: nn.Conv2d(a, m, 3, stride=s, padding=1, bias=False)
-            self.bent = nn.Sequential(convolve(c, stride), norm(m), nn.ReLU(), convolve(m, 1), norm(m))
+            self.bent = nn.Sequential(
+                convolve(c, stride), norm(m), nn.ReLU(), convolve(m, 1), norm(m)
+            )
             skip = nn.Sequential(nn.Conv2d(c, m, 1, stride=stride, bias=False), norm(m))
             self.skip = nn.Identity() if c == m else skip
 

@@ -37,7 +37,9 @@ class Pair:
     @cached_property
     def xs(self) -> Any:
         """Noise."""
-        return jnp.asarray(np.random.default_rng(0).standard_normal((self.batch, self.length, WIDTH), np.float32))
+        return jnp.asarray(
+            np.random.default_rng(0).standard_normal((self.batch, self.length, WIDTH), np.float32)
+        )
 
     @cached_property
     def program(self) -> Any:
@@ -48,7 +50,9 @@ class Pair:
     def peer(self) -> tuple[Any, Any]:
         """Their encoder with our weights, and the batch."""
         torch = library("torch")
-        layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True)
+        layer = torch.nn.TransformerEncoderLayer(
+            WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True
+        )
         net = torch.nn.TransformerEncoder(layer, DEPTH, enable_nested_tensor=False)
         ours = self.model.blocks.layers
         with torch.no_grad():
@@ -86,7 +90,9 @@ class Pair:
         for at, part in enumerate(self.peer[0].layers):
             theirs = part.linear1.weight.grad.numpy()
             np.testing.assert_allclose(
-                slope.blocks.layers.feed.up.W[at], theirs, atol=1e-3 * float(np.abs(theirs).max()) + 1e-9
+                slope.blocks.layers.feed.up.W[at],
+                theirs,
+                atol=1e-3 * float(np.abs(theirs).max()) + 1e-9,
             )
 
     def timed(self, once: Callable[[], Any]) -> Callable[[], float]:
@@ -102,11 +108,15 @@ class Pair:
 
     @property
     def work(self) -> Work:
-        """Six operations for each weight and token, and twelve for each pair of tokens and channel."""
+        """Six operations for each weight and token, and twelve for each pair of tokens and
+        channel.
+        """
         tokens = self.batch * self.length
         weights = DEPTH * (4 * WIDTH**2 + 2 * WIDTH * HIDDEN)
         operations = 6 * tokens * weights + 12 * DEPTH * tokens * self.length * WIDTH
-        return Work(operations, 4 * 3 * DEPTH * tokens * (8 * WIDTH + 2 * HIDDEN + 2 * HEADS * self.length))
+        return Work(
+            operations, 4 * 3 * DEPTH * tokens * (8 * WIDTH + 2 * HIDDEN + 2 * HEADS * self.length)
+        )
 
 
 def pairs_of(part: Any, ours: Any) -> list[tuple[Any, Any]]:
@@ -127,7 +137,10 @@ def pairs_of(part: Any, ours: Any) -> list[tuple[Any, Any]]:
 
 def count() -> str:
     """What is measured."""
-    return f"Value and gradients of an encoder: {DEPTH} layers of width {WIDTH}, {HEADS} heads, hidden width {HIDDEN}."
+    return (
+        f"Value and gradients of an encoder: {DEPTH} layers of width {WIDTH}, {HEADS} heads, "
+        f"hidden width {HIDDEN}."
+    )
 
 
 def rows() -> list[Row]:

@@ -1,7 +1,9 @@
-"""One training step of MNIST's network in a process of its own: `python -m bench.first thetax|torch [WEIGHTS.npz]`.
+"""One training step of MNIST's network in a process of its own:
+`python -m bench.first thetax|torch [WEIGHTS.npz]`.
 
-Prints the loss before and after the step. With a file of weights both libraries begin at the same place and leave
-dropout out, so that their answers can be compared; without one, the step is that of a training.
+Prints the loss before and after the step. With a file of weights both libraries begin at the same
+place and leave dropout out, so that their answers can be compared; without one, the step is that of
+a training.
 """
 
 import sys
@@ -9,18 +11,23 @@ from itertools import pairwise
 
 import numpy as np
 
-SIZES, RATES, BATCH = (784, 256, 128, 10), (0.4, 0.3), 128
+SIZES = (784, 256, 128, 10)
+RATES = (0.4, 0.3)
+BATCH = 128
 
 
 def batch() -> tuple[np.ndarray, np.ndarray]:
     """The only batch."""
     chance = np.random.default_rng(0)
-    return chance.standard_normal((BATCH, SIZES[0]), np.float32), chance.integers(0, SIZES[-1], BATCH)
+    return chance.standard_normal((BATCH, SIZES[0]), np.float32), chance.integers(
+        0, SIZES[-1], BATCH
+    )
 
 
 def weights() -> dict[str, np.ndarray]:
     """A common start: W0, b0, W1, ..."""
-    chance, found = np.random.default_rng(1), {}
+    chance = np.random.default_rng(1)
+    found = {}
     for i, (n, m) in enumerate(pairwise(SIZES)):
         found[f"W{i}"] = chance.standard_normal((m, n), np.float32) / np.float32(n**0.5)
         found[f"b{i}"] = np.zeros(m, np.float32)
@@ -38,7 +45,9 @@ def step_thetax(given: dict[str, np.ndarray]) -> tuple[float, float]:
     from thetax.train import Silent, cross_entropy, descend, fit
 
     if given:
-        first, second, third = (Linear(jnp.asarray(given[f"W{i}"]), jnp.asarray(given[f"b{i}"])) for i in range(3))
+        first, second, third = (
+            Linear(jnp.asarray(given[f"W{i}"]), jnp.asarray(given[f"b{i}"])) for i in range(3)
+        )
         model = MLP(Chain(first, relu, second, relu, third))
     else:
         model = MLP.init(*SIZES, dropout=RATES, key=jr.key(0))
@@ -59,7 +68,9 @@ def step_torch(given: dict[str, np.ndarray]) -> tuple[float, float]:
     for i, (n, m) in enumerate(pairwise(SIZES)):
         parts += [torch.nn.Linear(n, m)]
         if given:
-            parts[-1].weight.data, parts[-1].bias.data = (torch.from_numpy(given[f"{name}{i}"]) for name in "Wb")
+            parts[-1].weight.data, parts[-1].bias.data = (
+                torch.from_numpy(given[f"{name}{i}"]) for name in "Wb"
+            )
         if i < len(RATES):
             parts += [torch.nn.ReLU()] + ([] if given else [torch.nn.Dropout(RATES[i])])
     model = torch.nn.Sequential(*parts).train()

@@ -1,7 +1,8 @@
 """Exact regression by a Gaussian process on 4,000 examples, beside scikit-learn's and GPyTorch's.
 
-One unit of work is what a step of fitting costs: the kernel matrix, its Cholesky factor, the weights of the posterior
-mean, the log evidence and its gradient in the variance, the length and the noise. All sides compute in float64.
+One unit of work is what a step of fitting costs: the kernel matrix, its Cholesky factor, the
+weights of the posterior mean, the log evidence and its gradient in the variance, the length and the
+noise. All sides compute in float64.
 """
 
 import time
@@ -31,7 +32,9 @@ class Problem:
         """Inputs and outputs."""
         rng = np.random.default_rng(0)
         xs = rng.standard_normal((self.n, self.d))
-        return xs, np.sin(2 * xs[:, 0]) + xs[:, 1] * xs[:, 2] + NOISE**0.5 * rng.standard_normal(self.n)
+        return xs, np.sin(2 * xs[:, 0]) + xs[:, 1] * xs[:, 2] + NOISE**0.5 * rng.standard_normal(
+            self.n
+        )
 
     @cached_property
     def process(self) -> GaussianProcess:
@@ -47,7 +50,8 @@ class Problem:
 
     def sklearn(self) -> tuple[float, Any]:
         """A fit with fixed hyper-parameters, and one log evidence with its gradient."""
-        gp, kernels = library("sklearn.gaussian_process"), library("sklearn.gaussian_process.kernels")
+        gp = library("sklearn.gaussian_process")
+        kernels = library("sklearn.gaussian_process.kernels")
         kernel = kernels.ConstantKernel(SCALE) * kernels.RBF(LENGTH) + kernels.WhiteKernel(NOISE)
         model = gp.GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(*self.data)
         return model.log_marginal_likelihood(model.kernel_.theta, eval_gradient=True)
@@ -55,7 +59,8 @@ class Problem:
     @cached_property
     def gpytorch_model(self) -> tuple[Any, Any, Any]:
         """Their exact process, its likelihood and the data."""
-        torch, gpytorch = library("torch"), library("gpytorch")
+        torch = library("torch")
+        gpytorch = library("gpytorch")
         xs, ys = (torch.tensor(part) for part in self.data)
         likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
 
@@ -66,10 +71,14 @@ class Problem:
                 self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
 
             def forward(self, xs):
-                return gpytorch.distributions.MultivariateNormal(self.mean_module(xs), self.covar_module(xs))
+                return gpytorch.distributions.MultivariateNormal(
+                    self.mean_module(xs), self.covar_module(xs)
+                )
 
         model = Exact().double()
-        scale, length, noise = torch.tensor([SCALE, LENGTH, NOISE], dtype=torch.float64)  # a float would be float32
+        scale, length, noise = torch.tensor(
+            [SCALE, LENGTH, NOISE], dtype=torch.float64
+        )  # a float would be float32
         model.covar_module.outputscale, model.covar_module.base_kernel.lengthscale = scale, length
         likelihood.noise = noise
         return model.train(), likelihood.train(), (xs, ys)
@@ -87,9 +96,13 @@ class Problem:
             (model.covar_module.raw_outputscale, SCALE),
             (model.covar_module.base_kernel.raw_lengthscale, LENGTH),
             (likelihood.noise_covar.raw_noise, NOISE),
-        ]  # a positive number is softplus of a raw one, noise after 1e-4: from its derivative to that in the logarithm
+            # a positive number is softplus of a raw one, noise after 1e-4: from its derivative to
+            # that in the logarithm
+        ]
         lifts = (0.0, 0.0, 1e-4)
-        slope = [part.grad.item() * at / -np.expm1(-(at - lift)) for (part, at), lift in zip(raw, lifts)]
+        slope = [
+            part.grad.item() * at / -np.expm1(-(at - lift)) for (part, at), lift in zip(raw, lifts)
+        ]
         return value.item(), np.array(slope)
 
     def agree(self, other: Callable[[], tuple[float, Any]]) -> Callable[[], None]:
@@ -104,7 +117,9 @@ class Problem:
 
     @property
     def work(self) -> Work:
-        r"""$n^3/3$ for the factor, $2n^3/3$ for the inverse; the matrix is written and read a few times."""
+        r"""$n^3/3$ for the factor, $2n^3/3$ for the inverse; the matrix is written and read a few
+        times.
+        """
         return Work(float(self.n) ** 3, 8.0 * 6 * self.n**2)
 
 
@@ -121,14 +136,26 @@ def timed(once: Callable[[], Any]) -> Callable[[], float]:
 
 def count() -> str:
     """What is measured."""
-    return "Log evidence of a Gaussian process and its gradient, 4,000 examples of 4 inputs, float64."
+    return (
+        "Log evidence of a Gaussian process and its gradient, 4,000 examples of 4 inputs, float64."
+    )
 
 
 def rows() -> list[Row]:
     """Against both peers, by Cholesky on every side."""
-    p, shared = Problem(), {"work": Problem().work, "seconds": 1.0, "pairs": 3}
+    p = Problem()
+    shared = {"work": Problem().work, "seconds": 1.0, "pairs": 3}
     peers = [("scikit-learn", p.sklearn, 2.0), ("GPyTorch", p.gpytorch, 1.0)]
     return [
-        Row("gp, 4,000 examples", peer, timed(p.ours), timed(theirs), "s", p.agree(theirs), target=target, **shared)
+        Row(
+            "gp, 4,000 examples",
+            peer,
+            timed(p.ours),
+            timed(theirs),
+            "s",
+            p.agree(theirs),
+            target=target,
+            **shared,
+        )
         for peer, theirs, target in peers
     ]

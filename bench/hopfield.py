@@ -1,8 +1,10 @@
-"""Recall in a large Hopfield network: from corrupted patterns to rest, site by site, learning included.
+"""Recall in a large Hopfield network: from corrupted patterns to rest, site by site, learning
+included.
 
-Ours keeps the overlaps with the patterns and no matrix of couplings. One peer does the same in numpy, a loop over the
-sites; the other is the textbook's, which forms W first. All visit the sites in the same order and must agree in every
-sign. Several cues at once are one program for us, and for numpy one loop over the sites with all cues in its arrays.
+Ours keeps the overlaps with the patterns and no matrix of couplings. One peer does the same in
+numpy, a loop over the sites; the other is the textbook's, which forms W first. All visit the sites
+in the same order and must agree in every sign. Several cues at once are one program for us, and for
+numpy one loop over the sites with all cues in its arrays.
 """
 
 import time
@@ -41,7 +43,9 @@ class Job:
     @cached_property
     def starts(self) -> np.ndarray:
         """The first patterns, a tenth of their signs flipped."""
-        return np.asarray(corrupt(jnp.asarray(self.patterns[: self.cues]), share=SHARE, key=jr.key(1)))
+        return np.asarray(
+            corrupt(jnp.asarray(self.patterns[: self.cues]), share=SHARE, key=jr.key(1))
+        )
 
     @cached_property
     def sweeps(self) -> int:
@@ -53,9 +57,13 @@ class Job:
         return np.asarray(_recall_all(Hebbian(self.patterns), jnp.asarray(self.starts)).x)
 
     def by_overlaps(self) -> np.ndarray:
-        """The same bookkeeping in numpy, one cue: a visit costs a product with the patterns at that site."""
-        columns, x = np.ascontiguousarray(self.patterns.T), self.starts[0].copy()
-        m, flips = self.patterns @ x, 1
+        """The same bookkeeping in numpy, one cue: a visit costs a product with the patterns at that
+        site.
+        """
+        columns = np.ascontiguousarray(self.patterns.T)
+        x = self.starts[0].copy()
+        m = self.patterns @ x
+        flips = 1
         while flips:
             flips = 0
             for i in range(D):
@@ -67,8 +75,10 @@ class Job:
 
     def by_overlaps_at_once(self) -> np.ndarray:
         """The same for several cues: a visit serves all of them."""
-        columns, x = np.ascontiguousarray(self.patterns.T), self.starts.copy()
-        m, flips = x @ columns, 1
+        columns = np.ascontiguousarray(self.patterns.T)
+        x = self.starts.copy()
+        m = x @ columns
+        flips = 1
         while flips:
             flips = 0
             for i in range(D):
@@ -81,7 +91,9 @@ class Job:
 
     def by_matrix(self) -> np.ndarray:
         """The textbook's: W once, then a row of it against the state at every visit."""
-        W, x, flips = self.patterns.T @ self.patterns, self.starts[0].copy(), 1
+        W = self.patterns.T @ self.patterns
+        x = self.starts[0].copy()
+        flips = 1
         np.fill_diagonal(W, 0)
         while flips:
             flips = 0
@@ -92,7 +104,9 @@ class Job:
 
     @property
     def work(self) -> Work:
-        """Two products of a column with the overlaps at every visit; the patterns, read once a sweep."""
+        """Two products of a column with the overlaps at every visit; the patterns, read once a
+        sweep.
+        """
         return Work(4 * self.cues * N * D * self.sweeps, 4 * N * D * self.sweeps)
 
 
@@ -111,18 +125,28 @@ def agree(job: Job, theirs: Callable[[], np.ndarray]) -> None:
 
 def count() -> str:
     """What is measured."""
-    return f"Storing {N:,} random patterns of {D:,} signs and recalling some of them, a tenth of the signs flipped."
+    return (
+        f"Storing {N:,} random patterns of {D:,} signs and recalling some of them, a tenth of "
+        "the signs flipped."
+    )
 
 
 def rows() -> list[Row]:
-    """One cue and sixteen, against the same algorithm in numpy and against the matrix of couplings."""
-    one, several = Job(1), Job(16)
+    """One cue and sixteen, against the same algorithm in numpy and against the matrix of
+    couplings.
+    """
+    one = Job(1)
+    several = Job(16)
 
-    def row(job: Job, peer: str, theirs: Callable[[], np.ndarray], pairs: int, target: float) -> Row:
+    def row(
+        job: Job, peer: str, theirs: Callable[[], np.ndarray], pairs: int, target: float
+    ) -> Row:
         name = f"Hopfield recall, {D:,} sites, {N:,} patterns, {job.cues} cue{'s' * (job.cues > 1)}"
         costs = partial(_cost, job.ours), partial(_cost, theirs)
         check = partial(agree, job, theirs)
-        return Row(name, peer, *costs, "s", check, pairs=pairs, target=target, work=job.work, seconds=1.0)
+        return Row(
+            name, peer, *costs, "s", check, pairs=pairs, target=target, work=job.work, seconds=1.0
+        )
 
     return [
         row(one, "numpy, overlaps", one.by_overlaps, 5, 1.0),

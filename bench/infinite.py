@@ -1,7 +1,8 @@
-"""The tangent kernel of infinite width between all pairs of many examples, beside the same recursion in NumPy.
+"""The tangent kernel of infinite width between all pairs of many examples, beside the same
+recursion in NumPy.
 
-A network of three hidden layers of ReLUs is a product of matrices and, for every pair and layer, an angle, its sine and
-some sums; NumPy does them one after another in float32, its product by BLAS.
+A network of three hidden layers of ReLUs is a product of matrices and, for every pair and layer, an
+angle, its sine and some sums; NumPy does them one after another in float32, its product by BLAS.
 """
 
 import time
@@ -57,7 +58,8 @@ def theirs() -> np.ndarray:
 
 def agree() -> None:
     """Raises unless all entries are the same; in float32 an angle of 0 is known to 1e-3."""
-    a, b = ours(), theirs()
+    a = ours()
+    b = theirs()
     off = ~np.eye(N, dtype=bool)
     np.testing.assert_allclose(a[off], b[off], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(np.diag(a), np.diag(b), rtol=1e-2)
@@ -82,7 +84,8 @@ def told(result: Result) -> str:
 def count() -> str:
     """What is measured."""
     return (
-        f"The tangent kernel of an infinitely wide network of {DEPTH} hidden ReLU layers between {N:,} examples of {D} "
+        f"The tangent kernel of an infinitely wide network of {DEPTH} hidden ReLU layers between "
+        f"{N:,} examples of {D} "
         f"numbers: {N * N:,} entries, of which at the least one half has to be computed."
     )
 
@@ -90,7 +93,8 @@ def count() -> str:
 def rows() -> list[Row]:
     """One."""
     work = Work(N * N * D, 4 * N * N)  # the product of one half, and every entry written
-    name, wanted = f"ntk of infinite width, {DEPTH} layers", 1.0
+    name = f"ntk of infinite width, {DEPTH} layers"
+    wanted = 1.0
     return [
         Row(
             name,

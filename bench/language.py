@@ -1,7 +1,8 @@
-"""GPT-2 small and BERT-base on a GPU in bfloat16, beside transformers: training with torch.compile, and decoding.
+"""GPT-2 small and BERT-base on a GPU in bfloat16, beside transformers: training with torch.compile,
+and decoding.
 
-Both train with Adam on the same tokens; the weights are float32, the products bfloat16. Decoding keeps keys and values
-on both sides and is greedy. Without a GPU there is nothing to measure.
+Both train with Adam on the same tokens; the weights are float32, the products bfloat16. Decoding
+keeps keys and values on both sides and is greedy. Without a GPU there is nothing to measure.
 """
 
 import time
@@ -22,7 +23,10 @@ from thetax.train import descend, log_loss, mixed_precision, token_cross_entropy
 
 from .row import Row, library
 
-RATE, SHARE, WORDS, SAID = 1e-4, 0.15, {"GPT-2": 50_257, "BERT": 30_522}, 128
+RATE = 1e-4
+SHARE = 0.15
+WORDS = {"GPT-2": 50_257, "BERT": 30_522}
+SAID = 128
 PEAK = 989e12  # operations a second of an H100 or H200 in bfloat16
 
 
@@ -57,12 +61,15 @@ class Training:
     @cached_property
     def peer(self) -> Any:
         """Their model, on the GPU."""
-        torch, transformers = library("torch"), library("transformers")
+        torch = library("torch")
+        transformers = library("transformers")
         torch.manual_seed(0)
         torch.set_float32_matmul_precision("high")
         common: Any = {"attn_implementation": "sdpa"}
         if self.name == "GPT-2":
-            config = transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, n_positions=1024, **common)
+            config = transformers.GPT2Config(
+                resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, n_positions=1024, **common
+            )
             return transformers.GPT2LMHeadModel(config).cuda().train()
         off: Any = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
         config = transformers.BertConfig(max_position_embeddings=1024, **off, **common)
@@ -75,7 +82,9 @@ class Training:
         if self.name == "GPT-2":
             like = jax.eval_shape(lambda: GPT.init(WORDS[self.name], key=jr.key(0)))
             return huggingface_gpt2.read(tensors, like)
-        draw = lambda: Pretraining.init(BERT.init(WORDS[self.name], length=1024, key=jr.key(0)), key=jr.key(1))
+        draw = lambda: Pretraining.init(
+            BERT.init(WORDS[self.name], length=1024, key=jr.key(0)), key=jr.key(1)
+        )
         return huggingface_bert_tasks.read(tensors, jax.eval_shape(draw))
 
     @cached_property
@@ -83,15 +92,25 @@ class Training:
         """The compiled step, the state and the batch."""
         objective = token_cross_entropy if self.name == "GPT-2" else masked_loss
         iteration = descend(mixed_precision(objective), optax.adamw(RATE))
-        step = jax.jit(lambda state, batch: iteration.step(state, batch, key=jr.key(0)), donate_argnums=0)
-        return [step, iteration.init(jax.tree.map(jnp.copy, self.model)), jax.tree.map(jnp.asarray, self.tokens)]
+        step = jax.jit(
+            lambda state, batch: iteration.step(state, batch, key=jr.key(0)), donate_argnums=0
+        )
+        return [
+            step,
+            iteration.init(jax.tree.map(jnp.copy, self.model)),
+            jax.tree.map(jnp.asarray, self.tokens),
+        ]
 
     @cached_property
     def theirs(self) -> tuple[Any, Any, Any, Any]:
         """The compiled model, the optimiser and the batch."""
         torch = library("torch")
         adam = torch.optim.AdamW(self.peer.parameters(), lr=RATE, fused=True)
-        return torch.compile(self.peer), adam, *(torch.tensor(a, dtype=torch.int64).cuda() for a in self.tokens)
+        return (
+            torch.compile(self.peer),
+            adam,
+            *(torch.tensor(a, dtype=torch.int64).cuda() for a in self.tokens),
+        )
 
     def ours_once(self) -> float:
         """One step of ours: its loss."""
@@ -112,7 +131,8 @@ class Training:
         else:
             loss = entropy(out.prediction_logits.float().flatten(0, 1), targets.flatten())
             loss = loss + entropy(
-                out.seq_relationship_logits.float(), torch.zeros(self.batch, dtype=torch.int64).cuda()
+                out.seq_relationship_logits.float(),
+                torch.zeros(self.batch, dtype=torch.int64).cuda(),
             )
         loss.backward()
         adam.step()
@@ -121,7 +141,9 @@ class Training:
     def check(self) -> None:
         """Raises unless the losses of three steps agree."""
         for _ in range(3):
-            np.testing.assert_allclose(float(self.ours_once()), float(self.theirs_once()), rtol=2e-2)
+            np.testing.assert_allclose(
+                float(self.ours_once()), float(self.theirs_once()), rtol=2e-2
+            )
 
     def timed_ours(self) -> float:
         """Milliseconds a step."""
@@ -143,8 +165,11 @@ class Training:
 
     @property
     def operations(self) -> float:
-        """Six for each weight and token, twelve for each pair of tokens and channel of each layer."""
-        tokens, weights = self.batch * self.length, sum(leaf.size for leaf in jax.tree.leaves(self.model))
+        """Six for each weight and token, twelve for each pair of tokens and channel of each
+        layer.
+        """
+        tokens = self.batch * self.length
+        weights = sum(leaf.size for leaf in jax.tree.leaves(self.model))
         return tokens * (6 * weights + 12 * 12 * 768 * self.length)
 
 
@@ -185,7 +210,12 @@ class Decoding:
         torch = library("torch")
         net = self.training.peer.to(torch.bfloat16).eval()
         prompt = torch.tensor(self.training.tokens[0], dtype=torch.int64).cuda()
-        asked: Any = {"max_new_tokens": SAID, "min_new_tokens": SAID, "do_sample": False, "pad_token_id": 0}
+        asked: Any = {
+            "max_new_tokens": SAID,
+            "min_new_tokens": SAID,
+            "do_sample": False,
+            "pad_token_id": 0,
+        }
         return lambda: net.generate(prompt, attention_mask=torch.ones_like(prompt), **asked)
 
     def timed_theirs(self) -> float:
@@ -197,7 +227,9 @@ class Decoding:
         return 1e3 * (time.perf_counter() - began)
 
     def check(self) -> None:
-        """Raises unless most of the first tokens agree: in half precision ties are broken by rounding."""
+        """Raises unless most of the first tokens agree: in half precision ties are broken by
+        rounding.
+        """
         ours = np.asarray(self.program())[:, :4]
         theirs = self.theirs().cpu().numpy()[:, self.prompt : self.prompt + 4]
         if np.mean(ours == theirs) < 0.75:
@@ -208,16 +240,23 @@ def count() -> str:
     """What is measured."""
     if jax.default_backend() != "gpu":
         return "GPT-2 small and BERT-base need a GPU; there is none."
-    return "Steps of training of GPT-2 small and BERT-base, and 128 tokens of GPT-2 after a prompt of 64."
+    return (
+        "Steps of training of GPT-2 small and BERT-base, and 128 tokens of GPT-2 after a prompt "
+        "of 64."
+    )
 
 
 def rows() -> list[Row]:
     """Training at two lengths, decoding at two sizes of a batch."""
     if jax.default_backend() != "gpu":
         return []
-    steps = [Training(name, batch, length) for name in WORDS for batch, length in ((64, 512), (32, 1024))]
+    steps = [
+        Training(name, batch, length) for name in WORDS for batch, length in ((64, 512), (32, 1024))
+    ]
     spoken = [Decoding(1), Decoding(16)]
-    share = lambda one: lambda result: f"{1e2 * one.operations / (1e-3 * result.ours) / PEAK:.0f} % of the peak"
+    share = lambda one: (
+        lambda result: f"{1e2 * one.operations / (1e-3 * result.ours) / PEAK:.0f} % of the peak"
+    )
     return [
         *[
             Row(

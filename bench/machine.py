@@ -1,4 +1,6 @@
-"""What the numbers were measured on, and the most it can do: a large matrix product and a large copy."""
+"""What the numbers were measured on, and the most it can do: a large matrix product and a large
+copy.
+"""
 
 import os
 import platform
@@ -12,7 +14,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-LIBRARIES = ("thetax", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy", "scikit-learn", "torch")
+LIBRARIES = (
+    "thetax",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "orbax-checkpoint",
+    "numpy",
+    "scikit-learn",
+    "torch",
+)
 
 
 class Limits(NamedTuple):
@@ -44,8 +56,8 @@ def describe() -> dict[str, Any]:
 def measure() -> Limits:
     """The limits of the device JAX computes on, in float32, with all its cores.
 
-    The copy is of 4 MiB, which caches hold as they hold the weights of a small network: a limit must not be
-    passed.
+    The copy is of 4 MiB, which caches hold as they hold the weights of a small network: a limit
+    must not be passed.
     """
     size = 2048
     a = jnp.ones((size, size))
@@ -56,7 +68,9 @@ def measure() -> Limits:
         operations = max(operations, 2 * size**3 / _fastest(lambda: there @ there, 20))
     block = jnp.ones(2**20)
     copy = jax.jit(lambda x: x + 1)
-    return Limits(operations, 2 * block.nbytes / _fastest(lambda: copy(block).block_until_ready(), 200))
+    return Limits(
+        operations, 2 * block.nbytes / _fastest(lambda: copy(block).block_until_ready(), 200)
+    )
 
 
 def _fastest(work: Callable[[], Any], tries: int) -> float:
@@ -71,7 +85,9 @@ def _fastest(work: Callable[[], Any], tries: int) -> float:
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 

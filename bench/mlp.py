@@ -1,7 +1,8 @@
 """Training a multi-layer perceptron: a step of Adam, everything a user pays for included.
 
-Ours is `thetax.train.loop.fit` as it is called by anyone: shuffling, gathering, dropout, the step, the readings and
-the watch for NaN. The peers get the same weights, data and batches, in memory, in the fastest form they have.
+Ours is `thetax.train.loop.fit` as it is called by anyone: shuffling, gathering, dropout, the step,
+the readings and the watch for NaN. The peers get the same weights, data and batches, in memory, in
+the fastest form they have.
 """
 
 import time
@@ -40,7 +41,9 @@ class Peer(Protocol):
         ...
 
     def step(self, xs: np.ndarray, ys: np.ndarray) -> tuple[Layers | None, Layers]:
-        """The gradient (where the peer shows it) and the weights after one step without dropout, from the start."""
+        """The gradient (where the peer shows it) and the weights after one step without dropout,
+        from the start.
+        """
         ...
 
     def dropped(self, xs: np.ndarray, ys: np.ndarray, draws: int) -> np.ndarray | None:
@@ -51,7 +54,15 @@ class Peer(Protocol):
 class Job:
     """A network, its data and how long to run it."""
 
-    def __init__(self, name: str, *sizes: int, dropout: tuple[float, ...] = (), n: int, batch: int, epochs: int):
+    def __init__(
+        self,
+        name: str,
+        *sizes: int,
+        dropout: tuple[float, ...] = (),
+        n: int,
+        batch: int,
+        epochs: int,
+    ):
         self.name, self.sizes, self.dropout = name, sizes, dropout
         self.n, self.batch, self.epochs = n, batch, epochs
         self.objective = binary_cross_entropy if sizes[-1] == 1 else cross_entropy
@@ -95,14 +106,18 @@ class Job:
 
     @property
     def work(self) -> Work:
-        """Three products a layer (two in the first, whose input needs no gradient); weights and moments, in and out."""
+        """Three products a layer (two in the first, whose input needs no gradient); weights and
+        moments, in and out.
+        """
         products = [n * m for n, m in zip(self.sizes, self.sizes[1:])]
         operations = 2 * self.batch * (3 * sum(products) - products[0])
         return Work(operations, 4 * (6 * tree.size(self.model) + self.batch * self.sizes[0]))
 
 
 def heeded(found: Fit) -> Fit:
-    """The fit, unless someone asked it to stop: it returns early then, and the bench must stop too."""
+    """The fit, unless someone asked it to stop: it returns early then, and the bench must stop
+    too.
+    """
     if found.reason == "interrupted":
         raise KeyboardInterrupt
     return found
@@ -115,21 +130,29 @@ def layers(model: Any) -> Layers:
 
 
 def agree(job: Job, peer: Callable[[], Peer]) -> None:
-    """Raises unless outputs, gradients, one step of Adam and the law of dropout are the same on both sides."""
+    """Raises unless outputs, gradients, one step of Adam and the law of dropout are the same on
+    both sides.
+    """
     theirs = peer()
-    xs, ys = job.data[0][: job.batch], job.data[1][: job.batch]
+    xs = job.data[0][: job.batch]
+    ys = job.data[1][: job.batch]
     batch = jnp.asarray(xs), jnp.asarray(ys, jnp.int32)
-    np.testing.assert_allclose(theirs.logits(xs), jax.vmap(job.model)(batch[0]), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        theirs.logits(xs), jax.vmap(job.model)(batch[0]), rtol=1e-3, atol=1e-4
+    )
     grads = layers(jax.grad(job.objective)(job.model, batch))
     after = layers(job.iteration.step(job.iteration.init(job.model), batch, key=None)[0].model)
     their_grads, their_after = theirs.step(xs, ys)
     if their_grads is not None:
         _close(grads, their_grads, [[True] * 2] * len(grads), 1e-3, 1e-6)
-    # Adam's first step is the sign of the gradient, which rounding decides where the gradient is all but 0
+    # Adam's first step is the sign of the gradient, which rounding decides where the gradient is
+    # all but 0
     clear = [[np.abs(part) > 1e-5 for part in layer] for layer in grads]
     _close(after, their_after, clear, 1e-4, RATE / 20)
     if (draws := theirs.dropped(xs, ys, 400)) is not None and job.dropout:
-        ours = jax.vmap(lambda key: job.objective(job.model, batch, key=key))(jr.split(jr.key(2), len(draws)))
+        ours = jax.vmap(lambda key: job.objective(job.model, batch, key=key))(
+            jr.split(jr.key(2), len(draws))
+        )
         error = np.sqrt((np.var(ours) + np.var(draws)) / len(draws))
         assert abs(np.mean(ours) - np.mean(draws)) < 5 * error, "dropout has another law there"
 
@@ -137,19 +160,31 @@ def agree(job: Job, peer: Callable[[], Peer]) -> None:
 def _close(ours: Layers, theirs: Layers, where: list, rtol: float, atol: float) -> None:
     for mine, other, at in zip(ours, theirs, where, strict=True):
         for a, b, clear in zip(mine, other, at, strict=True):
-            np.testing.assert_allclose(np.where(clear, b, 0), np.where(clear, a, 0), rtol=rtol, atol=atol)
+            np.testing.assert_allclose(
+                np.where(clear, b, 0), np.where(clear, a, 0), rtol=rtol, atol=atol
+            )
 
 
 def _row(job: Job, name: str, peer: Callable[[], Peer], target: float) -> Row:
     peer = cache(peer)
     check = partial(agree, job, peer)
-    return Row(job.name, name, job.cost, lambda: peer().cost(), "ms/step", check, target=target, work=job.work)
+    return Row(
+        job.name,
+        name,
+        job.cost,
+        lambda: peer().cost(),
+        "ms/step",
+        check,
+        target=target,
+        work=job.work,
+    )
 
 
 @cache
 def jobs() -> tuple[Job, Job, Job, Job]:
     """MNIST's shape and a toy's, each also in the form scikit-learn can express."""
-    big, small = partial(Job, n=59_904, batch=128, epochs=4), partial(Job, n=6_400, batch=64, epochs=250)
+    big = partial(Job, n=59_904, batch=128, epochs=4)
+    small = partial(Job, n=6_400, batch=64, epochs=250)
     return (
         big("784-256-128-10, dropout", 784, 256, 128, 10, dropout=(0.4, 0.3)),
         big("784-256-128-10", 784, 256, 128, 10),
@@ -161,13 +196,16 @@ def jobs() -> tuple[Job, Job, Job, Job]:
 def count() -> str:
     """What is measured."""
     return (
-        "A training step with Adam (rate 0.001). MNIST's shape: dropout 0.4 and 0.3, batches of 128 from 59,904; "
+        "A training step with Adam (rate 0.001). MNIST's shape: dropout 0.4 and 0.3, batches of "
+        "128 from 59,904; "
         "a toy's: batches of 64 from 6,400."
     )
 
 
 def rows() -> list[Row]:
-    """Torch as it comes, torch compiled, and scikit-learn (which has no dropout, and one unit for two classes)."""
+    """Torch as it comes, torch compiled, and scikit-learn (which has no dropout, and one unit for
+    two classes).
+    """
     mnist, mnist_plain, toy, toy_binary = jobs()
     return [
         _row(mnist, "torch eager", lambda: TorchMLP(mnist, compiled=False, epochs=1), 2.0),

@@ -1,7 +1,9 @@
-"""The tangent kernel of finite networks, beside torch.func's: a Jacobian for each example, and products of them.
+"""The tangent kernel of finite networks, beside torch.func's: a Jacobian for each example, and
+products of them.
 
-For the dense network, 64 examples and all pairs of its ten outputs; for a small convolutional one, 2,000 examples and
-the sum over outputs, in tiles, on both sides. How much memory ours takes is told by a process of its own.
+For the dense network, 64 examples and all pairs of its ten outputs; for a small convolutional one,
+2,000 examples and the sum over outputs, in tiles, on both sides. How much memory ours takes is told
+by a process of its own.
 """
 
 import itertools
@@ -24,7 +26,9 @@ from thetax.models import CNN, MLP
 from .conv import copied, small
 from .row import Result, Row, Work, library
 
-SIZES, WIDTHS, ROWS = (784, 512, 512, 10), (16, 32), 100
+SIZES = (784, 512, 512, 10)
+WIDTHS = (16, 32)
+ROWS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +58,15 @@ class Job:
 
     def theirs(self) -> Any:
         """Jacobians of so many rows at a time, and the products of all pairs."""
-        torch, xs = library("torch"), library("torch").tensor(self.xs)
+        torch = library("torch")
+        xs = library("torch").tensor(self.xs)
         net = self.net
         theta = {name: value.detach() for name, value in net.named_parameters()}
         one = lambda theta, x: torch.func.functional_call(net, theta, (x[None],))[0]
         slope = torch.func.vmap(torch.func.jacrev(one), (None, 0))
-        parts = [[leaf.flatten(2) for leaf in slope(theta, block).values()] for block in xs.split(ROWS)]
+        parts = [
+            [leaf.flatten(2) for leaf in slope(theta, block).values()] for block in xs.split(ROWS)
+        ]
         ends = "nop,mqp->nmoq" if self.form == "full" else "nop,mop->nm"
         pair = lambda a, b: sum(torch.einsum(ends, x, y) for x, y in zip(a, b, strict=True))
         return torch.cat([torch.cat([pair(a, b) for b in parts], 1) for a in parts])
@@ -94,7 +101,8 @@ class Job:
 
 def dense(torch: Any, model: MLP) -> Any:
     """Linear maps and ReLUs."""
-    nn, layers = torch.nn, []
+    nn = torch.nn
+    layers = []
     for c, m in itertools.pairwise(SIZES):
         layers += [nn.Linear(c, m), nn.ReLU()]
     return copied(torch, nn.Sequential(*layers[:-1]), model)
@@ -102,10 +110,18 @@ def dense(torch: Any, model: MLP) -> Any:
 
 def jobs() -> dict[str, Job]:
     """Both, by name."""
-    mlp, cnn = MLP.init(*SIZES, key=jr.key(0)), CNN.init(WIDTHS, classes=10, key=jr.key(1))
+    mlp = MLP.init(*SIZES, key=jr.key(0))
+    cnn = CNN.init(WIDTHS, classes=10, key=jr.key(1))
     return {
         "mlp": Job("MLP 784-512-512-10, n = 64, all outputs", mlp, "full", (64, 784), dense),
-        "cnn": Job("CNN of 16 and 32 channels, n = 2,000, trace", cnn, "trace", (2000, 1, 28, 28), small, tile=ROWS),
+        "cnn": Job(
+            "CNN of 16 and 32 channels, n = 2,000, trace",
+            cnn,
+            "trace",
+            (2000, 1, 28, 28),
+            small,
+            tile=ROWS,
+        ),
     }
 
 
@@ -113,23 +129,36 @@ def peak(_: Result) -> str:
     """The most memory that a process of its own held, and before it began, as Linux tells."""
     script = (
         "import re; from bench.ntk import jobs; job = jobs()['cnn'];"
-        "most = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) / 1e6;"
+        "most = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) "
+        "/ 1e6;"
         "job.xs; before = most(); job.ours(); print(f'{before:.2f} {most():.2f}')"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     before, after = done.stdout.split()
     return f"held at most {after} GB, {before} before"
 
 
 def count() -> str:
     """What is measured."""
-    return "Tangent kernels of networks with parameters; torch.func contracts the Jacobians of single examples."
+    return (
+        "Tangent kernels of networks with parameters; torch.func contracts the Jacobians of "
+        "single examples."
+    )
 
 
 def rows() -> list[Row]:
     """The dense network and the convolutional one."""
     mlp, cnn = jobs().values()
     row = lambda job, **more: Row(
-        job.name, "torch.func", job.timed(job.ours), job.timed(job.theirs), "ms", job.check, work=job.work, **more
+        job.name,
+        "torch.func",
+        job.timed(job.ours),
+        job.timed(job.theirs),
+        "ms",
+        job.check,
+        work=job.work,
+        **more,
     )
     return [row(mlp, target=100.0, pairs=5), row(cnn, pairs=3, remark=peak)]

@@ -1,8 +1,8 @@
 """The perceptron algorithm: ten thousand small data sets at once, and one of a million points.
 
-Ours is `thetax.models.fit_perceptron` as anyone calls it. Scikit-learn's `Perceptron` runs unshuffled for exactly the
-sweeps that are needed, which it cannot know: in practice it runs a fixed number. Coordinates are multiples of 1/64,
-so that both sides make the same updates to the last bit.
+Ours is `thetax.models.fit_perceptron` as anyone calls it. Scikit-learn's `Perceptron` runs
+unshuffled for exactly the sweeps that are needed, which it cannot know: in practice it runs a fixed
+number. Coordinates are multiples of 1/64, so that both sides make the same updates to the last bit.
 """
 
 import time
@@ -31,10 +31,8 @@ class Sets:
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         """Points of shape (count, n, d) and labels, in NumPy."""
         chance = np.random.default_rng(0)
-        xs, u = (
-            chance.standard_normal((self.count, self.n, self.d), np.float32),
-            chance.normal(size=(self.count, self.d)),
-        )
+        xs = chance.standard_normal((self.count, self.n, self.d), np.float32)
+        u = chance.normal(size=(self.count, self.d))
         u = (u / np.linalg.norm(u, axis=1, keepdims=True)).astype(np.float32)
         ys = np.sign(np.einsum("knd,kd->kn", xs, u))
         xs += self.gap * ys[..., None] * u[:, None]
@@ -56,12 +54,16 @@ class Sets:
     @cached_property
     def found(self) -> PerceptronFit:
         """What we find, each part with a leading axis."""
-        return jax.tree.map(lambda a: np.asarray(a).reshape(self.count, *a.shape[self.count > 1 :]), self.ours())
+        return jax.tree.map(
+            lambda a: np.asarray(a).reshape(self.count, *a.shape[self.count > 1 :]), self.ours()
+        )
 
     def theirs(self, k: int) -> Any:
         """The peer's fit of one data set."""
         peer = library("sklearn.linear_model").Perceptron
-        return peer(shuffle=False, tol=None, max_iter=int(self.found.epochs[k])).fit(self.data[0][k], self.data[1][k])
+        return peer(shuffle=False, tol=None, max_iter=int(self.found.epochs[k])).fit(
+            self.data[0][k], self.data[1][k]
+        )
 
     def our_cost(self) -> float:
         """Milliseconds for all data sets."""
@@ -79,7 +81,9 @@ class Sets:
         return 1e3 * (time.perf_counter() - began) * self.count / shown
 
     def agree(self) -> None:
-        """Raises unless every set was separated and both sides have the same weights, to the last bit."""
+        """Raises unless every set was separated and both sides have the same weights, to the last
+        bit.
+        """
         assert self.found.separated.all(), "some data set was not separated"
         for k in range(min(self.count, SHOWN)):
             peer = self.theirs(k)
@@ -88,7 +92,9 @@ class Sets:
 
     @property
     def work(self) -> Work:
-        """A product and a sum for each feature of each point in each sweep; the points, read once."""
+        """A product and a sum for each feature of each point in each sweep; the points, read
+        once.
+        """
         points = int(self.found.epochs.sum()) * self.n
         return Work(2 * points * (self.d + 1), 4 * self.count * self.n * self.d)
 
@@ -103,16 +109,30 @@ def count() -> str:
     """What is measured."""
     many, one = sets()
     return (
-        f"The perceptron algorithm until nothing is misclassified. {many.count:,} data sets of {many.n} points in "
-        f"{many.d} dimensions, {many.found.epochs.mean():.1f} sweeps each (at most {many.found.epochs.max()}); one of "
+        f"The perceptron algorithm until nothing is misclassified. {many.count:,} data sets of "
+        f"{many.n} points in "
+        f"{many.d} dimensions, {many.found.epochs.mean():.1f} sweeps each (at most "
+        f"{many.found.epochs.max()}); one of "
         f"{one.n:,} points in {one.d}, {one.found.epochs[0]} sweeps."
     )
 
 
 def rows() -> list[Row]:
-    """Scikit-learn's Perceptron, one fit after another; ours from device arrays, or from NumPy where there is one."""
+    """Scikit-learn's Perceptron, one fit after another; ours from device arrays, or from NumPy
+    where there is one.
+    """
     row = lambda name, job, target: Row(
-        name, "scikit-learn", job.our_cost, job.their_cost, "ms", job.agree, target=target, work=job.work
+        name,
+        "scikit-learn",
+        job.our_cost,
+        job.their_cost,
+        "ms",
+        job.agree,
+        target=target,
+        work=job.work,
     )
     many, one = sets()
-    return [row("perceptron, 10,000 sets", many, 20.0), row("perceptron, 1,000,000 points", one, 1.0)]
+    return [
+        row("perceptron, 10,000 sets", many, 20.0),
+        row("perceptron, 1,000,000 points", one, 1.0),
+    ]

@@ -1,6 +1,8 @@
-"""Recurrence, forwards and backwards: LSTM and GRU against PyTorch's own, linear recurrences against a loop in PyTorch.
+"""Recurrence, forwards and backwards: LSTM and GRU against PyTorch's own, linear recurrences
+against a loop in PyTorch.
 
-The loss is the mean square of all that is put out; both sides give its gradient in every weight and in the input.
+The loss is the mean square of all that is put out; both sides give its gradient in every weight and
+in the input.
 """
 
 import time
@@ -19,7 +21,9 @@ from thetax.layers import GRU, LRU, LSTM, MinGRU, Recurrent
 from .row import Row, Work, library
 
 LENGTH, SIZE, BATCH = 128, 256, 32
-LONG, STATES, FEW = 4096, 64, (1, 8)
+LONG = 4096
+STATES = 64
+FEW = (1, 8)
 
 
 def loss(layer: Any, xs: jax.Array) -> jax.Array:
@@ -29,7 +33,9 @@ def loss(layer: Any, xs: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """One of our cells, and the same in PyTorch: a module, or a function of weights that loops over the times."""
+    """One of our cells, and the same in PyTorch: a module, or a function of weights that loops over
+    the times.
+    """
 
     name: str
     cell: Any
@@ -42,7 +48,9 @@ class Pair:
     def xs(self) -> np.ndarray:
         """Noise."""
         inputs = (self.cell.C if isinstance(self.cell, LRU) else self.cell.V).shape[-1]
-        return np.random.default_rng(0).standard_normal((self.batch, self.length, inputs), np.float32)
+        return np.random.default_rng(0).standard_normal(
+            (self.batch, self.length, inputs), np.float32
+        )
 
     @cached_property
     def program(self) -> Any:
@@ -75,7 +83,8 @@ class Pair:
         np.testing.assert_allclose(value, self.theirs_once(), rtol=1e-4)
         _, weights, xs = self.peer
         for name, weight in weights.items():
-            theirs, apart = weight.grad.numpy(), 1e-3 * float(weight.grad.abs().max())
+            theirs = weight.grad.numpy()
+            apart = 1e-3 * float(weight.grad.abs().max())
             np.testing.assert_allclose(getattr(slope.cell, name), theirs, atol=apart, err_msg=name)
         np.testing.assert_allclose(dx, xs.grad.numpy(), atol=1e-3 * float(xs.grad.abs().max()))
 
@@ -92,10 +101,13 @@ class Pair:
 
     @property
     def work(self) -> Work | None:
-        """Six operations for every weight, time and example; the inputs and the gates there and back."""
+        """Six operations for every weight, time and example; the inputs and the gates there and
+        back.
+        """
         if isinstance(self.cell, LRU | MinGRU):
             return None
-        weights, gates = self.cell.U.size + self.cell.V.size, len(self.cell.b)
+        weights = self.cell.U.size + self.cell.V.size
+        gates = len(self.cell.b)
         places = self.length * self.batch
         return Work(6 * weights * places, 4 * places * (3 * self.xs.shape[-1] + 4 * gates))
 
@@ -107,16 +119,27 @@ def module(kind: str) -> Callable[[Any, Any], tuple[Callable[[Any], Any], dict[s
         net = getattr(torch.nn, kind)(cell.V.shape[1], cell.U.shape[1], batch_first=True)
         with torch.no_grad():
             net.bias_hh_l0.zero_()
-            for name, ours in (("weight_hh_l0", cell.U), ("weight_ih_l0", cell.V), ("bias_ih_l0", cell.b)):
+            for name, ours in (
+                ("weight_hh_l0", cell.U),
+                ("weight_ih_l0", cell.V),
+                ("bias_ih_l0", cell.b),
+            ):
                 getattr(net, name).copy_(torch.tensor(np.asarray(ours)))
-        return lambda xs: net(xs)[0], {"U": net.weight_hh_l0, "V": net.weight_ih_l0, "b": net.bias_ih_l0}
+        return lambda xs: net(xs)[0], {
+            "U": net.weight_hh_l0,
+            "V": net.weight_ih_l0,
+            "b": net.bias_ih_l0,
+        }
 
     return build
 
 
 def weights_of(torch: Any, cell: Any, names: str) -> dict[str, Any]:
     """Our weights as their tensors."""
-    return {name: torch.tensor(np.asarray(getattr(cell, name)), requires_grad=True) for name in names.split()}
+    return {
+        name: torch.tensor(np.asarray(getattr(cell, name)), requires_grad=True)
+        for name in names.split()
+    }
 
 
 def min_gru(torch: Any, cell: MinGRU) -> tuple[Callable[[Any], Any], dict[str, Any]]:
@@ -125,7 +148,9 @@ def min_gru(torch: Any, cell: MinGRU) -> tuple[Callable[[Any], Any], dict[str, A
 
     def run(xs: Any) -> Any:
         keep = torch.sigmoid(xs @ w["G"].T + w["g"])
-        new, z, zs = (1 - keep) * (xs @ w["V"].T + w["v"]), 0.0, []
+        new = (1 - keep) * (xs @ w["V"].T + w["v"])
+        z = 0.0
+        zs = []
         for a, b in zip(keep.unbind(1), new.unbind(1)):
             z = a * z + b
             zs.append(z)
@@ -140,7 +165,9 @@ def lru(torch: Any, cell: LRU) -> tuple[Callable[[Any], Any], dict[str, Any]]:
 
     def run(xs: Any) -> Any:
         eigenvalues = torch.exp(torch.complex(-torch.exp(w["nu"]), w["phi"]))
-        new, z, zs = torch.complex(xs @ w["C"][0].T, xs @ w["C"][1].T), 0.0, []
+        new = torch.complex(xs @ w["C"][0].T, xs @ w["C"][1].T)
+        z = 0.0
+        zs = []
         for b in new.unbind(1):
             z = eigenvalues * z + b
             zs.append(z)
@@ -153,7 +180,8 @@ def lru(torch: Any, cell: LRU) -> tuple[Callable[[Any], Any], dict[str, Any]]:
 def count() -> str:
     """What is measured."""
     return (
-        f"Value and gradients; LSTM and GRU: {LENGTH} times, {SIZE} inputs and units, batch {BATCH}; the linear ones: "
+        f"Value and gradients; LSTM and GRU: {LENGTH} times, {SIZE} inputs and units, batch "
+        f"{BATCH}; the linear ones: "
         f"{LONG} times, {STATES} states."
     )
 
@@ -168,13 +196,24 @@ def rows() -> list[Row]:
         "minGRU": (MinGRU.init(STATES, STATES, key=jr.key(2)), min_gru),
         "LRU": (LRU.init(STATES, STATES, STATES, key=jr.key(3)), lru),
     }
-    pairs = [(Pair(n, cell, LENGTH, BATCH, module(n)), f"torch.nn.{n}", 1.0) for n, cell in gated.items()]
+    pairs = [
+        (Pair(n, cell, LENGTH, BATCH, module(n)), f"torch.nn.{n}", 1.0) for n, cell in gated.items()
+    ]
     pairs += [
         (Pair(f"{n}, batch {few}", cell, LONG, few, peer, 1), "a loop in torch", 20.0)
         for n, (cell, peer) in linear.items()
         for few in FEW
     ]
     return [
-        Row(p.name, peer, p.timed(p.ours_once), p.timed(p.theirs_once), "ms", p.check, target=target, work=p.work)
+        Row(
+            p.name,
+            peer,
+            p.timed(p.ours_once),
+            p.timed(p.theirs_once),
+            "ms",
+            p.check,
+            target=target,
+            work=p.work,
+        )
         for p, peer, target in pairs
     ]

@@ -1,7 +1,9 @@
-"""Counting the linear regions of a ReLU network in a window: exactly, against the patterns seen on a fine grid.
+"""Counting the linear regions of a ReLU network in a window: exactly, against the patterns seen on
+a fine grid.
 
-A grid can only miss cells, so its count is a lower bound. For the check its pixels are halved again and again where
-several units change, which is where small cells hide; so refined it finds every cell, and the two counts are the same.
+A grid can only miss cells, so its count is a lower bound. For the check its pixels are halved again
+and again where several units change, which is where small cells hide; so refined it finds every
+cell, and the two counts are the same.
 """
 
 import time
@@ -25,10 +27,13 @@ BLOCK = 20_000
 
 @cache
 def network(*sizes: int) -> MLP:
-    """Weights as they are drawn for training, but biases that are not zero, so that the lines do not all meet."""
+    """Weights as they are drawn for training, but biases that are not zero, so that the lines do
+    not all meet.
+    """
     leaves, structure = jax.tree.flatten(MLP.init(*sizes, key=jr.key(0)))
     drawn = [
-        leaf if leaf.ndim > 1 else jr.normal(jr.fold_in(jr.key(1), i), leaf.shape) / 2 for i, leaf in enumerate(leaves)
+        leaf if leaf.ndim > 1 else jr.normal(jr.fold_in(jr.key(1), i), leaf.shape) / 2
+        for i, leaf in enumerate(leaves)
     ]
     return jax.tree.unflatten(structure, drawn)
 
@@ -50,7 +55,9 @@ def patterns(model: MLP, xs: np.ndarray) -> np.ndarray:
 
 def hashes(model: MLP, xs: np.ndarray) -> np.ndarray:
     """A number for the pattern at each point; two patterns have the same with a chance of 2^-45."""
-    return np.concatenate([_hashed(patterns(model, part)) for part in np.array_split(xs, len(xs) // BLOCK + 1)])
+    return np.concatenate(
+        [_hashed(patterns(model, part)) for part in np.array_split(xs, len(xs) // BLOCK + 1)]
+    )
 
 
 def _hashed(on: np.ndarray) -> np.ndarray:
@@ -65,13 +72,19 @@ def _words(units: int) -> np.ndarray:
 def on_grid(*sizes: int, side: int = SIDE) -> np.ndarray:
     """The patterns at the points of a plain grid."""
     t = np.linspace(-HALF, HALF, side)
-    rows = [hashes(network(*sizes), np.stack(np.meshgrid(t, part), axis=-1).reshape(-1, 2)) for part in np.split(t, 20)]
+    rows = [
+        hashes(network(*sizes), np.stack(np.meshgrid(t, part), axis=-1).reshape(-1, 2))
+        for part in np.split(t, 20)
+    ]
     return np.unique(np.concatenate([np.unique(row) for row in rows]))
 
 
 def on_refined_grid(*sizes: int, side: int = 512, levels: int = 12) -> np.ndarray:
-    """The patterns at the corners of pixels, which are halved where two units or more change nearby."""
-    model, step = network(*sizes), 2 * HALF / side
+    """The patterns at the corners of pixels, which are halved where two units or more change
+    nearby.
+    """
+    model = network(*sizes)
+    step = 2 * HALF / side
     t = (np.arange(side) + 0.5) * step - HALF
     pixels = np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2)  # their middles
     around = np.array([[-1, -1], [1, -1], [-1, 1], [1, 1]])
@@ -90,7 +103,9 @@ def on_refined_grid(*sizes: int, side: int = 512, levels: int = 12) -> np.ndarra
 
 
 def agree(*sizes: int) -> None:
-    """Raises unless every grid sees only cells that were found, the refined one all of them, and theory allows it."""
+    """Raises unless every grid sees only cells that were found, the refined one all of them, and
+    theory allows it.
+    """
     model = network(*sizes)
     found = regions(model, window(-HALF, HALF))
     ours = np.unique(hashes(model, found.centres))
@@ -98,7 +113,9 @@ def agree(*sizes: int) -> None:
     assert np.isin(on_grid(*sizes), ours).all(), "the grid sees a cell that was not found"
     assert np.array_equal(on_refined_grid(*sizes), ours), "the refined grid sees other cells"
     assert abs(found.areas.sum() / (2 * HALF) ** 2 - 1) < 1e-9, "the cells do not fill the window"
-    assert found.count <= region_bound(*sizes[1:-1], inputs=sizes[0]), "there are more cells than there can be"
+    assert found.count <= region_bound(*sizes[1:-1], inputs=sizes[0]), (
+        "there are more cells than there can be"
+    )
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
@@ -109,19 +126,23 @@ def _milliseconds(work: Callable[[], object]) -> float:
 
 def _row(*sizes: int) -> Row:
     name = f"regions of {'-'.join(map(str, sizes))}"
-    ours, grid = partial(_milliseconds, partial(exact, *sizes)), partial(_milliseconds, partial(on_grid, *sizes))
+    ours = partial(_milliseconds, partial(exact, *sizes))
+    grid = partial(_milliseconds, partial(on_grid, *sizes))
     told = lambda result: (
         f"{exact(*sizes):,} cells; the grid sees {len(on_grid(*sizes)):,} of them, "
         f"and theory allows {region_bound(*sizes[1:-1], inputs=sizes[0]):,}"
     )
     peer = f"grid of {SIDE:,}²"
-    return Row(name, peer, ours, grid, "ms", partial(agree, *sizes), pairs=3, target=1.0, remark=told)
+    return Row(
+        name, peer, ours, grid, "ms", partial(agree, *sizes), pairs=3, target=1.0, remark=told
+    )
 
 
 def count() -> str:
     """What is measured."""
     return (
-        f"The linear regions of random ReLU networks in the square of side {2 * HALF:g}: every cell as a polygon, "
+        f"The linear regions of random ReLU networks in the square of side {2 * HALF:g}: every "
+        "cell as a polygon, "
         f"against the patterns at {SIDE**2:,} points, which miss some."
     )
 

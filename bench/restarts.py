@@ -76,7 +76,9 @@ class Small:
         batches = jax.tree.map(lambda a: a.reshape(100, self.batch, *a.shape[1:]), self.data)
         alone, _ = run(self.iteration, self.one, batches, key=jr.key(0))
         all_, _ = run(self.at_once, self.many, batches, key=jr.key(0))
-        for a, b in zip(jax.tree.leaves(alone.model), jax.tree.leaves(all_.model.members), strict=True):
+        for a, b in zip(
+            jax.tree.leaves(alone.model), jax.tree.leaves(all_.model.members), strict=True
+        ):
             np.testing.assert_allclose(a, b[0], rtol=1e-3, atol=1e-5)
 
 
@@ -88,12 +90,17 @@ def remark(result: Result) -> str:
 
 def count() -> str:
     """What is measured."""
-    return f"Adam on {MEMBERS} networks at once by vmap, against the same networks one after another."
+    return (
+        f"Adam on {MEMBERS} networks at once by vmap, against the same networks one after another."
+    )
 
 
 def rows() -> list[Row]:
     """A toy's network, and that of the spam exercise."""
-    smalls = [Small("2-16-2, batch 32", (2, 16, 2), 32), Small("57-10-2, batch 32", (57, 10, 2), 32)]
+    smalls = [
+        Small("2-16-2, batch 32", (2, 16, 2), 32),
+        Small("57-10-2, batch 32", (57, 10, 2), 32),
+    ]
     return [
         Row(
             s.name,

@@ -36,7 +36,9 @@ class Safety:
         self.job, self.epochs, self.counts = job, 1, []
 
     def settle(self) -> None:
-        """Chooses the number of epochs for the time wanted; a folder must not change a bit of the answer."""
+        """Chooses the number of epochs for the time wanted; a folder must not change a bit of the
+        answer.
+        """
         alone, (kept, _) = self.alone(), self.kept()
         for a, b in zip(jax.tree.leaves(alone.model), jax.tree.leaves(kept.model), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -46,8 +48,16 @@ class Safety:
 
     def alone(self, run: Run | None = None, progress: Silent | None = None) -> Fit:
         """Without a folder, unless one is given."""
-        job, settings = self.job, {"epochs": self.epochs, "batch": self.job.batch, "key": jr.key(1)}
-        found = fit(job.iteration, job.model, job.on_device, run=run, progress=progress or Silent(), **settings)
+        job = self.job
+        settings = {"epochs": self.epochs, "batch": self.job.batch, "key": jr.key(1)}
+        found = fit(
+            job.iteration,
+            job.model,
+            job.on_device,
+            run=run,
+            progress=progress or Silent(),
+            **settings,
+        )
         return heeded(found)
 
     def kept(self) -> tuple[Fit, int]:
@@ -73,25 +83,42 @@ class Safety:
     def remark(self, result: Result) -> str:
         """The share of the time that safety takes."""
         assert result.ratio is not None
-        share = f"checkpoints cost {100 * (1 / result.ratio - 1):.2f} % of training (target: less than 2 %)"
+        share = (
+            f"checkpoints cost {100 * (1 / result.ratio - 1):.2f} % of training (target: less "
+            "than 2 %)"
+        )
         return f"{share}, {min(self.counts)} to {max(self.counts)} of them in a fit of {SECONDS} s"
 
 
 @cache
 def job() -> Job:
     """MNIST's shape."""
-    return Job("784-256-128-10, run folder", 784, 256, 128, 10, dropout=(0.4, 0.3), n=59_904, batch=128, epochs=1)
+    return Job(
+        "784-256-128-10, run folder",
+        784,
+        256,
+        128,
+        10,
+        dropout=(0.4, 0.3),
+        n=59_904,
+        batch=128,
+        epochs=1,
+    )
 
 
 def count() -> str:
     """What a checkpoint is."""
     size = 12 * tree.size(job().model) / 1e6
-    return f"A checkpoint holds weights and Adam's two moments, {size:.2f} MB, hashed, flushed and renamed."
+    return (
+        f"A checkpoint holds weights and Adam's two moments, {size:.2f} MB, hashed, flushed and "
+        "renamed."
+    )
 
 
 def rows() -> list[Row]:
     """With against without; 1 would be free."""
-    safety, work = Safety(job()), job().work
+    safety = Safety(job())
+    work = job().work
     return [
         Row(
             job().name,

@@ -1,7 +1,9 @@
-"""One comparison: the same work done by us and by a peer, first shown to be the same, then timed in turns.
+"""One comparison: the same work done by us and by a peer, first shown to be the same, then timed in
+turns.
 
-Turns (ours, theirs, ours, theirs, ...) put both sides through the same weather, so that the ratio of a pair
-means more than either of its numbers; the median of the pairs is the answer and their quartiles its doubt.
+Turns (ours, theirs, ours, theirs, ...) put both sides through the same weather, so that the ratio
+of a pair means more than either of its numbers; the median of the pairs is the answer and their
+quartiles its doubt.
 """
 
 import importlib
@@ -34,13 +36,17 @@ class Work:
     bytes: float
 
     def floor(self, operations_per_second: float, bytes_per_second: float) -> float:
-        """Seconds below which no machine of these limits can do it, arithmetic and traffic side by side."""
+        """Seconds below which no machine of these limits can do it, arithmetic and traffic side by
+        side.
+        """
         return max(self.operations / operations_per_second, self.bytes / bytes_per_second)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A comparison to be made. Both sides do their work and return its cost in the unit: less is better."""
+    """A comparison to be made. Both sides do their work and return its cost in the unit: less is
+    better.
+    """
 
     name: str
     peer: str
@@ -57,7 +63,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """A comparison made. `trouble` says why a number is missing; only a failure counts against us."""
+    """A comparison made. `trouble` says why a number is missing; only a failure counts against
+    us.
+    """
 
     row: Row
     ours: float | None = None
@@ -71,7 +79,10 @@ class Result:
         """A row of the JSON file; `ratio` > 1 means that we are better."""
         peer = f"{self.row.peer} ({self.trouble})" if self.trouble else self.row.peer
         numbers = {name: getattr(self, name) for name in ("ours", "theirs", "ratio", "spread")}
-        rounded = {name: None if value is None else float(f"{value:.6g}") for name, value in numbers.items()}
+        rounded = {
+            name: None if value is None else float(f"{value:.6g}")
+            for name, value in numbers.items()
+        }
         return {
             "name": self.row.name,
             "peer": peer,
@@ -91,7 +102,8 @@ def compare(row: Row, *, say: Callable[[str], None] = lambda text: None) -> Resu
         say("warming up")
         for side in (row.ours, row.theirs):
             side()
-        ours, theirs = [], []
+        ours = []
+        theirs = []
         for turn in range(row.pairs):
             say(f"pair {turn + 1} of {row.pairs}")
             for side, costs in ((row.ours, ours), (row.theirs, theirs)):
@@ -131,4 +143,8 @@ def _alone(row: Row, reason: str, say: Callable[[str], None]) -> Result:
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
-    return f"failed: {type(error).__name__}: {text[0][:160]}" if text else f"failed: {type(error).__name__}"
+    return (
+        f"failed: {type(error).__name__}: {text[0][:160]}"
+        if text
+        else f"failed: {type(error).__name__}"
+    )

@@ -1,4 +1,6 @@
-"""Scikit-learn's side of `mlp`: its classifier with the same solver, batch and weights, and no penalty."""
+"""Scikit-learn's side of `mlp`: its classifier with the same solver, batch and weights, and no
+penalty.
+"""
 
 import time
 import warnings
@@ -10,14 +12,17 @@ from .row import library
 
 
 class SklearnMLP:
-    """The network of a job as an `MLPClassifier`; its weights are (n, m), its labels decide its last layer."""
+    """The network of a job as an `MLPClassifier`; its weights are (n, m), its labels decide its
+    last layer.
+    """
 
     def __init__(self, job: Any, *, epochs: int):
         self.network, self.job, self.epochs = library("sklearn.neural_network"), job, epochs
 
     def cost(self) -> float:
         """Milliseconds a step of one whole `fit`."""
-        model, steps = self._classifier(max_iter=self.epochs), self.epochs * self.job.n // self.job.batch
+        model = self._classifier(max_iter=self.epochs)
+        steps = self.epochs * self.job.n // self.job.batch
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it says that it has not converged
@@ -54,11 +59,16 @@ class SklearnMLP:
         )
 
     def _started(self) -> Any:
-        """The classifier as it is after its first call, with our weights and a solver that remembers nothing."""
-        model, batch = self._classifier(), self.job.batch
+        """The classifier as it is after its first call, with our weights and a solver that
+        remembers nothing.
+        """
+        model = self._classifier()
+        batch = self.job.batch
         xs, ys = self.job.data
         model.partial_fit(xs[:batch], ys[:batch], classes=np.unique(ys))
-        for (W, b), coefficients, intercepts in zip(self.job.layers, model.coefs_, model.intercepts_, strict=True):
+        for (W, b), coefficients, intercepts in zip(
+            self.job.layers, model.coefs_, model.intercepts_, strict=True
+        ):
             coefficients[...], intercepts[...] = W.T, b
         del model._optimizer
         return model

@@ -1,4 +1,6 @@
-"""What a user waits for before anything happens: the import, and the first training step of a fresh process."""
+"""What a user waits for before anything happens: the import, and the first training step of a fresh
+process.
+"""
 
 import importlib.util
 import os
@@ -24,19 +26,33 @@ PEERS = "import jax, equinox, optax"
 
 def python(*arguments: str, cache_folder: str | None = None) -> str:
     """What a fresh interpreter prints; with a folder, JAX keeps every compiled program there."""
-    known = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION_CACHE")}
+    known = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("JAX_COMPILATION_CACHE")
+    }
     if cache_folder:
-        known |= {"JAX_COMPILATION_CACHE_DIR": cache_folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        known |= {
+            "JAX_COMPILATION_CACHE_DIR": cache_folder,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
     asked = [sys.executable, *arguments]
     answer = subprocess.run(asked, capture_output=True, text=True, cwd=HOME, env=known, check=False)
     if answer.returncode:
-        raise RuntimeError(answer.stderr.strip().splitlines()[-1] if answer.stderr.strip() else "the process died")
+        raise RuntimeError(
+            answer.stderr.strip().splitlines()[-1] if answer.stderr.strip() else "the process died"
+        )
     return answer.stdout
 
 
 def importing(statement: str) -> float:
     """Milliseconds of an import, by the clock of the process that does it."""
-    return float(python("-c", f"from time import perf_counter as t; s = t(); {statement}; print(1e3 * (t() - s))"))
+    return float(
+        python(
+            "-c",
+            f"from time import perf_counter as t; s = t(); {statement}; print(1e3 * (t() - s))",
+        )
+    )
 
 
 def first_step(library: str, *, cache_folder: str | None = None) -> float:
@@ -54,11 +70,16 @@ def installed(*names: str) -> None:
 
 
 def same_step() -> None:
-    """Raises unless both libraries, from the same weights, see the same loss before and after the step."""
+    """Raises unless both libraries, from the same weights, see the same loss before and after the
+    step.
+    """
     installed("torch")
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "start.npz", **weights())  # pyright: ignore[reportArgumentType]
-        answers = [python("-m", "bench.first", name, f"{folder}/start.npz").split() for name in ("thetax", "torch")]
+        answers = [
+            python("-m", "bench.first", name, f"{folder}/start.npz").split()
+            for name in ("thetax", "torch")
+        ]
     ours, theirs = np.array(answers, float)
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)
 
@@ -71,13 +92,18 @@ def kept() -> tempfile.TemporaryDirectory:
 
 def count() -> str:
     """What is loaded."""
-    sizes = {s: python("-c", f"{s}; import sys; print(len(sys.modules))").strip() for s in [*IMPORTS.values(), PEERS]}
+    sizes = {
+        s: python("-c", f"{s}; import sys; print(len(sys.modules))").strip()
+        for s in [*IMPORTS.values(), PEERS]
+    }
     loaded = "; ".join(f"`{statement}` loads {size} modules" for statement, size in sizes.items())
     return f"{loaded}. A first step is 129 MFLOP: all else is loading, tracing and compiling."
 
 
 def rows() -> list[Row]:
-    """Imports against what they stand on; the first step against torch, from interpreter start to exit."""
+    """Imports against what they stand on; the first step against torch, from interpreter start to
+    exit.
+    """
     imports = [
         Row(
             name,
@@ -94,6 +120,14 @@ def rows() -> list[Row]:
     warm = lambda: first_step("thetax", cache_folder=kept().name)
     return [
         *imports,
-        Row("first step, cold", "torch eager", partial(first_step, "thetax"), torch, "s", same_step, pairs=5),
+        Row(
+            "first step, cold",
+            "torch eager",
+            partial(first_step, "thetax"),
+            torch,
+            "s",
+            same_step,
+            pairs=5,
+        ),
         Row("first step, compile cache", "torch eager", warm, torch, "s", same_step, pairs=5),
     ]

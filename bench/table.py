@@ -11,10 +11,19 @@ from .row import Result, Row
 
 def show_machine(console: Console, machine: dict[str, Any]) -> None:
     """One line of hardware, one of versions."""
-    parts = [machine["cpu"], f"{machine['cores']} cores", f"{machine['memory GiB']} GiB", machine["os"]]
-    console.print(", ".join(parts + [machine[k] for k in ("accelerator",) if k in machine]), highlight=False)
+    parts = [
+        machine["cpu"],
+        f"{machine['cores']} cores",
+        f"{machine['memory GiB']} GiB",
+        machine["os"],
+    ]
+    console.print(
+        ", ".join(parts + [machine[k] for k in ("accelerator",) if k in machine]), highlight=False
+    )
     versions = {"python": machine["python"], **machine["versions"]}
-    console.print("  ".join(f"{name} {value}" for name, value in versions.items() if value), style="dim")
+    console.print(
+        "  ".join(f"{name} {value}" for name, value in versions.items() if value), style="dim"
+    )
 
 
 def show_work(console: Console, name: str, count: str, rows: list[Row], limits: Limits) -> None:
@@ -23,7 +32,10 @@ def show_work(console: Console, name: str, count: str, rows: list[Row], limits: 
     console.print(count, highlight=False)
     works = {row.name: row for row in rows if row.work is not None}
     if works:
-        console.print(f"limits: {limits.operations / 1e9:.0f} GFLOP/s, {limits.bytes / 1e9:.0f} GB/s", highlight=False)
+        console.print(
+            f"limits: {limits.operations / 1e9:.0f} GFLOP/s, {limits.bytes / 1e9:.0f} GB/s",
+            highlight=False,
+        )
     for row in works.values():
         assert row.work is not None
         least = row.work.floor(*limits) / row.seconds
@@ -39,7 +51,12 @@ def show_results(console: Console, results: list[Result], limits: Limits) -> Non
     for title in ("ours", "theirs", "unit", "ratio", "spread", "target", "of limit"):
         table.add_column(title, justify="right", no_wrap=True)
     for result in results:
-        numbers = [_number(result.ours), _number(result.theirs), result.row.unit, _number(result.ratio)]
+        numbers = [
+            _number(result.ours),
+            _number(result.theirs),
+            result.row.unit,
+            _number(result.ratio),
+        ]
         table.add_row(
             result.row.name,
             result.row.peer,
@@ -52,14 +69,19 @@ def show_results(console: Console, results: list[Result], limits: Limits) -> Non
     for result in results:
         text = result.row.remark(result) if result.ratio is not None else result.trouble
         if text:
-            console.print(f"{result.row.name}, {result.row.peer}: {text}", highlight=False, markup=False)
+            console.print(
+                f"{result.row.name}, {result.row.peer}: {text}", highlight=False, markup=False
+            )
 
 
 def summary(result: Result) -> str:
     """A result in a few words."""
     if result.trouble:
         return result.trouble
-    return f"{_number(result.ours)} to {_number(result.theirs)} {result.row.unit}, ratio {_number(result.ratio)}"
+    return (
+        f"{_number(result.ours)} to {_number(result.theirs)} {result.row.unit}, ratio "
+        f"{_number(result.ratio)}"
+    )
 
 
 def _number(value: float | None) -> str:
@@ -72,7 +94,11 @@ def _verdict(result: Result) -> str:
     asked = f"{result.row.target:.3g}"
     if result.ratio is None:
         return asked
-    return f"[green]{asked} met[/]" if result.ratio >= result.row.target else f"[yellow]{asked} missed[/]"
+    return (
+        f"[green]{asked} met[/]"
+        if result.ratio >= result.row.target
+        else f"[yellow]{asked} missed[/]"
+    )
 
 
 def _share(result: Result, limits: Limits) -> str:

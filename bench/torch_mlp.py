@@ -1,7 +1,8 @@
 """Torch's side of `mlp`, as someone who knows it would write it.
 
 Which form is fastest depends on the sizes: Adam fused or by lists, one thread or all, and under
-`torch.compile` the network alone or the optimiser's step too. All are tried; the fastest speaks for torch.
+`torch.compile` the network alone or the optimiser's step too. All are tried; the fastest speaks for
+torch.
 """
 
 import time
@@ -45,7 +46,8 @@ class TorchMLP:
     def cost(self) -> float:
         """Milliseconds a step over whole epochs."""
         self.torch.set_num_threads(self.form.threads)
-        began, steps = time.perf_counter(), 0
+        began = time.perf_counter()
+        steps = 0
         for _ in range(self.epochs):
             steps += self._epoch()
         return 1e3 * (time.perf_counter() - began) / steps
@@ -57,7 +59,9 @@ class TorchMLP:
             return self.model.eval()(self.torch.from_numpy(xs)).numpy()
 
     def step(self, xs: np.ndarray, ys: np.ndarray) -> tuple[list, list]:
-        """Gradient and weights after the very step that is timed, in evaluation mode; then all begins anew."""
+        """Gradient and weights after the very step that is timed, in evaluation mode; then all
+        begins anew.
+        """
         self._build(self.form)
         self.model.eval()
         self.loss(self.model(self.torch.from_numpy(xs)), self.torch.from_numpy(ys)).backward()
@@ -70,16 +74,21 @@ class TorchMLP:
     def dropped(self, xs: np.ndarray, ys: np.ndarray, draws: int) -> np.ndarray:
         """The loss of some draws of dropout."""
         with self.torch.no_grad():
-            a, b = self.torch.from_numpy(xs), self.torch.from_numpy(ys)
+            a = self.torch.from_numpy(xs)
+            b = self.torch.from_numpy(ys)
             return np.array([self.loss(self.model.train()(a), b).item() for _ in range(draws)])
 
     def _build(self, form: Form) -> None:
         torch, nn = self.torch, self.torch.nn
         torch.set_num_threads(form.threads)
-        parts, rates = [], [*self.job.dropout, *[0.0] * len(self.job.layers)]
+        parts = []
+        rates = [*self.job.dropout, *[0.0] * len(self.job.layers)]
         for (W, b), rate in zip(self.job.layers, rates):
             affine = nn.Linear(W.shape[1], W.shape[0])
-            affine.weight.data, affine.bias.data = torch.from_numpy(W.copy()), torch.from_numpy(b.copy())
+            affine.weight.data, affine.bias.data = (
+                torch.from_numpy(W.copy()),
+                torch.from_numpy(b.copy()),
+            )
             parts += [affine, nn.ReLU()] + ([nn.Dropout(rate)] if rate else [])
         self.model, self.loss = nn.Sequential(*parts[:-1]).train(), nn.CrossEntropyLoss()
         model = torch.compile(self.model) if self.compiled else self.model
@@ -120,4 +129,7 @@ class TorchMLP:
 
     def _layers(self, of: Callable[[Any], Any]) -> list[tuple[np.ndarray, np.ndarray]]:
         affine = [part for part in self.model if isinstance(part, self.torch.nn.Linear)]
-        return [tuple(of(p).detach().numpy().copy() for p in (part.weight, part.bias)) for part in affine]
+        return [
+            tuple(of(p).detach().numpy().copy() for p in (part.weight, part.bias))
+            for part in affine
+        ]

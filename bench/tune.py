@@ -1,9 +1,10 @@
-"""A search of sixty settings on the digits against scikit-learn's, trial by trial, on the same folds.
+"""A search of sixty settings on the digits against scikit-learn's, trial by trial, on the same
+folds.
 
-Both search the space of `thetax tune digits` with two processes, and train the winner on everything. Scikit-learn's
-`MLPClassifier` has no dropout, no smoothing of labels and no averaging of restarts, and its rate does not fall; else
-its settings are drawn from the same space, its penalty is ours (alpha = decay × batch), and it may stop early as it
-does by itself.
+Both search the space of `thetax tune digits` with two processes, and train the winner on
+everything. Scikit-learn's `MLPClassifier` has no dropout, no smoothing of labels and no averaging
+of restarts, and its rate does not fall; else its settings are drawn from the same space, its
+penalty is ours (alpha = decay × batch), and it may stop early as it does by itself.
 """
 
 import tempfile
@@ -55,7 +56,12 @@ def ours(seed: int, remembered: bool) -> Found:
     jax.config.update("jax_compilation_cache_dir", programs(seed).name)
     began = time.perf_counter()
     found = tune(
-        task(seed), find_tunable("digits").space, trials=TRIALS, folds=FOLDS, workers=WORKERS, key=jr.key(seed)
+        task(seed),
+        find_tunable("digits").space,
+        trials=TRIALS,
+        folds=FOLDS,
+        workers=WORKERS,
+        key=jr.key(seed),
     )
     spent = time.perf_counter() - began
     jax.config.update("jax_compilation_cache_dir", before)
@@ -67,7 +73,8 @@ def ours(seed: int, remembered: bool) -> Found:
 
 def draw(seed: int) -> list[Setting]:
     """Settings drawn at random from our space."""
-    chance, space = np.random.default_rng(seed), find_tunable("digits").space
+    chance = np.random.default_rng(seed)
+    space = find_tunable("digits").space
 
     def one(place: Any) -> Any:
         if isinstance(place, Choice):
@@ -116,7 +123,9 @@ def _words(s: Setting) -> dict[str, Any]:
 
 
 def agree() -> None:
-    """Raises unless one setting, without dropout, has about the same error on the same folds on both sides."""
+    """Raises unless one setting, without dropout, has about the same error on the same folds on
+    both sides.
+    """
     setting = Setting(width=64, depth=1, decay=1e-4, rate=3e-3, batch=32, epochs=30)
     xs, ys = flat(task(0).train)
     parts = folds(len(ys), FOLDS, key=jr.key(0), by=ys)
@@ -126,16 +135,23 @@ def agree() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scores = library("sklearn.model_selection").cross_val_score(
-            _classifier(0).set_params(**_words(setting)), xs, ys, cv=[(part.train, part.valid) for part in parts]
+            _classifier(0).set_params(**_words(setting)),
+            xs,
+            ys,
+            cv=[(part.train, part.valid) for part in parts],
         )
-    here, there = float(np.mean(candidate.errors[-1])), 1 - float(np.mean(scores))
-    assert abs(here - there) < 0.012, f"{here:.4f} against {there:.4f}"  # three standard errors of the difference
+    here = float(np.mean(candidate.errors[-1]))
+    there = 1 - float(np.mean(scores))
+    assert abs(here - there) < 0.012, (
+        f"{here:.4f} against {there:.4f}"
+    )  # three standard errors of the difference
 
 
 def count() -> str:
     """What is measured."""
     return (
-        f"{TRIALS} settings of eight parameters, {FOLDS} folds of 1,438 digits, {WORKERS} processes; the error is that "
+        f"{TRIALS} settings of eight parameters, {FOLDS} folds of 1,438 digits, {WORKERS} "
+        "processes; the error is that "
         "of the winner on 359 others. Scikit-learn has no dropout and no smoothing."
     )
 
@@ -158,15 +174,35 @@ def remark(result: Result) -> str:
 
 
 def rows() -> list[Row]:
-    """Seconds with programs compiled anew, seconds with those of an earlier run, and the test error in percent."""
-    peer, apart = "scikit-learn RandomizedSearchCV", partial(ours, remembered=False)
+    """Seconds with programs compiled anew, seconds with those of an earlier run, and the test error
+    in percent.
+    """
+    peer = "scikit-learn RandomizedSearchCV"
+    apart = partial(ours, remembered=False)
     seconds = lambda measure: _seeds(lambda seed: measure(seed).seconds)
     timed = lambda name, measure: Row(
-        f"60 trials, {name}", peer, seconds(measure), seconds(theirs), "s", agree,
-        pairs=len(SEEDS), target=5.0, seconds=1.0,
-    )  # fmt: skip
+        f"60 trials, {name}",
+        peer,
+        seconds(measure),
+        seconds(theirs),
+        "s",
+        agree,
+        pairs=len(SEEDS),
+        target=5.0,
+        seconds=1.0,
+    )
     return [
         timed("cold", apart),
         timed("warm", partial(ours, remembered=True)),
-        Row("test error", peer, error(apart), error(theirs), "%", agree, pairs=1, target=1.0, remark=remark),
+        Row(
+            "test error",
+            peer,
+            error(apart),
+            error(theirs),
+            "%",
+            agree,
+            pairs=1,
+            target=1.0,
+            remark=remark,
+        ),
     ]

@@ -1,9 +1,10 @@
 """Chapter 1: a perceptron tells two digits apart, and three memories are shown ten digits in noise.
 
-What to expect. The perceptron makes no mistake in the end, as zeros and ones are separable. Hebb's memory recalls none
-of the digits: they are alike (two of them agree on most pixels), and what it adds up for one is drowned by the
-cross-talk of the other nine. The projection takes the likeness out and recalls most; the modern memory, which
-compares the cue with one digit at a time, recalls all. Hebb's rule is at its best with random patterns: the last lines.
+What to expect. The perceptron makes no mistake in the end, as zeros and ones are separable. Hebb's
+memory recalls none of the digits: they are alike (two of them agree on most pixels), and what it
+adds up for one is drowned by the cross-talk of the other nine. The projection takes the likeness
+out and recalls most; the modern memory, which compares the cue with one digit at a time, recalls
+all. Hebb's rule is at its best with random patterns: the last lines.
 """
 
 import sys
@@ -32,7 +33,10 @@ def main(folder: str | None = None, *, noise: float = 0.15) -> dict[str, float]:
     labels = np.where(ys[two] == 1, 1, -1)
     found = fit_perceptron(xs[two], labels)
     wrong = int((jnp.sign(predict(found.model, jnp.asarray(xs[two]))) != labels).sum())
-    print(f"zeros and ones: the perceptron errs {found.mistakes} times as it learns, and then on {wrong} of {sum(two)}")
+    print(
+        f"zeros and ones: the perceptron errs {found.mistakes} times as it learns, and then on "
+        f"{wrong} of {sum(two)}"
+    )
 
     # §1.4: one digit of each kind in black and white, recalled from noise
     first = np.array([np.flatnonzero(ys == k)[1] for k in range(10)])
@@ -49,7 +53,8 @@ def main(folder: str | None = None, *, noise: float = 0.15) -> dict[str, float]:
     alike = overlaps[~np.eye(10, dtype=bool)].mean()
     print(f"\nten digits with {100 * noise:.0f} % of the pixels flipped, recalled without a fault:")
     why = {
-        "Hebb": f"the digits are alike (mean overlap {alike:.2f}, random ones 0): cross-talk drowns each of them",
+        "Hebb": f"the digits are alike (mean overlap {alike:.2f}, random ones 0): cross-talk "
+        "drowns each of them",
         "projection": "the likeness is projected out; a cue with much noise still ends elsewhere",
         "modern": "softmax picks the nearest digit and leaves the others out",
     }
@@ -57,12 +62,16 @@ def main(folder: str | None = None, *, noise: float = 0.15) -> dict[str, float]:
         print(f"  {name:<11}{100 * exact:>4.0f} %   {why[name]}")
     print(f"  drawn in {place}: recall.png")
 
-    # the same dynamics with 10,000 sites: the couplings would be 100 million numbers, and are never formed
+    # the same dynamics with 10,000 sites: the couplings would be 100 million numbers, and are never
+    # formed
     many = jr.rademacher(key_sites, (1000, 10_000), float)
     rest = asynchronous(Hebbian(many), corrupt(many[0], share=0.1, key=key_noise))
     overlap = float(jnp.mean(rest.x * many[0]))
     print("\nHebb again, with 1,000 random patterns of 10,000 sites, 10 % of them flipped:")
-    print(f"  overlap {overlap:.4f} with the pattern after {rest.flips} flips: random patterns are hardly alike")
+    print(
+        f"  overlap {overlap:.4f} with the pattern after {rest.flips} flips: random patterns are "
+        "hardly alike"
+    )
     return {"perceptron": wrong, "overlap": overlap, **dict(zip(shown.names, shown.exact))}
 
 

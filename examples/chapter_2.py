@@ -1,8 +1,8 @@
 """Chapter 2 in a page: networks written down, networks in disguise, and how few units are enough.
 
-Expect each network to follow its function closely without any training, since its weights are written down, and the
-gradient to vanish in twenty plain layers but not in residual ones. `python chapter_2.py FOLDER` keeps the pictures
-there, otherwise they go to a temporary folder.
+Expect each network to follow its function closely without any training, since its weights are
+written down, and the gradient to vanish in twenty plain layers but not in residual ones.
+`python chapter_2.py FOLDER` keeps the pictures there, otherwise they go to a temporary folder.
 """
 
 import sys
@@ -47,7 +47,10 @@ def main(folder: str | None = None) -> dict[str, float]:
     twin = models.permute(networks["polygon"], 0, np.arange(33)[::-1])
     twin = models.rescale(twin, 0, np.linspace(0.5, 2.0, 33))
     found["twin"] = explain.distance(twin, networks["polygon"], **box).value
-    print(f"polygon with its units reordered and rescaled: differs by {found['twin']:.0e}, which is rounding")
+    print(
+        f"polygon with its units reordered and rescaled: differs by {found['twin']:.0e}, which is "
+        "rounding"
+    )
 
     # Barron (§2.5): in twenty dimensions too, one unit after another.
     points = jr.normal(jr.key(1), (400, 20)) / jnp.sqrt(20)
@@ -57,10 +60,13 @@ def main(folder: str | None = None) -> dict[str, float]:
     found["greedy"] = float(chosen.errors[-1] / chosen.errors[0])
     print(f"64 units of 2,000: error {found['greedy']:.3f} of that of one unit")
 
-    # Depth (§2.4): the gradient that reaches the first of twenty layers, with residual connections and without.
+    # Depth (§2.4): the gradient that reaches the first of twenty layers, with residual connections
+    # and without.
     batch = jr.normal(jr.key(3), (32, 8)), jnp.zeros(32)
     for name, connect in (("plain", None), ("residual", Residual)):
-        net = models.MLP.init(8, *[8] * 20, 1, activation=jax.nn.sigmoid, connect=connect, key=jr.key(4))
+        net = models.MLP.init(
+            8, *[8] * 20, 1, activation=jax.nn.sigmoid, connect=connect, key=jr.key(4)
+        )
         found[name] = float(explain.gradients(squared_error, net, batch).weights[0])
         print(f"20 {name} layers of sigmoids: gradient at the first layer {found[name]:.1e}")
 

@@ -1,8 +1,10 @@
-"""Chapter 4: a convolution in its four forms, and a network of them that does not mind where a digit lies.
+"""Chapter 4: a convolution in its four forms, and a network of them that does not mind where a
+digit lies.
 
-Expect the direct sum, the matrix and the Fourier transform to agree, each layer to move with its input, and a network
-with a global mean to know shifted digits that a perceptron of many times its size does not.
-`python chapter_4.py FOLDER` keeps the pictures there, otherwise they go to a temporary folder.
+Expect the direct sum, the matrix and the Fourier transform to agree, each layer to move with its
+input, and a network with a global mean to know shifted digits that a perceptron of many times its
+size does not. `python chapter_4.py FOLDER` keeps the pictures there, otherwise they go to a
+temporary folder.
 """
 
 import sys
@@ -36,31 +38,47 @@ def main(folder: str | None = None, steps: int = 60) -> dict[str, float]:
     found = {}
 
     # §4.1: one operation, three ways
-    W, x = jr.normal(key_W, (1, 1, 5)), jr.normal(key_x, (1, 40))
+    W = jr.normal(key_W, (1, 1, 5))
+    x = jr.normal(key_x, (1, 40))
     direct = layers.convolve(W, x, boundary="full")
     by_matrix = layers.toeplitz(W[0, 0], 40) @ x[0]
     by_fourier = layers.fft_convolve(W, x, boundary="full")
-    found["forms"] = float(max(jnp.abs(direct[0] - by_matrix).max(), jnp.abs(direct - by_fourier).max()))
-    print(f"sum, matrix of {by_matrix.size} by 40 and Fourier transform differ by {found['forms']:.0e}")
+    found["forms"] = float(
+        max(jnp.abs(direct[0] - by_matrix).max(), jnp.abs(direct - by_fourier).max())
+    )
+    print(
+        f"sum, matrix of {by_matrix.size} by 40 and Fourier transform differ by "
+        f"{found['forms']:.0e}"
+    )
 
     # §4.2: what is learnt in the middle is known elsewhere
     xs, ys = data.load("digits").train
     some, rest = data.split((jnp.asarray(xs), jnp.asarray(ys)), 600 / len(ys), key=key_split, by=ys)
     keys = jr.split(key_net, 4)
     network = layers.Chain(
-        layers.Convolution.init(1, 16, (3, 3), key=keys[0]), layers.relu, layers.MaxPool((2, 2)),
-        layers.Convolution.init(16, 32, (3, 3), key=keys[1]), layers.relu,
-        layers.global_max, layers.Linear.init(32, 10, key=keys[2]),
-    )  # fmt: skip
+        layers.Convolution.init(1, 16, (3, 3), key=keys[0]),
+        layers.relu,
+        layers.MaxPool((2, 2)),
+        layers.Convolution.init(16, 32, (3, 3), key=keys[1]),
+        layers.relu,
+        layers.global_max,
+        layers.Linear.init(32, 10, key=keys[2]),
+    )
     perceptron = MLP.init(14 * 14, 256, 10, key=keys[3])
     middle = shifted(some[0], 0), some[1]
     for name, model in {"convolutions": network, "perceptron": perceptron}.items():
         model = learn(model, middle, steps=steps, key=key_fit)
         for by in (0, 2):
             batch = shifted(rest[0], by), rest[1]
-            found[f"{name} {by}"] = 100 * train.evaluate(model, batch, {"error": train.error_rate})["error"]
-        here, there = found[f"{name} 0"], found[f"{name} 2"]
-        print(f"{name:>12}, {tree.size(model):,} parameters: {here:.1f} % wrong, {there:.1f} % two pixels further")
+            found[f"{name} {by}"] = (
+                100 * train.evaluate(model, batch, {"error": train.error_rate})["error"]
+            )
+        here = found[f"{name} 0"]
+        there = found[f"{name} 2"]
+        print(
+            f"{name:>12}, {tree.size(model):,} parameters: {here:.1f} % wrong, {there:.1f} % two "
+            "pixels further"
+        )
         network = model if name == "convolutions" else network
 
     # §4.2: layers move with their input, and say what they look at
@@ -68,12 +86,17 @@ def main(folder: str | None = None, steps: int = 60) -> dict[str, float]:
     found["inside"] = float(jnp.nanmax(moved.inside[:, 1]))
     print(f"shifted by 2, the layers' outputs move along but for {100 * found['inside']:.2g} %")
     pictures = Path(folder or tempfile.mkdtemp())
-    lenses = {"filters": explain.filters(network), "saliency": explain.saliency(network, shifted(rest[0][:6], 0))}
+    lenses = {
+        "filters": explain.filters(network),
+        "saliency": explain.saliency(network, shifted(rest[0][:6], 0)),
+    }
     for name, result in lenses.items():
         draw(result).savefig(pictures / f"{name}.png")
 
     # §4.2, L10: fifty layers, counted without drawing a weight
-    found["parameters"] = tree.size(jax.eval_shape(lambda: ResNet.init(50, classes=1000, key=jr.key(0))))
+    found["parameters"] = tree.size(
+        jax.eval_shape(lambda: ResNet.init(50, classes=1000, key=jr.key(0)))
+    )
     print(f"a ResNet-50 has {found['parameters']:,} parameters")
     print(f"drawn in {pictures}")
     return found

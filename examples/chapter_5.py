@@ -1,7 +1,7 @@
 """Chapter 5: what recurrent networks remember, and two that speak.
 
-Expect an Elman cell to forget as fast as its bound says, an LSTM and a linear recurrence to remember; an n-gram and a
-network to learn a rhyme; and attention to point at what it copies.
+Expect an Elman cell to forget as fast as its bound says, an LSTM and a linear recurrence to
+remember; an n-gram and a network to learn a rhyme; and attention to point at what it copies.
 `python chapter_5.py FOLDER` keeps the pictures there, otherwise they go to a temporary folder.
 """
 
@@ -19,7 +19,10 @@ from thetax.core import run
 from thetax.models import EncoderDecoder, NextToken, NGram, greedy
 from thetax.plot import draw
 
-RHYME = "row row row your boat gently down the stream merrily merrily merrily merrily life is but a dream "
+RHYME = (
+    "row row row your boat gently down the stream merrily merrily merrily merrily life is but a "
+    "dream "
+)
 LETTERS = sorted(set(RHYME))
 
 
@@ -32,7 +35,8 @@ def learn(model, batch, *, steps, rate=1e-2, key):
 
 def main(folder: str | None = None, steps: int = 200) -> dict[str, float]:
     key_x, key_cell, key_speak, key_pair, key_fit = jr.split(jr.key(0), 5)
-    pictures, found = Path(folder or tempfile.mkdtemp()), {}
+    pictures = Path(folder or tempfile.mkdtemp())
+    found = {}
 
     # §5.0, §5.1, §5.2: how much of the first state is left in the last
     xs = jr.normal(key_x, (4, 100, 3))
@@ -45,7 +49,10 @@ def main(folder: str | None = None, steps: int = 200) -> dict[str, float]:
     for name, cell in cells.items():
         seen = explain.through_time(cell, xs)
         found[name] = float(seen.norms[:, -1].mean())
-        print(f"{name:>5}: a change of the first state is {found[name]:.1e} times as large after 100 steps")
+        print(
+            f"{name:>5}: a change of the first state is {found[name]:.1e} times as large after "
+            "100 steps"
+        )
         if seen.bound is not None:
             found["bound"] = float(seen.bound[-1])
     draw(explain.eigenvalues(cells["LRU"])).savefig(pictures / "eigenvalues.png")
@@ -59,12 +66,18 @@ def main(folder: str | None = None, steps: int = 200) -> dict[str, float]:
     for name, model in {"3-gram": layers.Recurrent(counted), "network": learnt}.items():
         found[name] = float(train.token_cross_entropy(model, batch)) / float(jnp.log(2))
         said = greedy(model.cell, first=LETTERS.index("r"), length=40).tokens
-        print(f"{name:>7}, {found[name]:.2f} bits a letter: r{''.join(LETTERS[token] for token in said)}")
+        print(
+            f"{name:>7}, {found[name]:.2f} bits a letter: "
+            f"r{''.join(LETTERS[token] for token in said)}"
+        )
 
     # §5.3: attention finds what it is to copy
     source = jr.randint(key_pair, (256, 6), 1, 8)
     target = source[:, ::-1]
-    pairs = (source, jnp.concatenate([jnp.zeros((256, 1), jnp.int32), target[:, :-1]], axis=1)), target
+    pairs = (
+        (source, jnp.concatenate([jnp.zeros((256, 1), jnp.int32), target[:, :-1]], axis=1)),
+        target,
+    )
     model = EncoderDecoder.init(8, 8, 16, 32, attend=16, cell=layers.GRU.init, key=key_pair)
     turned = learn(model, pairs, steps=steps, key=key_fit)
     found["wrong"] = float(train.sequence_error_rate(turned, pairs))

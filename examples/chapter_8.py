@@ -1,8 +1,10 @@
-"""Chapter 8: what the tricks of the trade do to one network, from its first weights to a student of its own.
+"""Chapter 8: what the tricks of the trade do to one network, from its first weights to a student of
+its own.
 
-Expect He's law to carry a signal through depth where LeCun's loses it, decay to leave the sharp directions alone and
-stopping to do the same, dropout to doubt where it errs, and a distilled student to beat one that has only labels.
-`python chapter_8.py FOLDER` keeps the pictures there, otherwise they go to a temporary folder.
+Expect He's law to carry a signal through depth where LeCun's loses it, decay to leave the sharp
+directions alone and stopping to do the same, dropout to doubt where it errs, and a distilled
+student to beat one that has only labels. `python chapter_8.py FOLDER` keeps the pictures there,
+otherwise they go to a temporary folder.
 """
 
 import sys
@@ -27,7 +29,9 @@ def learn(objective, model, batch, *, steps, rate=3e-3, key):
     """Adam on the whole batch, as one program."""
 
     def descended(model, batch):
-        step = train.descend(lambda model, _, key: objective(model, batch, key=key), optax.adam(rate))
+        step = train.descend(
+            lambda model, _, key: objective(model, batch, key=key), optax.adam(rate)
+        )
         step = train.restarts(step) if isinstance(model, layers.Ensemble) else step
         return run(step, model, jnp.zeros(steps), key=key)[0].model
 
@@ -49,23 +53,38 @@ def main(folder: str | None = None, steps: int = 300) -> dict[str, float]:
 
     # §8.2, §8.3: decay and stopping shrink the flat directions
     decay = 1e-3
-    plain = learn(train.weight_decay(train.cross_entropy, strength=decay), MLP.init(64, 32, 10, key=key_net), few,
-                  steps=steps, key=key_fit)  # fmt: skip
+    plain = learn(
+        train.weight_decay(train.cross_entropy, strength=decay),
+        MLP.init(64, 32, 10, key=key_net),
+        few,
+        steps=steps,
+        key=key_fit,
+    )
     shrunk = explain.shrinkage(train.cross_entropy, plain, few, strength=decay, key=key)
     found["plain"] = wrong(plain)
-    print(f"decay {decay:g}: {found['plain']:.1f} % wrong; it leaves {100 * shrunk.factors[0]:.1f} % of the sharpest "
-          f"direction, and about {shrunk.effective:.0f} of {shrunk.parameters} parameters count")  # fmt: skip
+    print(
+        f"decay {decay:g}: {found['plain']:.1f} % wrong; it leaves {100 * shrunk.factors[0]:.1f} "
+        "% of the sharpest "
+        f"direction, and about {shrunk.effective:.0f} of {shrunk.parameters} parameters count"
+    )
     rate = 0.1 / shrunk.curvatures[0]
     steps_like = explain.equivalent_steps(shrunk.curvatures[:1], rate=rate, strength=decay)[0]
     print(f"as much is left there by {steps_like:.0f} steps of descent at rate {rate:.2g}")
 
     # §8.4: dropout, a crowd of thinned networks that can doubt
-    tricks = train.smooth_labels(train.augmented(train.cross_entropy, data.augment.noise(scale=0.1)), 10, strength=0.1)
-    dropped = learn(tricks, MLP.init(64, 128, 10, dropout=0.3, key=key_net), few, steps=steps, key=key_fit)
+    tricks = train.smooth_labels(
+        train.augmented(train.cross_entropy, data.augment.noise(scale=0.1)), 10, strength=0.1
+    )
+    dropped = learn(
+        tricks, MLP.init(64, 128, 10, dropout=0.3, key=key_net), few, steps=steps, key=key_fit
+    )
     doubt = explain.doubt(dropped, rest, draws=30, key=key)
     found |= {"dropout": wrong(dropped), "ranking": doubt.ranking}
-    print(f"dropout, noise and smoothing (§8.7, §8.8): {found['dropout']:.1f} % wrong, and a mistake is doubted more "
-          f"than a right answer {100 * doubt.ranking:.0f} % of the time")  # fmt: skip
+    print(
+        f"dropout, noise and smoothing (§8.7, §8.8): {found['dropout']:.1f} % wrong, and a "
+        "mistake is doubted more "
+        f"than a right answer {100 * doubt.ranking:.0f} % of the time"
+    )
 
     # §8.5: a batch norm is an affine map once the data are known
     normal = MLP.init(64, 32, 10, normalise=layers.BatchNorm.init, key=key_net)
@@ -74,16 +93,22 @@ def main(folder: str | None = None, steps: int = 300) -> dict[str, float]:
     print(f"folding its batch norm changes the network's outputs by {found['folded']:.0e}")
 
     # §8.9: a student of a crowd, which needs no labels
-    crowd = layers.Ensemble.init(lambda key: MLP.init(64, 128, 10, key=key), 5, pool=layers.mixture, key=key_net)
+    crowd = layers.Ensemble.init(
+        lambda key: MLP.init(64, 128, 10, key=key), 5, pool=layers.mixture, key=key_net
+    )
     teacher = learn(train.cross_entropy, crowd, few, steps=steps, key=key_fit)
     student = MLP.init(64, 8, 10, key=key)
     soft = train.average(partial(train.tempered_loss, temperature=4.0))
     asked = rest[0], predict(teacher, rest[0])
     found["teacher"] = wrong(teacher)
-    found["student"] = wrong(learn(train.cross_entropy, student, few, steps=2 * steps, rate=1e-2, key=key_fit))
+    found["student"] = wrong(
+        learn(train.cross_entropy, student, few, steps=2 * steps, rate=1e-2, key=key_fit)
+    )
     found["distilled"] = wrong(learn(soft, student, asked, steps=2 * steps, rate=1e-2, key=key_fit))
-    print(f"teacher {found['teacher']:.1f} %, a student of eight units {found['student']:.1f} %, "
-          f"taught by the crowd on digits without labels {found['distilled']:.1f} %")  # fmt: skip
+    print(
+        f"teacher {found['teacher']:.1f} %, a student of eight units {found['student']:.1f} %, "
+        f"taught by the crowd on digits without labels {found['distilled']:.1f} %"
+    )
 
     place = Path(folder or tempfile.mkdtemp())
     draw(shrunk).savefig(place / "shrinkage.png", dpi=150)

@@ -1,8 +1,9 @@
-"""Lecture 1 in a page: a network whose gradients are written by hand, and linear ones with a formula for everything.
+"""Lecture 1 in a page: a network whose gradients are written by hand, and linear ones with a
+formula for everything.
 
-Expect the gradients written out to agree with `jax.grad` to the last digits, the network to follow the sine, and the
-modes of the linear network to be learnt one after another, the strong ones first. `python lecture_1.py FOLDER` keeps
-the pictures there, otherwise they go to a temporary folder.
+Expect the gradients written out to agree with `jax.grad` to the last digits, the network to follow
+the sine, and the modes of the linear network to be learnt one after another, the strong ones first.
+`python lecture_1.py FOLDER` keeps the pictures there, otherwise they go to a temporary folder.
 """
 
 import sys
@@ -39,19 +40,24 @@ def main(folder: str | None = None, examples: int = 100_000) -> dict[str, float]
     found = {}
     key_theta, key_beta, key_data, key_cloud, key_net = jr.split(jr.key(0), 5)
     n, m, rate = 2, 20, 0.05
-    theta, beta = 2 * jr.normal(key_theta, (m, n)), jr.uniform(key_beta, (m,), minval=-1 / m, maxval=1 / m)
+    theta = 2 * jr.normal(key_theta, (m, n))
+    beta = jr.uniform(key_beta, (m,), minval=-1 / m, maxval=1 / m)
 
     # by hand and by machine: the same network in the library, differentiated by JAX
-    x, y = jnp.array([0.7, 1.0]), jnp.sin(0.7)
+    x = jnp.array([0.7, 1.0])
+    y = jnp.sin(0.7)
     by_theta, by_beta = gradient(theta, beta, x, y)
     net = Chain(Linear(theta), sigmoid, Linear(beta[None]))
     exact = jax.grad(lambda net: train.squared_loss(net(x)[0], y))(net)
     found["gradient"] = float(
-        jnp.maximum(abs(by_theta - exact.layers[0].W).max(), abs(by_beta - exact.layers[2].W[0]).max())
+        jnp.maximum(
+            abs(by_theta - exact.layers[0].W).max(), abs(by_beta - exact.layers[2].W[0]).max()
+        )
     )
     print(f"gradients by hand and by jax.grad differ by {found['gradient']:.0e}")
 
-    # stochastic descent with the gradients by hand, one example at a time; the second input is constant
+    # stochastic descent with the gradients by hand, one example at a time; the second input is
+    # constant
     def step(weights, t):
         slopes = gradient(*weights, jnp.stack([t, jnp.ones_like(t)]), jnp.sin(t))
         return tuple(w - rate * g for w, g in zip(weights, slopes)), None
@@ -61,7 +67,9 @@ def main(folder: str | None = None, examples: int = 100_000) -> dict[str, float]
     grid = jnp.linspace(-jnp.pi, jnp.pi, 201)
     fit = jax.vmap(lambda t: forward(theta, beta, jnp.stack([t, jnp.ones_like(t)]))[1])(grid)
     found["sine"] = float(jnp.square(fit - jnp.sin(grid)).mean())
-    print(f"{m} units after {examples:,} examples of the sine: mean squared error {found['sine']:.0e}")
+    print(
+        f"{m} units after {examples:,} examples of the sine: mean squared error {found['sine']:.0e}"
+    )
 
     # the linear autoencoder has a closed form: the principal components
     xs = jr.normal(key_cloud, (200, 6)) * jnp.array([3.0, 2.0, 0.5, 0.4, 0.3, 0.2])[None]
@@ -69,16 +77,22 @@ def main(folder: str | None = None, examples: int = 100_000) -> dict[str, float]
     found["kept"] = float(coder.shares[:2].sum())
     print(f"a code of 2 numbers for 6 keeps {100 * found['kept']:.0f} % of the data's square")
 
-    # a deep linear network: gradients from correlations, what gradient flow keeps, and when each mode is learnt
-    inputs, strengths, start = jnp.eye(4), np.array([3.0, 1.5, 0.6]), 0.003
+    # a deep linear network: gradients from correlations, what gradient flow keeps, and when each
+    # mode is learnt
+    inputs = jnp.eye(4)
+    strengths = np.array([3.0, 1.5, 0.6])
+    start = 0.003
     targets = inputs[:, :3] * jnp.asarray(strengths)[None]
     drawn = models.deep_linear(4, 3, 3, key=key_net)
     closed = models.deep_linear_gradient(drawn, models.correlations(inputs, targets))
     slopes = jax.grad(lambda net: 4 * train.squared_error(net, (inputs, targets)))(drawn)
-    found["correlations"] = float(max(abs(a.W - b.W).max() for a, b in zip(closed.layers, slopes.layers)))
+    found["correlations"] = float(
+        max(abs(a.W - b.W).max() for a, b in zip(closed.layers, slopes.layers))
+    )
     print(f"gradients from correlations and by jax.grad differ by {found['correlations']:.0e}")
 
-    times, summed = np.linspace(0.02, 7, 71), lambda net, batch: 4 * train.squared_error(net, batch)
+    times = np.linspace(0.02, 7, 71)
+    summed = lambda net, batch: 4 * train.squared_error(net, batch)
     small = models.factorise(start * jnp.eye(3, 4), depth=2)
     way = train.gradient_flow(summed, small, (inputs, targets), times=times)
     modes = np.einsum("tih,thi->ti", way.models.layers[1].W, way.models.layers[0].W[:, :, :3])
@@ -87,11 +101,15 @@ def main(folder: str | None = None, examples: int = 100_000) -> dict[str, float]
     print(f"modes of the linear network differ from their closed form by {found['modes']:.0e}")
 
     place = Path(folder or tempfile.mkdtemp())
-    sine = Panel("x", "output", lines={"network": (grid, fit)}, bounds={"sine": (grid, jnp.sin(grid))})
+    sine = Panel(
+        "x", "output", lines={"network": (grid, fit)}, bounds={"sine": (grid, jnp.sin(grid))}
+    )
     draw(Chart(sine)).savefig(place / "sine.png", dpi=150)
     lines = {f"closed form, s = {s:g}": (times, theory[:, i]) for i, s in enumerate(strengths)}
     points = {"gradient flow": (np.tile(times[::3], 3), modes[::3].T.ravel())}
-    draw(Chart(Panel("time", "strength", lines=lines, points=points))).savefig(place / "modes.png", dpi=150)
+    draw(Chart(Panel("time", "strength", lines=lines, points=points))).savefig(
+        place / "modes.png", dpi=150
+    )
     print(f"drawn in {place}: sine.png and modes.png")
     return found
 

@@ -1,10 +1,10 @@
 """Random programs whose bounds are tested at points of the box.
 
-A program is a list of steps over a pool of arrays: the input, constants, and what earlier steps gave. The steps cover
-`jax.lax`, `jax.numpy`, control flow, calls, custom derivatives and dtypes, whether they have bounds or not. Either a
-program is refused with a ValueError that names an operation, or no point of a box leaves its bounds: the corners,
-random points, and a search that moves towards each bound. Bounds of many boxes and outputs at their points are one
-compiled program.
+A program is a list of steps over a pool of arrays: the input, constants, and what earlier steps
+gave. The steps cover `jax.lax`, `jax.numpy`, control flow, calls, custom derivatives and dtypes,
+whether they have bounds or not. Either a program is refused with a ValueError that names an
+operation, or no point of a box leaves its bounds: the corners, random points, and a search that
+moves towards each bound. Bounds of many boxes and outputs at their points are one compiled program.
 
     python -m tests.bounds_fuzz --minutes 60            # new seeds until the time is over
     python -m tests.bounds_fuzz --first 1234 --count 1  # one program again
@@ -32,7 +32,17 @@ REFUSAL = re.compile(r"cannot bound '([\w-]+)'")
 BOXES, POINTS, ROUNDS = 32, 40, 3  # boxes of a program, points of a box at once, and how often
 MARGINS = ("interval", "linear")
 KEEP_REFUSED = 0.1  # so many refused steps stay, and the program with them is refused
-DTYPES = ("float64", "float32", "float16", "bfloat16", "int32", "int8", "uint8", "bool", "complex128")
+DTYPES = (
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "int32",
+    "int8",
+    "uint8",
+    "bool",
+    "complex128",
+)
 
 
 class Step(NamedTuple):
@@ -44,7 +54,9 @@ class Step(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Constants, and steps one after the other; the pool starts with the input and the constants."""
+    """Constants, and steps one after the other; the pool starts with the input and the
+    constants.
+    """
 
     constants: tuple[Any, ...]
     steps: tuple[Step, ...]
@@ -62,8 +74,13 @@ class Program(NamedTuple):
 
     def __str__(self) -> str:
         first = 1 + len(self.constants)
-        lines = [f"  {at}: constant {np.asarray(value).tolist()}" for at, value in enumerate(self.constants, 1)]
-        return "\n".join(lines + [f"  {at}: {s.name} of {s.reads}" for at, s in enumerate(self.steps, first)])
+        lines = [
+            f"  {at}: constant {np.asarray(value).tolist()}"
+            for at, value in enumerate(self.constants, 1)
+        ]
+        return "\n".join(
+            lines + [f"  {at}: {s.name} of {s.reads}" for at, s in enumerate(self.steps, first)]
+        )
 
 
 def real(z: Any) -> Any:
@@ -73,7 +90,7 @@ def real(z: Any) -> Any:
     return z.astype("float64")
 
 
-# --- steps ------------------------------------------------------------------------------------------------------------
+# Steps
 
 
 @jax.custom_jvp
@@ -82,7 +99,9 @@ def straight_through(a, b):
     return a @ b
 
 
-straight_through.defjvp(lambda primals, tangents: (straight_through(*primals), 10 * (tangents[0] @ primals[1])))
+straight_through.defjvp(
+    lambda primals, tangents: (straight_through(*primals), 10 * (tangents[0] @ primals[1]))
+)
 
 
 @jax.custom_vjp
@@ -100,7 +119,9 @@ def loop(body: Callable[..., Any], z: Any, **how: Any) -> Any:
 
 
 def carried_truth(z: Any) -> Any:
-    seen, ys = lax.scan(lambda seen, a: (seen | (a > 0.3), jnp.where(seen, a, -a)), jnp.array(False), z.ravel())
+    seen, ys = lax.scan(
+        lambda seen, a: (seen | (a > 0.3), jnp.where(seen, a, -a)), jnp.array(False), z.ravel()
+    )
     return jnp.where(seen, ys, 2 * ys)
 
 
@@ -117,18 +138,45 @@ def window(name: str, z: Any) -> Any:
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {  # of a float array
-    **{name: getattr(jnp, name) for name in ("negative", "abs", "sign", "floor", "ceil", "round", "exp", "exp2")},
-    **{name: getattr(jnp, name) for name in ("expm1", "log", "log1p", "sqrt", "cbrt", "square", "tanh", "sinh")},
-    **{name: getattr(jnp, name) for name in ("arcsinh", "arctan", "sin", "cosh", "arccosh", "arctanh", "reciprocal")},
-    **{name: getattr(jnp, name) for name in ("isnan", "isinf", "isfinite", "signbit", "nan_to_num", "trunc", "tan")},
-    **{f"lax.{name}": getattr(lax, name) for name in ("rsqrt", "erf", "erfc", "logistic", "lgamma", "digamma")},
-    **{f"nn.{name}": getattr(jax.nn, name) for name in ("relu", "leaky_relu", "elu", "gelu", "silu", "softplus")},
-    **{f"nn.{name}": getattr(jax.nn, name) for name in ("softmax", "log_softmax", "standardize", "relu6", "celu")},
-    **{f"cum{name}": partial(getattr(lax, f"cum{name}"), axis=0) for name in ("sum", "max", "min", "prod")},
+    **{
+        name: getattr(jnp, name)
+        for name in ("negative", "abs", "sign", "floor", "ceil", "round", "exp", "exp2")
+    },
+    **{
+        name: getattr(jnp, name)
+        for name in ("expm1", "log", "log1p", "sqrt", "cbrt", "square", "tanh", "sinh")
+    },
+    **{
+        name: getattr(jnp, name)
+        for name in ("arcsinh", "arctan", "sin", "cosh", "arccosh", "arctanh", "reciprocal")
+    },
+    **{
+        name: getattr(jnp, name)
+        for name in ("isnan", "isinf", "isfinite", "signbit", "nan_to_num", "trunc", "tan")
+    },
+    **{
+        f"lax.{name}": getattr(lax, name)
+        for name in ("rsqrt", "erf", "erfc", "logistic", "lgamma", "digamma")
+    },
+    **{
+        f"nn.{name}": getattr(jax.nn, name)
+        for name in ("relu", "leaky_relu", "elu", "gelu", "silu", "softplus")
+    },
+    **{
+        f"nn.{name}": getattr(jax.nn, name)
+        for name in ("softmax", "log_softmax", "standardize", "relu6", "celu")
+    },
+    **{
+        f"cum{name}": partial(getattr(lax, f"cum{name}"), axis=0)
+        for name in ("sum", "max", "min", "prod")
+    },
     "cumsum reverse": partial(lax.cumsum, axis=0, reverse=True),
     "cumlogsumexp": partial(lax.cumlogsumexp, axis=0, reverse=True),
     **{f"power {k}": partial(lax.integer_pow, y=k) for k in (-2, -1, 0, 2, 3, 4)},
-    **{name: getattr(jnp, name) for name in ("sum", "max", "min", "prod", "mean", "var", "std", "median", "ptp")},
+    **{
+        name: getattr(jnp, name)
+        for name in ("sum", "max", "min", "prod", "mean", "var", "std", "median", "ptp")
+    },
     "norm": lambda z: jnp.sqrt((z * z).sum()),
     "logsumexp": jax.nn.logsumexp,
     "argmax": jnp.argmax,
@@ -173,7 +221,9 @@ UNARY: dict[str, Callable[[Any], Any]] = {  # of a float array
     "parity of truths": lambda z: lax.reduce_xor((z > 0).ravel(), (0,)),
     "scatter set": lambda z: jnp.zeros(4, z.dtype).at[np.array([0, 0])].set(z.ravel()[0]),
     "scatter add": lambda z: jnp.ones(4, z.dtype).at[np.array([0, 2, 0])].add(z.ravel()[0]),
-    "scatter multiply": lambda z: jnp.ones(4, z.dtype).at[np.array([0, 2, 0])].multiply(z.ravel()[0]),
+    "scatter multiply": lambda z: (
+        jnp.ones(4, z.dtype).at[np.array([0, 2, 0])].multiply(z.ravel()[0])
+    ),
     "scatter max": lambda z: jnp.zeros(4, z.dtype).at[np.array([0, 2])].max(z.ravel()[0]),
     "scatter apply": lambda z: z.ravel().at[0].apply(jnp.sin),
     "window add": partial(window, "add"),
@@ -182,8 +232,12 @@ UNARY: dict[str, Callable[[Any], Any]] = {  # of a float array
     "window own": lambda z: lax.reduce_window(
         z.ravel(), jnp.zeros((), z.dtype), lambda a, b: a + b * b, (2,), (1,), "SAME"
     ),
-    "reduce own": lambda z: lax.reduce(z.ravel(), jnp.zeros((), z.dtype), lambda a, b: a + jnp.abs(b), (0,)),
-    "reduce own product": lambda z: lax.reduce(z.ravel(), jnp.ones((), z.dtype), lambda a, b: a * b, (0,)),
+    "reduce own": lambda z: lax.reduce(
+        z.ravel(), jnp.zeros((), z.dtype), lambda a, b: a + jnp.abs(b), (0,)
+    ),
+    "reduce own product": lambda z: lax.reduce(
+        z.ravel(), jnp.ones((), z.dtype), lambda a, b: a * b, (0,)
+    ),
     "jit": lambda z: jax.jit(lambda z: jnp.tanh(z) - z)(z),
     "remat": lambda z: jax.checkpoint(lambda z: jnp.sin(z) if z.ndim > 2 else jnp.exp(-z * z))(z),
     "custom_vjp": clipped,
@@ -199,7 +253,9 @@ UNARY: dict[str, Callable[[Any], Any]] = {  # of a float array
     "while": lambda z: lax.while_loop(lambda s: s.sum() < 3, lambda s: s + 1, z),
     "fori": lambda z: lax.fori_loop(0, 3, lambda i, s: s * 0.5 + i, z),
     "cond": lambda z: lax.cond(z.sum() > 0, lambda s: s, lambda s: -s, z),
-    "switch": lambda z: lax.switch(jnp.clip(z.sum().astype("int32"), 0, 1), [lambda s: s, lambda s: -s], z),
+    "switch": lambda z: lax.switch(
+        jnp.clip(z.sum().astype("int32"), 0, 1), [lambda s: s, lambda s: -s], z
+    ),
     "map": lambda z: lax.map(lambda a: a * a, z.ravel()),
     "complex": lambda z: jnp.abs(lax.complex(z, z)) if z.dtype in (jnp.float64, jnp.float32) else z,
     "fft": lambda z: jnp.fft.fft(z.ravel().astype("float64")).real,
@@ -210,9 +266,18 @@ UNARY: dict[str, Callable[[Any], Any]] = {  # of a float array
     **{f"to {dtype}": lambda z, dtype=dtype: z.astype(dtype) for dtype in DTYPES},
 }
 BINARY: dict[str, Callable[[Any, Any], Any]] = {  # of two float arrays of one dtype and shape
-    **{name: getattr(jnp, name) for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")},
-    **{name: getattr(jnp, name) for name in ("logaddexp", "hypot", "arctan2", "power", "nextafter", "fmax")},
-    **{name: getattr(jnp, name) for name in ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")},
+    **{
+        name: getattr(jnp, name)
+        for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+    },
+    **{
+        name: getattr(jnp, name)
+        for name in ("logaddexp", "hypot", "arctan2", "power", "nextafter", "fmax")
+    },
+    **{
+        name: getattr(jnp, name)
+        for name in ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")
+    },
     "lax.rem": lax.rem,
     "concatenate": lambda a, b: jnp.concatenate([a.ravel(), b.ravel()])[1:5],
     "stack": lambda a, b: jnp.stack([a.ravel()[:2], b.ravel()[-2:]]),
@@ -220,7 +285,9 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {  # of two float arrays of one d
     "matmul": lambda a, b: square(a) @ square(b),
     "jit matmul": lambda a, b: jax.jit(jnp.matmul)(square(a), square(b)),
     "jit matmul of one": lambda a, b: jax.jit(lambda a, b: a @ a)(square(a), square(b)),
-    "norm of both": lambda a, b: jax.jit(lambda a, b: squared_norm(jnp.concatenate([a, b])))(a.ravel(), b.ravel()),
+    "norm of both": lambda a, b: jax.jit(lambda a, b: squared_norm(jnp.concatenate([a, b])))(
+        a.ravel(), b.ravel()
+    ),
     "custom matmul": lambda a, b: straight_through(square(a), square(b)),
     "custom matmul of one": lambda a, b: same_twice(square(a), square(b)),
     "convolve": lambda a, b: lax.conv_general_dilated(
@@ -243,7 +310,9 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {  # of two float arrays of one d
     "solve": lambda a, b: jnp.linalg.solve(square(a) + 3 * jnp.eye(2, dtype=a.dtype), square(b)),
     "quotient": lambda a, b: a / (1 + jnp.abs(b)),
     "normalised": lambda a, b: (a - b) / jnp.sqrt(((a - b) ** 2).mean() + 0.1),
-    "linear solve": lambda a, b: lax.custom_linear_solve(lambda y: 2 * y + a, b, lambda m, b: b / 2),
+    "linear solve": lambda a, b: lax.custom_linear_solve(
+        lambda y: 2 * y + a, b, lambda m, b: b / 2
+    ),
 }
 
 
@@ -274,7 +343,11 @@ def in_floats(z: Any, dtype: Any = None) -> Any:
     """A float array of this dtype; of any float dtype, as it is."""
     if jnp.issubdtype(z.dtype, jnp.complexfloating):
         z = jnp.real(z)
-    return z if jnp.issubdtype(z.dtype, jnp.floating) and dtype is None else z.astype(dtype or "float64")
+    return (
+        z
+        if jnp.issubdtype(z.dtype, jnp.floating) and dtype is None
+        else z.astype(dtype or "float64")
+    )
 
 
 def unary(f: Callable[..., Any], a: Any) -> Any:
@@ -302,21 +375,31 @@ def drawn(seed: int, length: int) -> Program:
     steps: list[Step] = []
     for at in range(length):
         pool = 1 + len(constants) + at
-        recent = lambda pool=pool: int(rng.integers(max(0, pool - 3) if rng.random() < 0.7 else 0, pool))
+        recent = lambda pool=pool: int(
+            rng.integers(max(0, pool - 3) if rng.random() < 0.7 else 0, pool)
+        )
         kind = rng.random()
         if kind < 0.25:
-            W, b = jnp.asarray(rng.normal(size=(SIZE, SIZE)) / 2), jnp.asarray(rng.normal(size=SIZE))
+            W = jnp.asarray(rng.normal(size=(SIZE, SIZE)) / 2)
+            b = jnp.asarray(rng.normal(size=SIZE))
             steps.append(Step("dense", partial(affine, W, b), (recent() if at else 0,)))
         elif kind < 0.7:
             name = str(rng.choice(list(UNARY)))
             steps.append(Step(name, partial(unary, UNARY[name]), (recent() if at else 0,)))
         else:
-            name, first = str(rng.choice(list(BINARY))), recent()
-            steps.append(Step(name, partial(binary, BINARY[name]), (first, first if rng.random() < 0.2 else recent())))
+            name = str(rng.choice(list(BINARY)))
+            first = recent()
+            steps.append(
+                Step(
+                    name,
+                    partial(binary, BINARY[name]),
+                    (first, first if rng.random() < 0.2 else recent()),
+                )
+            )
     return Program(constants, tuple(steps))
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------
+# Checks
 
 
 class Violation(AssertionError):
@@ -339,7 +422,10 @@ def bounded_part(program: Program, rng: Any, tally: Counter) -> Program:
     shape = jax.ShapeDtypeStruct((SIZE,), jnp.float64)
     trial = lambda p: refused(lambda: jax.eval_shape(lambda x: interval_bounds(p, x, x), shape))[0]
     while trial(program) is not None:
-        low, high = 0, len(program.steps)  # the first `low` steps have bounds, the first `high` have not
+        low, high = (
+            0,
+            len(program.steps),
+        )  # the first `low` steps have bounds, the first `high` have not
         while high - low > 1:
             middle = (low + high) // 2
             has = trial(Program(program.constants, program.steps[:middle])) is None
@@ -360,7 +446,9 @@ def without(program: Program, at: int) -> Program:
 
 
 def boxes(rng: Any, *, equal: bool) -> tuple[Any, Any]:
-    """Centres and radii; the same radius along each axis, if asked. Zeros and round numbers are where domains end."""
+    """Centres and radii; the same radius along each axis, if asked. Zeros and round numbers are
+    where domains end.
+    """
     x = rng.normal(size=(BOXES, SIZE)).round(2) * rng.choice([0.0, 1.0, 3.0], (BOXES, 1))
     radius = rng.choice([0.0, 0.05, 0.5, 2.0], (BOXES, SIZE), p=[0.1, 0.3, 0.4, 0.2])
     return x, np.broadcast_to(radius[:, :1], radius.shape) if equal else radius
@@ -371,15 +459,20 @@ def points(rng: Any) -> Any:
     corners = np.array(list(product([-1.0, 1.0], repeat=SIZE)))
     inside = rng.uniform(-1, 1, (POINTS - len(corners), BOXES, SIZE))
     inside[0] = 0
-    inside[: len(inside) // 2] = np.where(rng.random(inside[: len(inside) // 2].shape) < 0.7, 1, 0) * inside[1]
+    inside[: len(inside) // 2] = (
+        np.where(rng.random(inside[: len(inside) // 2].shape) < 0.7, 1, 0) * inside[1]
+    )
     return np.concatenate([np.broadcast_to(corners[:, None], (len(corners), BOXES, SIZE)), inside])
 
 
 def nearby(rng: Any, shifts: Any, ys: Any) -> Any:
-    """Shifts that are changed a little, or along one axis, from those with the least or the largest of an output."""
+    """Shifts that are changed a little, or along one axis, from those with the least or the largest
+    of an output.
+    """
     found = []
     for k in range(POINTS):
-        sign, y = (-1) ** (k % 2), ys[:, :, rng.integers(ys.shape[2])]
+        sign = (-1) ** (k % 2)
+        y = ys[:, :, rng.integers(ys.shape[2])]
         best = np.argmax(np.where(np.isnan(y), -np.inf, sign * y), axis=0)
         step = rng.normal(size=(BOXES, SIZE)) * rng.choice([0.01, 0.1, 0.5])
         step = step * (np.arange(SIZE) == rng.integers(SIZE)) if k % 3 == 0 else step
@@ -391,14 +484,17 @@ def compiled(program: Program, *, linear: bool) -> Callable[..., Any]:
     """Of boxes and points in them: the outputs, the largest number on the way, and the bounds."""
 
     def outputs(x: Any) -> tuple[Any, Any]:
-        sizes = [jnp.abs(real(v)).max(initial=0, where=jnp.isfinite(real(v))) for v in program.pool(x)]
+        sizes = [
+            jnp.abs(real(v)).max(initial=0, where=jnp.isfinite(real(v))) for v in program.pool(x)
+        ]
         return program(x).astype("float64"), jnp.stack([v.astype("float64") for v in sizes]).max()
 
     def bounds(x: Any, radius: Any) -> Any:
         wide = {"interval_bounds": interval_bounds(program, x - radius, x + radius)}
         if not linear:
             return wide
-        ball, y = Linf(radius[0]), jnp.array(0)
+        ball = Linf(radius[0])
+        y = jnp.array(0)
         margins = {kind: worst_margins(program, x, y, ball, bounds=kind) for kind in MARGINS}
         return wide | {"linear_bounds": linear_bounds(program, x, ball)} | margins
 
@@ -411,7 +507,11 @@ def check(seed: int, tally: Counter, *, linear: bool = True) -> None:
     program = drawn(seed, int(rng.integers(1, 8)))
     try:
         jax.eval_shape(program, jax.ShapeDtypeStruct((SIZE,), jnp.float64))
-    except (TypeError, ValueError, NotImplementedError):  # JAX itself does not take it, for instance for its dtypes
+    except (
+        TypeError,
+        ValueError,
+        NotImplementedError,
+    ):  # JAX itself does not take it, for instance for its dtypes
         tally["not valid"] += 1
         return
     tally["programs"] += 1
@@ -427,7 +527,9 @@ def examine(program: Program, rng: Any, tally: Counter, *, linear: bool = True) 
     x, radius = boxes(rng, equal=linear)
     f = compiled(program, linear=linear)
     shifts = points(rng)
-    inside = lambda shifts: x + radius * (1 - 1e-9) * shifts  # not quite the whole box: bounds hold up to rounding
+    inside = lambda shifts: (
+        x + radius * (1 - 1e-9) * shifts
+    )  # not quite the whole box: bounds hold up to rounding
     name, found = refused(lambda: jax.device_get(f(x, radius, inside(shifts))))
     if name is not None:
         tally["refused"] += 1
@@ -439,7 +541,8 @@ def examine(program: Program, rng: Any, tally: Counter, *, linear: bool = True) 
     for _ in range(ROUNDS - 1):
         more = nearby(rng, shifts, ys)
         (new, size), _ = jax.device_get(f(x, radius, inside(more)))
-        shifts, ys = np.concatenate([shifts, more]), np.concatenate([ys, new])
+        shifts = np.concatenate([shifts, more])
+        ys = np.concatenate([ys, new])
         scale = np.concatenate([scale, size])
     kinds = {str(v.dtype) for v in jax.eval_shape(program.pool, jnp.zeros(SIZE))}
     eps = max(float(jnp.finfo(kind).eps) for kind in kinds if "float" in kind)
@@ -448,14 +551,21 @@ def examine(program: Program, rng: Any, tally: Counter, *, linear: bool = True) 
     found = compared(bounds, ys, slack)
     if found is not None:
         what, box, out, y, at = found
-        where = f"x = {x[box].tolist()}, radius = {radius[box].tolist()}, at {inside(shifts)[at, box].tolist()}"
+        where = (
+            f"x = {x[box].tolist()}, radius = {radius[box].tolist()}, at "
+            f"{inside(shifts)[at, box].tolist()}"
+        )
         raise Violation(f"{what}: output {out} is {y}\n  {where}")
 
 
 def compared(bounds: dict[str, Any], ys: Any, slack: Any) -> tuple[str, int, int, str, int] | None:
-    """The first bound that does not hold: which, of what box and output, the value, and the point."""
+    """The first bound that does not hold: which, of what box and output, the value, and the
+    point.
+    """
     for what, bound in bounds.items():
-        low, high = (np.asarray(b, np.float64) for b in ((bound, np.inf) if what in MARGINS else bound))
+        low, high = (
+            np.asarray(b, np.float64) for b in ((bound, np.inf) if what in MARGINS else bound)
+        )
         values = gaps(ys) if what in MARGINS else ys
         with np.errstate(invalid="ignore"):
             room = np.where(np.isinf(values), 0.0, 1e-7 * (1 + np.abs(values)) + slack)
@@ -475,7 +585,9 @@ def compared(bounds: dict[str, Any], ys: Any, slack: Any) -> tuple[str, int, int
 
 
 def gaps(ys: Any) -> Any:
-    """By how much the first output is above each other. Two infinities are no better than equal; NaN has no gap."""
+    """By how much the first output is above each other. Two infinities are no better than equal;
+    NaN has no gap.
+    """
     with np.errstate(invalid="ignore"):
         found = ys[:, :, :1] - ys
     both = np.isinf(ys) & (ys == ys[:, :, :1])
@@ -485,20 +597,31 @@ def gaps(ys: Any) -> Any:
 
 
 def main() -> None:
-    reads = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    reads = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     reads.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
     reads.add_argument("--first", type=int, default=0, help="the first seed")
     reads.add_argument("--count", type=int, default=None, help="how many seeds")
-    reads.add_argument("--linear-every", type=int, default=1, help="check linear bounds for every n-th seed only")
+    reads.add_argument(
+        "--linear-every", type=int, default=1, help="check linear bounds for every n-th seed only"
+    )
     reads.add_argument("--all", action="store_true", help="go on after a violation")
-    reads.add_argument("--optimized", action="store_true", help="compile with all optimizations, which takes longer")
+    reads.add_argument(
+        "--optimized",
+        action="store_true",
+        help="compile with all optimizations, which takes longer",
+    )
     options = reads.parse_args()
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_disable_most_optimizations", not options.optimized)
-    end, tally = time.monotonic() + 60 * options.minutes, Counter()
+    end = time.monotonic() + 60 * options.minutes
+    tally = Counter()
     for seed in count(options.first):
-        if time.monotonic() > end or (options.count is not None and seed >= options.first + options.count):
+        if time.monotonic() > end or (
+            options.count is not None and seed >= options.first + options.count
+        ):
             break
         try:
             check(seed, tally, linear=seed % options.linear_every == 0)
@@ -510,7 +633,10 @@ def main() -> None:
         if seed % 100 == 99:
             jax.clear_caches()  # no program is run again
             print(f"up to seed {seed}: {summary(tally)}", flush=True)
-    print(f"{summary(tally)}\n" + "\n".join(f"  {n:5d} {name}" for name, n in tally.most_common() if ":" in name))
+    print(
+        f"{summary(tally)}\n"
+        + "\n".join(f"  {n:5d} {name}" for name, n in tally.most_common() if ":" in name)
+    )
 
 
 def summary(tally: Counter) -> str:

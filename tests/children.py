@@ -10,7 +10,8 @@ install_import_hook("thetax", "beartype.beartype")
 
 
 def check_annotations(folder, monkeypatch):
-    """Python processes started from now on check shapes and types at every call, and never promote ranks.
+    """Python processes started from now on check shapes and types at every call, and never promote
+    ranks.
 
     Python imports a `sitecustomize` from its path as it starts; the library knows nothing of it.
     """

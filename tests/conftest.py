@@ -1,9 +1,12 @@
-"""The tests run strict: ranks never promote, warnings are errors, and shapes are checked at every call.
+"""The tests run strict: ranks never promote, warnings are errors, and shapes are checked at every
+call.
 
-Dtype promotion is strict where no Optax step is involved (its `adam` mixes int and float): `usefixtures("strict")`.
+Dtype promotion is strict where no Optax step is involved (its `adam` mixes int and float):
+`usefixtures("strict")`.
 
-Most of the time goes into compiling, so programs are compiled without most optimizations and kept between runs in the
-user's cache folder; `--optimize` compiles as users do. `suite.py` chooses and orders what runs.
+Most of the time goes into compiling, so programs are compiled without most optimizations and kept
+between runs in the user's cache folder; `--optimize` compiles as users do. `suite.py` chooses and
+orders what runs.
 """
 
 import gc
@@ -36,29 +39,41 @@ settings.load_profile("thetax")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--optimize", action="store_true", help="compile with all optimizations, as users do")
-    parser.addoption("--budget", type=float, metavar="MINUTES", help="start no test after so many minutes")
+    parser.addoption(
+        "--optimize", action="store_true", help="compile with all optimizations, as users do"
+    )
+    parser.addoption(
+        "--budget", type=float, metavar="MINUTES", help="start no test after so many minutes"
+    )
 
 
 def pytest_configure(config):
     if not config.getoption("optimize"):
         compile_quickly()
-    # Two workers share the cache: one may find a file that the other is still writing, and compiles by itself.
-    config.addinivalue_line("filterwarnings", "ignore:Error (reading|writing) persistent compilation cache")
+    # Two workers share the cache: one may find a file that the other is still writing, and compiles
+    # by itself.
+    config.addinivalue_line(
+        "filterwarnings", "ignore:Error (reading|writing) persistent compilation cache"
+    )
     config.pluginmanager.register(suite.Suite(config))
 
 
 def compile_quickly():
-    """Half the time of compiling: no LLVM optimizations, one file of code a program, one MLIR context for all."""
+    """Half the time of compiling: no LLVM optimizations, one file of code a program, one MLIR
+    context for all.
+    """
     jax.config.update("jax_disable_most_optimizations", True)
     flags = ["--xla_cpu_parallel_codegen_split_count=1"]
     if jax.__version_info__ < (0, 11):  # a later XLA does not know this flag
         flags.append("--xla_cpu_use_fusion_emitters=false")
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
-    make, ready = mlir.make_ir_context, mlir.make_ir_context()
+    make = mlir.make_ir_context
+    ready = mlir.make_ir_context()
 
     def context():
-        """To make one takes as long as to lower a small program; one inside another must be its own."""
+        """To make one takes as long as to lower a small program; one inside another must be its
+        own.
+        """
         try:
             nested = mlir.ir.Context.current is ready
         except ValueError:  # there is none
@@ -91,7 +106,9 @@ def x64():
 
 @pytest.fixture
 def unchecked():
-    """Shape annotations are not checked, as in a user's process: what refuses bad input is the library itself."""
+    """Shape annotations are not checked, as in a user's process: what refuses bad input is the
+    library itself.
+    """
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)

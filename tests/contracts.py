@@ -1,4 +1,5 @@
-"""One row a layer, a model, an objective, an iteration; `test_contracts.py` holds every row to the same checks.
+"""One row a layer, a model, an objective, an iteration; `test_contracts.py` holds every row to the
+same checks.
 
 To have a new one tested, add its row.
 """
@@ -180,7 +181,9 @@ def chain(*, key, p: float = 0.0) -> Chain:
 
 @cache
 def taylor(dtype: Any) -> Linearised:
-    with jax.ensure_compile_time_eval():  # where it is linearised is no parameter, and must not be traced
+    with (
+        jax.ensure_compile_time_eval()
+    ):  # where it is linearised is no parameter, and must not be traced
         return linearise(chain(key=jr.key(0)))
 
 
@@ -194,7 +197,9 @@ def autoencoder(xs) -> Chain:
 
 
 class Ranked(eqx.Module):
-    """A layer that reads whole numbers, fed with the order of an example's entries; or with two such sequences."""
+    """A layer that reads whole numbers, fed with the order of an example's entries; or with two
+    such sequences.
+    """
 
     inner: Any
     pair: bool = eqx.field(static=True, default=False)
@@ -222,7 +227,9 @@ WIDENED = Layout((1, 1), 2)
 
 
 def resnet(*, key, layout=WIDENED, normalise=Affine.init, small: bool = True) -> ResNet:
-    return ResNet.init(layout, classes=2, channels=1, width=2, small=small, normalise=normalise, key=key)
+    return ResNet.init(
+        layout, classes=2, channels=1, width=2, small=small, normalise=normalise, key=key
+    )
 
 
 def attending(*, key) -> Ranked:
@@ -230,11 +237,15 @@ def attending(*, key) -> Ranked:
 
 
 def densenet(*, key) -> DenseNet:
-    return DenseNet.init((1, 1), classes=2, channels=1, growth=1, small=True, normalise=Affine.init, key=key)
+    return DenseNet.init(
+        (1, 1), classes=2, channels=1, growth=1, small=True, normalise=Affine.init, key=key
+    )
 
 
 def mixer(*, key) -> Mixer:
-    return Mixer.init(2, classes=2, size=(4, 6), channels=1, patch=2, width=3, hidden=(4, 5), key=key)
+    return Mixer.init(
+        2, classes=2, size=(4, 6), channels=1, patch=2, width=3, hidden=(4, 5), key=key
+    )
 
 
 def bidirectional(*, key) -> Bidirectional:
@@ -280,7 +291,9 @@ def on_bert(head: Callable[..., Any], *, pair: bool = False) -> Callable[..., Ra
 
     def make(*, key):
         key_bert, key_head = jr.split(key)
-        bert = BERT.init(4, 4, depth=1, heads=2, hidden=3, length=4, segments=4, epsilon=1e-5, key=key_bert)
+        bert = BERT.init(
+            4, 4, depth=1, heads=2, hidden=3, length=4, segments=4, epsilon=1e-5, key=key_bert
+        )
         return Ranked(head(bert, key=key_head), pair=pair)
 
     return make
@@ -303,7 +316,9 @@ def span(bert: BERT, *, key) -> Read:
 
 
 def vit(*, key) -> ViT:
-    return ViT.init(2, size=(4, 2), channels=1, patch=2, d=4, depth=1, heads=2, hidden=3, epsilon=1e-5, key=key)
+    return ViT.init(
+        2, size=(4, 2), channels=1, patch=2, d=4, depth=1, heads=2, hidden=3, epsilon=1e-5, key=key
+    )
 
 
 def translator(*, key) -> Ranked:
@@ -343,23 +358,51 @@ MODELS = [
     ModelRow("BatchNorm image", lambda key: BatchNorm.init(2), (2, 2, 3), (3, 2, 3), batch=True),
     ModelRow("WeightNorm", partial(WeightNorm.init, 3, 4), (3,), (5,)),
     ModelRow("Dropout", lambda key: Dropout(0.4), (16,), draws=True),
-    ModelRow("DropConnect", lambda key: DropConnect(Linear.init(3, 4, key=key), 0.4), (3,), (5,), draws=True),
+    ModelRow(
+        "DropConnect",
+        lambda key: DropConnect(Linear.init(3, 4, key=key), 0.4),
+        (3,),
+        (5,),
+        draws=True,
+    ),
     ModelRow("Bag", lambda key: Ranked(Bag.init(5, 3, key=key)), (4,)),
     ModelRow("Embedding", lambda key: Ranked(Embedding.init(5, 3, key=key)), (4,)),
-    ModelRow("Convolution", partial(Convolution.init, 2, 3, (3, 3), stride=2), (2, 5, 4), (3, 5, 4)),
-    ModelRow("Convolution 1-D full", partial(Convolution.init, 2, 3, (2,), boundary="full", flip=True), (2, 4), (3, 4)),
     ModelRow(
-        "Convolution groups", partial(Convolution.init, 4, 2, (3,), boundary="circular", groups=2), (4, 5), (3, 5)
+        "Convolution", partial(Convolution.init, 2, 3, (3, 3), stride=2), (2, 5, 4), (3, 5, 4)
     ),
-    ModelRow("Convolution dilated", partial(Convolution.init, 1, 2, (2, 1), boundary="valid", dilation=2), (1, 5, 2)),
+    ModelRow(
+        "Convolution 1-D full",
+        partial(Convolution.init, 2, 3, (2,), boundary="full", flip=True),
+        (2, 4),
+        (3, 4),
+    ),
+    ModelRow(
+        "Convolution groups",
+        partial(Convolution.init, 4, 2, (3,), boundary="circular", groups=2),
+        (4, 5),
+        (3, 5),
+    ),
+    ModelRow(
+        "Convolution dilated",
+        partial(Convolution.init, 1, 2, (2, 1), boundary="valid", dilation=2),
+        (1, 5, 2),
+    ),
     ModelRow("MaxPool", lambda key: MaxPool((2, 2)), (2, 4, 5), (2, 1, 5)),
     ModelRow("MaxPool same", lambda key: MaxPool((3,), (2,), "same"), (2, 5), (2, 5, 5)),
     ModelRow("AveragePool", lambda key: AveragePool((2,), (1,)), (2, 4), (2, 1)),
     ModelRow("AdaptivePool", lambda key: AdaptivePool((2, 3)), (2, 3, 5), (2, 1, 5)),
     *[recurrent(name, make) for name, make in CELLS.items()],
-    ModelRow("Recurrent reversed", lambda key: Recurrent(Elman.init(3, 4, key=key), reverse=True), (5, 3), (5, 2)),
+    ModelRow(
+        "Recurrent reversed",
+        lambda key: Recurrent(Elman.init(3, 4, key=key), reverse=True),
+        (5, 3),
+        (5, 2),
+    ),
     ModelRow("Bidirectional", bidirectional, (5, 3), (5, 2)),
-    *[pointwise(f) for f in (layers.identity, layers.relu, layers.leaky_relu, layers.sigmoid, layers.tanh)],
+    *[
+        pointwise(f)
+        for f in (layers.identity, layers.relu, layers.leaky_relu, layers.sigmoid, layers.tanh)
+    ],
     *[pointwise(f) for f in (layers.softplus, layers.gelu, layers.softmax)],
     ModelRow("Chain", chain, (3,), (4,)),
     ModelRow("Chain with dropout", partial(chain, p=0.5), (3,), (4,), draws=True),
@@ -369,39 +412,105 @@ MODELS = [
     ModelRow("Ensemble mean", partial(Ensemble.init, partial(Linear.init, 3, 2), 3), (3,), (4,)),
     ModelRow("Ensemble mixture", partial(Ensemble.init, chain, 3, pool=layers.mixture), (3,), (4,)),
     ModelRow("ModernHopfield", partial(ModernHopfield.init, 4, 3, beta=0.7), (3,), (5,)),
-    ModelRow("ModernHopfield twice", partial(ModernHopfield.init, 4, 3, beta=0.7, steps=2), (3,), (5,)),
-    ModelRow("Ensemble with dropout", partial(Ensemble.init, partial(chain, p=0.5), 3), (3,), (4,), draws=True),
+    ModelRow(
+        "ModernHopfield twice", partial(ModernHopfield.init, 4, 3, beta=0.7, steps=2), (3,), (5,)
+    ),
+    ModelRow(
+        "Ensemble with dropout",
+        partial(Ensemble.init, partial(chain, p=0.5), 3),
+        (3,),
+        (4,),
+        draws=True,
+    ),
     ModelRow("RMSNorm", lambda key: RMSNorm.init(5), (5,), (4,)),
     *[attention(name, options) for name, options in ATTENTION.items()],
-    ModelRow("FeedForward", partial(FeedForward.init, 3, 4, activation=layers.gelu), (2, 3), (2, 4)),
+    ModelRow(
+        "FeedForward", partial(FeedForward.init, 3, 4, activation=layers.gelu), (2, 3), (2, 4)
+    ),
     ModelRow("Gated", partial(Gated.init, 3, 4), (2, 3), (2, 4)),
-    ModelRow("Stacked", partial(Stacked.init, partial(FeedForward.init, 3, 2, activation=layers.tanh), 3), (2, 3)),
+    ModelRow(
+        "Stacked",
+        partial(Stacked.init, partial(FeedForward.init, 3, 2, activation=layers.tanh), 3),
+        (2, 3),
+    ),
     ModelRow("Sinusoidal", lambda key: Sinusoidal(), (3, 4)),
     ModelRow("Learned", partial(Learned.init, 4, 3), (3, 3), (3, 2)),
     ModelRow("Linearised", linearised, (3,), (4,)),
     ModelRow("MLP", partial(MLP.init, 4, 6, 5, 2), (2, 2), (3,)),
-    ModelRow("MLP dropout", partial(MLP.init, 3, 8, 2, activation=layers.tanh, dropout=0.5), (3,), (4,), draws=True),
-    ModelRow("MLP residual", partial(MLP.init, 3, 4, 4, 2, normalise=LayerNorm.init, connect=Residual), (3,), (4,)),
-    ModelRow("MLP dense", partial(MLP.init, 3, 4, 2, 2, activation=layers.gelu, connect=Concat), (3,), (4,)),
-    ModelRow("MLP weight norm", partial(MLP.init, 3, 4, 2, activation=layers.tanh, affine=WeightNorm.init), (3,), (4,)),
-    ModelRow("MLP tangent", partial(MLP.init, 3, 5, 2, activation=layers.sigmoid, law=tangent()), (3,), (4,)),
+    ModelRow(
+        "MLP dropout",
+        partial(MLP.init, 3, 8, 2, activation=layers.tanh, dropout=0.5),
+        (3,),
+        (4,),
+        draws=True,
+    ),
+    ModelRow(
+        "MLP residual",
+        partial(MLP.init, 3, 4, 4, 2, normalise=LayerNorm.init, connect=Residual),
+        (3,),
+        (4,),
+    ),
+    ModelRow(
+        "MLP dense",
+        partial(MLP.init, 3, 4, 2, 2, activation=layers.gelu, connect=Concat),
+        (3,),
+        (4,),
+    ),
+    ModelRow(
+        "MLP weight norm",
+        partial(MLP.init, 3, 4, 2, activation=layers.tanh, affine=WeightNorm.init),
+        (3,),
+        (4,),
+    ),
+    ModelRow(
+        "MLP tangent",
+        partial(MLP.init, 3, 5, 2, activation=layers.sigmoid, law=tangent()),
+        (3,),
+        (4,),
+    ),
     ModelRow(
         "MLP batch norm",
-        partial(MLP.init, 3, 4, 2, activation=layers.tanh, normalise=BatchNorm.init, connect=Residual),
+        partial(
+            MLP.init, 3, 4, 2, activation=layers.tanh, normalise=BatchNorm.init, connect=Residual
+        ),
         (3,),
         (4,),
         batch=True,
     ),
     ModelRow("ResNet", resnet, (1, 4, 3), (2, 4, 3)),
-    ModelRow("ResNet large stem", partial(resnet, layout=Layout((1,)), small=False), (1, 8, 7), (2, 8, 7)),
-    ModelRow("ResNet batch norm", partial(resnet, normalise=BatchNorm.init), (1, 4, 4), (2, 4, 4), batch=True),
+    ModelRow(
+        "ResNet large stem", partial(resnet, layout=Layout((1,)), small=False), (1, 8, 7), (2, 8, 7)
+    ),
+    ModelRow(
+        "ResNet batch norm",
+        partial(resnet, normalise=BatchNorm.init),
+        (1, 4, 4),
+        (2, 4, 4),
+        batch=True,
+    ),
     ModelRow("NextToken", lambda key: Ranked(Recurrent(NextToken.init(4, 2, 3, key=key))), (4,)),
-    ModelRow("EncoderDecoder", lambda key: Ranked(EncoderDecoder.init(4, 4, 2, 2, key=key), pair=True), (4,)),
+    ModelRow(
+        "EncoderDecoder",
+        lambda key: Ranked(EncoderDecoder.init(4, 4, 2, 2, key=key), pair=True),
+        (4,),
+    ),
     ModelRow("EncoderDecoder attends", attending, (4,)),
     ModelRow("SequenceClassifier", partial(SequenceClassifier.init, 3, 2, width=2), (4, 2), (4, 3)),
-    ModelRow("TransformerBlock", partial(TransformerBlock.init, 4, 2, 3, feed=Gated.init), (3, 4), (3, 5)),
-    ModelRow("TransformerBlock after", partial(TransformerBlock.init, 4, 2, 3, norms="after"), (3, 4), (3, 5)),
-    ModelRow("TransformerBlock drops", partial(TransformerBlock.init, 4, 2, 3, dropout=0.5), (3, 4), draws=True),
+    ModelRow(
+        "TransformerBlock", partial(TransformerBlock.init, 4, 2, 3, feed=Gated.init), (3, 4), (3, 5)
+    ),
+    ModelRow(
+        "TransformerBlock after",
+        partial(TransformerBlock.init, 4, 2, 3, norms="after"),
+        (3, 4),
+        (3, 5),
+    ),
+    ModelRow(
+        "TransformerBlock drops",
+        partial(TransformerBlock.init, 4, 2, 3, dropout=0.5),
+        (3, 4),
+        draws=True,
+    ),
     ModelRow("GPT", gpt, (4,)),
     ModelRow("GPT llama", llama, (4,)),
     ModelRow("BERT", on_bert(lambda bert, key: bert, pair=True), (4,)),
@@ -415,20 +524,50 @@ MODELS = [
     ModelRow("Translator", translator, (4,)),
     ModelRow("DenseNet", densenet, (1, 4, 3), (2, 4, 3)),
     ModelRow("CNN", partial(CNN.init, (2, 3), classes=2, places=1), (1, 5, 4), (2, 5, 4)),
-    ModelRow("CNN dropout", partial(CNN.init, (4,), classes=2, places=2, dropout=0.5), (1, 5, 4), draws=True),
+    ModelRow(
+        "CNN dropout",
+        partial(CNN.init, (4,), classes=2, places=2, dropout=0.5),
+        (1, 5, 4),
+        draws=True,
+    ),
     ModelRow("Mixer", mixer, (1, 4, 6), (1, 6, 4)),
     ModelRow("linear regression", lambda key: linear_regression(3, 2), (3,), (4,)),
     ModelRow("logistic regression", lambda key: logistic_regression(3), (3,), (4,)),
     ModelRow("multinomial regression", lambda key: multinomial_regression(3, 4), (3,), (4,)),
     ModelRow("deep linear", partial(deep_linear, 3, 2, 4), (3,), (4,)),
-    ModelRow("linear autoencoder", lambda key: principal_components(jr.normal(key, (9, 3)), width=2).model, (3,), (4,)),
+    ModelRow(
+        "linear autoencoder",
+        lambda key: principal_components(jr.normal(key, (9, 3)), width=2).model,
+        (3,),
+        (4,),
+    ),
     ModelRow("centred autoencoder", lambda key: autoencoder(jr.normal(key, (9, 3))), (3,), (4,)),
-    ModelRow("interpolate", lambda key: interpolate(np.arange(4.0), np.array([0.3, -1.0, 0.5, 0.2])), (1,), (2,)),
-    ModelRow("step network", lambda key: step_network(jnp.sin, low=-2.0, high=2.0, width=3, steepness=2.0), (1,), (2,)),
+    ModelRow(
+        "interpolate",
+        lambda key: interpolate(np.arange(4.0), np.array([0.3, -1.0, 0.5, 0.2])),
+        (1,),
+        (2,),
+    ),
+    ModelRow(
+        "step network",
+        lambda key: step_network(jnp.sin, low=-2.0, high=2.0, width=3, steepness=2.0),
+        (1,),
+        (2,),
+    ),
     ModelRow("square network", lambda key: square_network(2), (1,), (2,)),
     ModelRow("product network", lambda key: product_network(3, depth=1, bound=2.0), (3,), (4,)),
-    ModelRow("maximum of affine forms", lambda key: max_affine_network(np.eye(3), np.arange(3.0)), (3,), (4,)),
-    ModelRow("Barron network", partial(barron_network, bell(3), radius=1.0, width=4, steepness=2.0), (3,), (4,)),
+    ModelRow(
+        "maximum of affine forms",
+        lambda key: max_affine_network(np.eye(3), np.arange(3.0)),
+        (3,),
+        (4,),
+    ),
+    ModelRow(
+        "Barron network",
+        partial(barron_network, bell(3), radius=1.0, width=4, steepness=2.0),
+        (3,),
+        (4,),
+    ),
 ]
 
 STEPS = [  # what they put out is a step, so that their derivatives are 0
@@ -442,11 +581,18 @@ STEPS = [  # what they put out is a step, so that their derivatives are 0
 
 
 def generic(row: Any, seed: int = 0) -> Any:
-    """A model of the row's form at a point of no symmetry: no weight is near 0 and no two are alike."""
+    """A model of the row's form at a point of no symmetry: no weight is near 0 and no two are
+    alike.
+    """
     make = row.make if isinstance(row, ModelRow) else row.model
     leaves, structure = jax.tree.flatten(jax.eval_shape(lambda: make(key=jr.key(0))))
-    draws = [np.random.default_rng([seed, i]).normal(0.2, 0.6, leaf.shape) for i, leaf in enumerate(leaves)]
-    away = [jnp.asarray(draw + 0.05 * np.sign(draw), leaf.dtype) for draw, leaf in zip(draws, leaves)]
+    draws = [
+        np.random.default_rng([seed, i]).normal(0.2, 0.6, leaf.shape)
+        for i, leaf in enumerate(leaves)
+    ]
+    away = [
+        jnp.asarray(draw + 0.05 * np.sign(draw), leaf.dtype) for draw, leaf in zip(draws, leaves)
+    ]
     return jax.tree.unflatten(structure, away)
 
 
@@ -456,10 +602,14 @@ def normal(seed: int, *shape: int) -> Any:
 
 
 def filled(init: Any, seed: int) -> Any:
-    """The model that `init(key=key)` would draw, with standard normal numbers of the host: nothing is compiled."""
+    """The model that `init(key=key)` would draw, with standard normal numbers of the host: nothing
+    is compiled.
+    """
     leaves, structure = jax.tree.flatten(jax.eval_shape(lambda key: init(key=key), jr.key(0)))
     rng = np.random.default_rng(seed)
-    return jax.tree.unflatten(structure, [jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves])
+    return jax.tree.unflatten(
+        structure, [jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
+    )
 
 
 class ObjectiveRow(NamedTuple):
@@ -519,21 +669,60 @@ OBJECTIVES = [
     ObjectiveRow("cross_entropy soft", lambda: cross_entropy, net, soft_classes),
     ObjectiveRow("cross_entropy dropout", lambda: cross_entropy, thin, classes, draws=True),
     ObjectiveRow("binary_cross_entropy", lambda: binary_cross_entropy, single, coins),
-    ObjectiveRow("average", lambda: average(lambda f, y: jnp.sqrt(1 + jnp.square(f - y)).sum()), net, targets),
-    ObjectiveRow("weight_decay", lambda: weight_decay(cross_entropy, strength=0.3), net, classes, penalty=True),
+    ObjectiveRow(
+        "average", lambda: average(lambda f, y: jnp.sqrt(1 + jnp.square(f - y)).sum()), net, targets
+    ),
+    ObjectiveRow(
+        "weight_decay",
+        lambda: weight_decay(cross_entropy, strength=0.3),
+        net,
+        classes,
+        penalty=True,
+    ),
     ObjectiveRow("lasso", lambda: lasso(squared_error, strength=0.3), net, targets, penalty=True),
-    ObjectiveRow("confuse_labels", lambda: confuse_labels(cross_entropy, confusion()), net, classes),
-    ObjectiveRow("confuse_labels soft", lambda: confuse_labels(cross_entropy, confusion()), net, soft_classes),
-    ObjectiveRow("smooth_labels", lambda: smooth_labels(cross_entropy, 3, strength=0.2), net, classes),
+    ObjectiveRow(
+        "confuse_labels", lambda: confuse_labels(cross_entropy, confusion()), net, classes
+    ),
+    ObjectiveRow(
+        "confuse_labels soft", lambda: confuse_labels(cross_entropy, confusion()), net, soft_classes
+    ),
+    ObjectiveRow(
+        "smooth_labels", lambda: smooth_labels(cross_entropy, 3, strength=0.2), net, classes
+    ),
     ObjectiveRow("augmented", lambda: augmented(squared_error, shift), net, targets, draws=True),
     ObjectiveRow("distil", lambda: distil(teacher(), temperature=2.0), net, classes),
-    ObjectiveRow("distil with labels", lambda: distil(teacher(), temperature=2.0, labels=0.3), net, classes),
-    ObjectiveRow("tempered_loss", lambda: average(partial(tempered_loss, temperature=2.0)), net, targets),
-    ObjectiveRow("mixed_precision", lambda: mixed_precision(cross_entropy), net, classes, smooth=False),
-    ObjectiveRow("robust", lambda: robust(cross_entropy, STEPS_OF_SIGNS), net, classes, smooth=False, draws=True),
-    ObjectiveRow("trades", lambda: trades(STEPS_OF_SIGNS, strength=2.0), net, classes, smooth=False, draws=True),
     ObjectiveRow(
-        "pair_logits", lambda: pair_logits(STEPS_OF_SIGNS, strength=2.0), net, classes, smooth=False, draws=True
+        "distil with labels", lambda: distil(teacher(), temperature=2.0, labels=0.3), net, classes
+    ),
+    ObjectiveRow(
+        "tempered_loss", lambda: average(partial(tempered_loss, temperature=2.0)), net, targets
+    ),
+    ObjectiveRow(
+        "mixed_precision", lambda: mixed_precision(cross_entropy), net, classes, smooth=False
+    ),
+    ObjectiveRow(
+        "robust",
+        lambda: robust(cross_entropy, STEPS_OF_SIGNS),
+        net,
+        classes,
+        smooth=False,
+        draws=True,
+    ),
+    ObjectiveRow(
+        "trades",
+        lambda: trades(STEPS_OF_SIGNS, strength=2.0),
+        net,
+        classes,
+        smooth=False,
+        draws=True,
+    ),
+    ObjectiveRow(
+        "pair_logits",
+        lambda: pair_logits(STEPS_OF_SIGNS, strength=2.0),
+        net,
+        classes,
+        smooth=False,
+        draws=True,
     ),
     ObjectiveRow("error_rate", lambda: error_rate, net, classes, smooth=False),
     ObjectiveRow("error_rate soft", lambda: error_rate, net, soft_classes, smooth=False),
@@ -567,7 +756,9 @@ ITERATIONS = [
     IterationRow("sgd", of(optax.sgd(0.3))),
     IterationRow("momentum", of(optax.sgd(0.1, momentum=0.9, nesterov=True))),
     IterationRow("adam", of(optax.adam(0.05))),
-    IterationRow("adamw", of(optax.adamw(optax.cosine_decay_schedule(0.05, 10), weight_decay=0.01))),
+    IterationRow(
+        "adamw", of(optax.adamw(optax.cosine_decay_schedule(0.05, 10), weight_decay=0.01))
+    ),
     IterationRow("lbfgs", of(optax.lbfgs(memory_size=3))),
     IterationRow("heavy_ball", of(heavy_ball(0.1, momentum=0.9))),
     IterationRow("nesterov", of(nesterov(0.1, momentum=lambda t: (t - 1) / (t + 2)))),
@@ -581,7 +772,11 @@ ITERATIONS = [
     IterationRow("ema", ema(of(optax.sgd(0.3)), decay=0.9)),
     IterationRow("swa", swa(of(optax.sgd(0.3)), start=2)),
     IterationRow("restarts", restarts(of(optax.adam(0.05))), partial(Ensemble.init, dropped, 2)),
-    IterationRow("ema of restarts", ema(restarts(of(optax.sgd(0.3))), decay=0.9), partial(Ensemble.init, dropped, 2)),
+    IterationRow(
+        "ema of restarts",
+        ema(restarts(of(optax.sgd(0.3))), decay=0.9),
+        partial(Ensemble.init, dropped, 2),
+    ),
 ]
 
 
@@ -600,7 +795,11 @@ ASCENT = PGD(away(margin), NEAR, rate=0.1, steps=3, box=UNIT)
 
 ATTACKS = [
     AttackRow("PGD", ASCENT),
-    AttackRow("PGD restarts", PGD(away(), NEAR, rate=0.1, steps=2, restarts=2, momentum=0.5, box=UNIT), draws=True),
+    AttackRow(
+        "PGD restarts",
+        PGD(away(), NEAR, rate=0.1, steps=2, restarts=2, momentum=0.5, box=UNIT),
+        draws=True,
+    ),
     AttackRow("fgsm", fgsm(log_loss, NEAR, box=UNIT)),
     AttackRow("APGD", APGD(away(), NEAR, steps=5, box=UNIT)),
     AttackRow("Targeted", Targeted(APGD(instead(), NEAR, steps=3, box=UNIT), targets=2)),
@@ -609,22 +808,37 @@ ATTACKS = [
     AttackRow("Nearest", Nearest(ASCENT, rounds=3)),
     AttackRow("DeepFool", DeepFool(L2, steps=5, box=UNIT), bounded=False),
     AttackRow("DeepFool Linf", DeepFool(Linf, steps=5, box=UNIT), bounded=False),
-    AttackRow("CarliniWagner", CarliniWagner(steps=6, rounds=2, rate=0.1, price=1.0, box=UNIT), bounded=False),
-    AttackRow("HopSkipJump", HopSkipJump(L2, steps=2, queries=6, tries=6, box=UNIT), draws=True, bounded=False),
+    AttackRow(
+        "CarliniWagner",
+        CarliniWagner(steps=6, rounds=2, rate=0.1, price=1.0, box=UNIT),
+        bounded=False,
+    ),
+    AttackRow(
+        "HopSkipJump",
+        HopSkipJump(L2, steps=2, queries=6, tries=6, box=UNIT),
+        draws=True,
+        bounded=False,
+    ),
     AttackRow("AffineAttack", AffineAttack(L2, overshoot=0.02), bounded=False),
 ]
 
 
-def differences(value: Callable[[Any], Any], point: Any, direction: Any, *, step: float = 1e-4) -> Any:
+def differences(
+    value: Callable[[Any], Any], point: Any, direction: Any, *, step: float = 1e-4
+) -> Any:
     """The derivative along a direction by the five-point rule, of error step⁴."""
     places = point[None] + step * jnp.array([-2.0, -1.0, 1.0, 2.0])[:, None] * direction[None]
-    return jnp.tensordot(jnp.array([1.0, -8.0, 8.0, -1.0]) / (12 * step), jax.vmap(value)(places), axes=1)
+    return jnp.tensordot(
+        jnp.array([1.0, -8.0, 8.0, -1.0]) / (12 * step), jax.vmap(value)(places), axes=1
+    )
 
 
 def derivative_errors(value: Callable[[Any], Any], point: Any, *, seed: int = 5) -> dict[str, Any]:
-    """Relative errors of gradient and Hessian-vector product against differences, and the gradient's length.
+    """Relative errors of gradient and Hessian-vector product against differences, and the
+    gradient's length.
 
-    Along random signs s the mean of (s·e)² is ‖e‖², so a few of them measure the error e in all directions.
+    Along random signs s the mean of (s·e)² is ‖e‖², so a few of them measure the error e in all
+    directions.
     """
 
     @jax.jit
@@ -634,9 +848,11 @@ def derivative_errors(value: Callable[[Any], Any], point: Any, *, seed: int = 5)
         units = signs / jnp.sqrt(len(point))
         expected = jax.vmap(lambda unit: differences(value, point, unit))(units)
         bent = differences(slope, point, direction)
-        length, norm = jnp.linalg.norm(gradient), jnp.linalg.norm
+        length = jnp.linalg.norm(gradient)
+        norm = jnp.linalg.norm
         return {
-            "gradient": jnp.sqrt(len(point) * jnp.mean(jnp.square(units @ gradient - expected))) / length,
+            "gradient": jnp.sqrt(len(point) * jnp.mean(jnp.square(units @ gradient - expected)))
+            / length,
             "curvature": norm(curvature - bent) / jnp.maximum(norm(curvature), 1e-3 * length),
             "length": length,
         }
@@ -659,7 +875,9 @@ def counted(f: Callable[..., Any]) -> tuple[Callable[..., Any], list[None]]:
 
 def same_bits(a: Any, b: Any) -> bool:
     """Whether two trees hold the same numbers to the last bit, in the same structure and dtypes."""
-    same = jax.tree.map(lambda x, y: x.dtype == y.dtype and x.tobytes() == y.tobytes(), *map(on_host, (a, b)))
+    same = jax.tree.map(
+        lambda x, y: x.dtype == y.dtype and x.tobytes() == y.tobytes(), *map(on_host, (a, b))
+    )
     return jax.tree.structure(a) == jax.tree.structure(b) and all(jax.tree.leaves(same))
 
 
@@ -669,7 +887,11 @@ def on_host(a: Any) -> Any:
 
 def close(a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-6) -> bool:
     """Whether two trees of one structure agree."""
-    return all(jax.tree.leaves(jax.tree.map(lambda x, y: bool(jnp.allclose(x, y, rtol=rtol, atol=atol)), a, b)))
+    return all(
+        jax.tree.leaves(
+            jax.tree.map(lambda x, y: bool(jnp.allclose(x, y, rtol=rtol, atol=atol)), a, b)
+        )
+    )
 
 
 def batched(model: Any, xs: Any) -> Any:

@@ -1,7 +1,8 @@
-"""The ways in which a formula of a module can be broken by one change: a sign, a constant, an index, an argument.
+"""The ways in which a formula of a module can be broken by one change: a sign, a constant, an
+index, an argument.
 
-Only what functions compute is changed. Docstrings, annotations, defaults, decorators, error messages, guards (an `if`
-that ends in `raise`) and options of speed alone are left as they are.
+Only what functions compute is changed. Docstrings, annotations, defaults, decorators, error
+messages, guards (an `if` that ends in `raise`) and options of speed alone are left as they are.
 """
 
 import ast
@@ -37,13 +38,40 @@ class Mutant(NamedTuple):
 
 SIGNS = {ast.Add: (b"+", "-"), ast.Sub: (b"-", "+")}
 FACTORS = {ast.Mult: (b"*", "/"), ast.Div: (b"/", "*")}
-COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+COMPARISONS = {
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+}
 EXCHANGED = {
-    "sin": "cos", "cos": "sin", "max": "min", "min": "max", "argmax": "argmin", "argmin": "argmax",
-    "maximum": "minimum", "minimum": "maximum", "sum": "mean", "mean": "sum", "any": "all", "all": "any",
-    "zeros": "ones", "ones": "zeros", "zeros_like": "ones_like", "ones_like": "zeros_like", "floor": "ceil",
-    "ceil": "floor", "log1p": "log", "expm1": "exp", "real": "imag", "imag": "real", "tril": "triu", "triu": "tril",
-}  # fmt: skip
+    "sin": "cos",
+    "cos": "sin",
+    "max": "min",
+    "min": "max",
+    "argmax": "argmin",
+    "argmin": "argmax",
+    "maximum": "minimum",
+    "minimum": "maximum",
+    "sum": "mean",
+    "mean": "sum",
+    "any": "all",
+    "all": "any",
+    "zeros": "ones",
+    "ones": "zeros",
+    "zeros_like": "ones_like",
+    "ones_like": "zeros_like",
+    "floor": "ceil",
+    "ceil": "floor",
+    "log1p": "log",
+    "expm1": "exp",
+    "real": "imag",
+    "imag": "real",
+    "tril": "triu",
+    "triu": "tril",
+}
 DROPPED = {"sqrt", "square", "abs", "exp", "log", "sigmoid", "softplus"}
 SYMMETRIC = {
     "promote_types",
@@ -59,7 +87,15 @@ SYMMETRIC = {
     "multiply",
 }
 UNCHANGED = {"warn", "isinstance", "getattr", "hasattr", "print"}  # calls that are no formulas
-SPEED = {"precision", "unroll", "maxsize", "batch_size", "stacklevel", "preferred_element_type", "indent"}
+SPEED = {
+    "precision",
+    "unroll",
+    "maxsize",
+    "batch_size",
+    "stacklevel",
+    "preferred_element_type",
+    "indent",
+}
 TOLERANCES = {"eps", "tiny"}  # a multiple of these is a tolerance, not a formula
 ATOMS = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant)
 
@@ -81,7 +117,9 @@ def mutants(source: bytes) -> list[Mutant]:
 
 
 def choose(found: list[Mutant], count: int, chance: random.Random) -> list[Mutant]:
-    """Some of them, first the kind and then the place at random, so that no kind crowds out the others."""
+    """Some of them, first the kind and then the place at random, so that no kind crowds out the
+    others.
+    """
     by_kind: dict[str, list[Mutant]] = {}
     for mutant in found:
         by_kind.setdefault(mutant.kind, []).append(mutant)
@@ -107,7 +145,9 @@ class Finder(ast.NodeVisitor):
     # Where
 
     def place(self, node: ast.expr, end: bool = False) -> int:
-        line, column = (node.end_lineno, node.end_col_offset) if end else (node.lineno, node.col_offset)
+        line, column = (
+            (node.end_lineno, node.end_col_offset) if end else (node.lineno, node.col_offset)
+        )
         return self.begins[line - 1] + column
 
     def text(self, node: ast.expr) -> str:
@@ -115,7 +155,15 @@ class Finder(ast.NodeVisitor):
         found = self.source[self.place(node) : self.place(node, end=True)].decode()
         return found if isinstance(node, ATOMS) else f"({found})"
 
-    def add(self, kind: str, node: ast.expr, new: str, *, start: int | None = None, end: int | None = None) -> None:
+    def add(
+        self,
+        kind: str,
+        node: ast.expr,
+        new: str,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+    ) -> None:
         if not self.function or self.function.endswith("__check_init__"):
             return
         start = self.place(node) if start is None else start
@@ -124,7 +172,8 @@ class Finder(ast.NodeVisitor):
 
     def between(self, left: ast.expr, right: ast.expr, old: bytes, kind: str, new: str) -> None:
         """The operator between two operands is replaced."""
-        gap_start, gap_end = self.place(left, end=True), self.place(right)
+        gap_start = self.place(left, end=True)
+        gap_end = self.place(right)
         at = self.source.find(old, gap_start, gap_end)
         if at >= 0 and b"#" not in self.source[gap_start:gap_end]:
             self.add(kind, left, new, start=at, end=at + len(old))
@@ -168,7 +217,9 @@ class Finder(ast.NodeVisitor):
     # What is changed
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        if any(isinstance(part, ast.Attribute) and part.attr in TOLERANCES for part in ast.walk(node)):
+        if any(
+            isinstance(part, ast.Attribute) and part.attr in TOLERANCES for part in ast.walk(node)
+        ):
             return
         strings = (ast.JoinedStr, ast.List, ast.Tuple)
         sides = node.left, node.right
@@ -199,7 +250,14 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        symbols = {ast.Lt: b"<", ast.LtE: b"<=", ast.Gt: b">", ast.GtE: b">=", ast.Eq: b"==", ast.NotEq: b"!="}
+        symbols = {
+            ast.Lt: b"<",
+            ast.LtE: b"<=",
+            ast.Gt: b">",
+            ast.GtE: b">=",
+            ast.Eq: b"==",
+            ast.NotEq: b"!=",
+        }
         for left, op, right in zip([node.left, *node.comparators], node.ops, node.comparators):
             if type(op) in COMPARISONS:
                 self.between(left, right, symbols[type(op)], "comparison", COMPARISONS[type(op)])
@@ -228,7 +286,9 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        )
         if name in UNCHANGED or name.lstrip("_").startswith(("check", "expect")):
             return
         outer, self.index = self.index, False
@@ -251,10 +311,14 @@ class Finder(ast.NodeVisitor):
         """The first two arguments are exchanged; of `where` the last two."""
         pair = node.args[1:3] if name == "where" else node.args[:2]
         if len(pair) == 2 and name not in SYMMETRIC and all(_is_value(arg) for arg in pair):
-            first, second = (self.source[self.place(arg) : self.place(arg, end=True)].decode() for arg in pair)
+            first, second = (
+                self.source[self.place(arg) : self.place(arg, end=True)].decode() for arg in pair
+            )
             gap = self.source[self.place(pair[0], end=True) : self.place(pair[1])].decode()
             if first != second and "#" not in gap and gap.strip(" \n") == ",":
-                self.add("swapped", pair[0], f"{second}{gap}{first}", end=self.place(pair[1], end=True))
+                self.add(
+                    "swapped", pair[0], f"{second}{gap}{first}", end=self.place(pair[1], end=True)
+                )
 
     def axis(self, node: ast.expr) -> None:
         """Another axis: the next, or the one before where it is counted from the end."""
@@ -272,7 +336,9 @@ def _is_string(node: ast.expr) -> bool:
 
 def _is_value(node: ast.expr) -> bool:
     """Whether it may be a number: a key or a string in another's place is refused at once."""
-    return not (isinstance(node, ast.Starred) or _is_string(node) or "key" in getattr(node, "id", ""))
+    return not (
+        isinstance(node, ast.Starred) or _is_string(node) or "key" in getattr(node, "id", "")
+    )
 
 
 # Putting them into effect
@@ -288,7 +354,9 @@ def codes(code: CodeType) -> dict[str, CodeType]:
 
 
 def put(module: ModuleType, name: str, source: bytes) -> None:
-    """Gives a function of a module, wherever it is held already, the code it has in this source of the module."""
+    """Gives a function of a module, wherever it is held already, the code it has in this source of
+    the module.
+    """
     file = str(module.__file__)
     new = codes(module.__loader__.source_to_code(source, file))[name]
     for function in functions(file, name):
@@ -299,7 +367,9 @@ def put(module: ModuleType, name: str, source: bytes) -> None:
 def functions(file: str, name: str) -> list[FunctionType]:
     """All of a file that are called so: one, unless a decorator made copies."""
     gc.unfreeze()
-    codes = ((thing, thing.__code__) for thing in gc.get_objects() if isinstance(thing, FunctionType))
+    codes = (
+        (thing, thing.__code__) for thing in gc.get_objects() if isinstance(thing, FunctionType)
+    )
     same = [thing for thing, code in codes if code.co_filename == file and code.co_qualname == name]
     gc.freeze()
     if not same:

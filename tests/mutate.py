@@ -1,21 +1,24 @@
-"""Breaks formulas of the library at random, one at a time, and tells which test or claim notices each.
+"""Breaks formulas of the library at random, one at a time, and tells which test or claim notices
+each.
 
     python tests/mutate.py thetax/layers/recurrent/lstm_gru.py --count 20 --seed 0
     python tests/mutate.py thetax/layers thetax/models --count 150 --log mutants.jsonl
 
-A folder stands for its modules, of which each mutant takes one at random, by size. No file is written but the log, a
-JSON line a mutant; what it holds already is not done again. A worker process imports the library once. For a mutant
-it compiles the module anew, gives the function on hand the code of the changed one, forgets all compiled programs and
-imports the tests afresh, so that what a test module computes is computed with the change. Then it runs, until a test
-fails:
+A folder stands for its modules, of which each mutant takes one at random, by size. No file is
+written but the log, a JSON line a mutant; what it holds already is not done again. A worker process
+imports the library once. For a mutant it compiles the module anew, gives the function on hand the
+code of the changed one, forgets all compiled programs and imports the tests afresh, so that what a
+test module computes is computed with the change. Then it runs, until a test fails:
 
-1. the quick tests of the module: its examples, `tests/.../test_<module>.py` and the rows of the contracts;
-2. the quick tests of other files that mention the function, and the claims of the quick run with its name in `of=`;
+1. the quick tests of the module: its examples, `tests/.../test_<module>.py` and the rows of the
+   contracts;
+2. the quick tests of other files that mention the function, and the claims of the quick run with
+   its name in `of=`;
 3. the slow tests of 1, and the claims that are slow.
 
-At the end all tests that noticed one are run without any change: a mutant counts as noticed only by a test that
-passes then, and is judged again without one that fails. What runs in other processes does not see the change, and
-what is computed while the library is imported is not changed.
+At the end all tests that noticed one are run without any change: a mutant counts as noticed only by
+a test that passes then, and is judged again without one that fails. What runs in other processes
+does not see the change, and what is computed while the library is imported is not changed.
 """
 
 import argparse
@@ -40,11 +43,22 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 import pytest  # noqa: E402
 from mutants import ROOT, Mutant, choose, mutants, put  # noqa: E402
 
-QUICK, SLOW = "not peer and not network and not slow", "slow and not peer and not network"
-ONE_TEST, ONE_STAGE, HANGS = 40, 60, 300  # seconds; a program that never returns must be ended from outside
+QUICK = "not peer and not network and not slow"
+SLOW = "slow and not peer and not network"
+ONE_TEST, ONE_STAGE, HANGS = (
+    40,
+    60,
+    300,
+)  # seconds; a program that never returns must be ended from outside
 SERVES = 25  # so many mutants, before the worker is begun anew
 KEPT = {"__main__", "__mp_main__", "mutants"}  # modules among the tests that are not forgotten
-NOT_CHOSEN = {"test_mutations.py", "test_mutants.py", "test_claims.py", "test_contracts.py", "test_slow.py"}
+NOT_CHOSEN = {
+    "test_mutations.py",
+    "test_mutants.py",
+    "test_claims.py",
+    "test_contracts.py",
+    "test_slow.py",
+}
 
 
 class Stage(NamedTuple):
@@ -73,11 +87,17 @@ def files_of_tests() -> list[Path]:
 
 
 def public_names(path: Path, mutant: Mutant) -> list[str]:
-    """What the mutant's function is called outside: itself, its class, or for a private one those that use it."""
+    """What the mutant's function is called outside: itself, its class, or for a private one those
+    that use it.
+    """
     tree = ast.parse(path.read_text("utf-8"))
     definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    uses = {node.name: {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} for node in definitions}
-    names, around = set(), {mutant.function.partition(".")[0]}
+    uses = {
+        node.name: {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        for node in definitions
+    }
+    names = set()
+    around = {mutant.function.partition(".")[0]}
     while new := around - names:
         names |= new
         private = {name for name in new if name.startswith("_")}
@@ -89,7 +109,11 @@ def public_names(path: Path, mutant: Mutant) -> list[str]:
 def importers(path: Path) -> list[Path]:
     """Modules of the same folder that import this one."""
     pattern = re.compile(rf"^from \.{path.stem} import", re.MULTILINE)
-    return [other for other in sorted(path.parent.glob("[a-z]*.py")) if pattern.search(other.read_text("utf-8"))]
+    return [
+        other
+        for other in sorted(path.parent.glob("[a-z]*.py"))
+        if pattern.search(other.read_text("utf-8"))
+    ]
 
 
 def mirror(path: Path) -> list[str]:
@@ -104,23 +128,47 @@ def mirror(path: Path) -> list[str]:
 def tables(names: list[str]) -> list[str]:
     """Tables of cells and the like in the contracts that have one of the names."""
     lines = ast.parse((ROOT / "tests" / "contracts.py").read_text("utf-8")).body
-    tables = [line for line in lines if isinstance(line, ast.Assign) and isinstance(line.value, ast.Dict)]
-    return [ast.unparse(line.targets[0]) for line in tables if set(names) & set(re.findall(r"\w+", ast.unparse(line)))]
+    tables = [
+        line for line in lines if isinstance(line, ast.Assign) and isinstance(line.value, ast.Dict)
+    ]
+    return [
+        ast.unparse(line.targets[0])
+        for line in tables
+        if set(names) & set(re.findall(r"\w+", ast.unparse(line)))
+    ]
 
 
 def stages(path: Path, mutant: Mutant) -> list[Stage]:
     """What is run, in this order."""
     from thetax.claims import find_claims
 
-    names, module, own = public_names(path, mutant), str(path.relative_to(ROOT)), mirror(path)
-    around = names if own else [*names, *(name for other in importers(path) for name in public_names(other, ANY))]
-    folder, wanted = path.relative_to(ROOT / "thetax").parts[0], [*around, *tables(around)]
-    said = {str(file.relative_to(ROOT)): sum(words(file)[name] for name in wanted) for file in files_of_tests()}
+    names = public_names(path, mutant)
+    module = str(path.relative_to(ROOT))
+    own = mirror(path)
+    around = (
+        names
+        if own
+        else [*names, *(name for other in importers(path) for name in public_names(other, ANY))]
+    )
+    folder = path.relative_to(ROOT / "thetax").parts[0]
+    wanted = [*around, *tables(around)]
+    said = {
+        str(file.relative_to(ROOT)): sum(words(file)[name] for name in wanted)
+        for file in files_of_tests()
+    }
     order = sorted(said, key=lambda file: (f"/{folder}/" not in file, -said[file]))
     others = [file for file in order if said[file] and file not in own]
-    claims = {claim.name for claim in find_claims() if {f"{folder}.{name}" for name in around} & set(claim.of)}
+    claims = {
+        claim.name
+        for claim in find_claims()
+        if {f"{folder}.{name}" for name in around} & set(claim.of)
+    }
     rows = set(around) & set(words(ROOT / "tests" / "contracts.py"))
-    own = [module, *own, *["tests/test_contracts.py"] * bool(rows or not own)]  # with one of tests/ comes its conftest
+    own = [
+        module,
+        *own,
+        *["tests/test_contracts.py"] * bool(rows or not own),
+    ]  # with one of tests/ comes its conftest
     courses = ["tests/claims/test_claims.py"] * bool(claims)
     return [
         Stage("the module's quick tests", QUICK, own, rows, set()),
@@ -185,7 +233,10 @@ class Watch:
             text = crash.message if crash else report.longreprtext
             if f"{Slow.__name__}: " in text:  # on a busy machine: it says nothing
                 return
-            self.failed = report.nodeid, next((line for line in text.splitlines() if line.strip()), "")[:160]
+            self.failed = (
+                report.nodeid,
+                next((line for line in text.splitlines() if line.strip()), "")[:160],
+            )
 
 
 def session(stage: Stage, skipped: set[str], tell: Any) -> tuple[str, str] | None:
@@ -193,13 +244,25 @@ def session(stage: Stage, skipped: set[str], tell: Any) -> tuple[str, str] | Non
     watch = Watch(stage, skipped, tell)
     if not stage.files:
         return None
-    options = ["-o", "addopts=", "-p", "no:cacheprovider", "--doctest-modules", "-x", "-q", "-m", stage.marks]
+    options = [
+        "-o",
+        "addopts=",
+        "-p",
+        "no:cacheprovider",
+        "--doctest-modules",
+        "-x",
+        "-q",
+        "-m",
+        stage.marks,
+    ]
     pytest.main([*options, *stage.files], plugins=[watch])
     return watch.failed
 
 
 def forget() -> None:
-    """Nothing computed before is found again: compiled programs, caches of the library, modules of tests."""
+    """Nothing computed before is found again: compiled programs, caches of the library, modules of
+    tests.
+    """
     import jax
 
     jax.clear_caches()
@@ -216,7 +279,8 @@ def forget() -> None:
 
 def judge(path: Path, mutant: Mutant, quick: bool, skipped: set[str], tell: Any) -> dict[str, str]:
     """Which test fails with the mutant, in which stage; nothing if none does."""
-    source, found = path.read_bytes(), stages(path, mutant)
+    source = path.read_bytes()
+    found = stages(path, mutant)
     module = import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     put(module, mutant.function, mutant.applied(source))
     forget()
@@ -247,7 +311,8 @@ def serve(pipe: Any) -> None:
     os.dup2(quiet, 2)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _too_long)
-    # an ordinary session first: it checks shapes while importing the library, and compiles as the quick run does
+    # an ordinary session first: it checks shapes while importing the library, and compiles as the
+    # quick run does
     pytest.main(["-n", "0", "--collect-only", "-q", "-m", QUICK, "tests/test_tree.py"])
     while True:
         function, *arguments = pipe.recv()
@@ -281,7 +346,9 @@ class Worker:
             self.process.join()
 
     def ask(self, function: Any, *arguments: Any) -> Any:
-        """What the function answers there; of a process that hangs or dies, the test that it was at."""
+        """What the function answers there; of a process that hangs or dies, the test that it was
+        at.
+        """
         if self.left == 0:
             self.begin()
         self.left -= 1
@@ -290,7 +357,11 @@ class Worker:
         while True:
             if not self.pipe.poll(HANGS):
                 self.left = 0
-                return {"noticed": test, "stage": "never ends", "message": f"no answer in {HANGS} seconds"}
+                return {
+                    "noticed": test,
+                    "stage": "never ends",
+                    "message": f"no answer in {HANGS} seconds",
+                }
             try:
                 answer = self.pipe.recv()
             except EOFError:
@@ -307,14 +378,18 @@ class Worker:
 def drawn(paths: list[Path], count: int, seed: int) -> list[tuple[Path, Mutant]]:
     """Mutants of the modules: which module by its size, the same for the same seed."""
     chance = random.Random(seed)
-    files = [file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    files = [
+        file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
+    ]
     found = {file: mutants(file.read_bytes()) for file in files}
     files = [file for file in files if found[file]]
     sizes = [file.stat().st_size for file in files]
     shares = Counter(chance.choices(range(len(files)), sizes, k=count))
     order = sorted(shares)
     chance.shuffle(order)
-    return [(files[i], mutant) for i in order for mutant in choose(found[files[i]], shares[i], chance)]
+    return [
+        (files[i], mutant) for i in order for mutant in choose(found[files[i]], shares[i], chance)
+    ]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -344,14 +419,24 @@ class Log:
             with self.path.open("a") as log:
                 log.write(json.dumps(row) + "\n")
         verdict = row["noticed"] or row["message"] or "SURVIVED"
-        print(f"{row['seconds']:6.1f} s  {row['path']}:{row['line']}  {row['after']}  {verdict}", file=sys.stderr)
+        print(
+            f"{row['seconds']:6.1f} s  {row['path']}:{row['line']}  {row['after']}  {verdict}",
+            file=sys.stderr,
+        )
 
 
-def judged(worker: Worker, path: Path, mutant: Mutant, quick: bool, skipped: set[str]) -> dict[str, Any]:
+def judged(
+    worker: Worker, path: Path, mutant: Mutant, quick: bool, skipped: set[str]
+) -> dict[str, Any]:
     """The row of a mutant."""
     began, (before, after) = time.monotonic(), mutant.diff(path.read_bytes())
     answer = worker.ask(judge, path, mutant, quick, skipped)
-    row = {"id": identity(path, mutant), "path": str(path.relative_to(ROOT)), "line": mutant.line, "kind": mutant.kind}
+    row = {
+        "id": identity(path, mutant),
+        "path": str(path.relative_to(ROOT)),
+        "line": mutant.line,
+        "kind": mutant.kind,
+    }
     row |= {"before": before, "after": after, "noticed": "", "stage": "", "message": ""} | answer
     return row | {"seconds": round(time.monotonic() - began, 1)}
 
@@ -362,21 +447,34 @@ def identity(path: Path, mutant: Mutant) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("paths", nargs="+", type=Path, help="modules or folders of thetax")
     parser.add_argument("--count", type=int, default=20, help="how many mutants (20)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other mutants (0)")
     parser.add_argument("--quick", action="store_true", help="leave out the slow tests and claims")
-    parser.add_argument("--log", type=Path, help="JSON lines; mutants that are there already are not judged again")
+    parser.add_argument(
+        "--log", type=Path, help="JSON lines; mutants that are there already are not judged again"
+    )
     parser.add_argument("--list", action="store_true", help="print the mutants and judge none")
     asked = parser.parse_args()
     found = drawn([path.resolve() for path in asked.paths], asked.count, asked.seed)
     if asked.list:
         for path, mutant in found:
-            print(f"{path.relative_to(ROOT)}:{mutant.line} {mutant.kind}", *mutant.diff(path.read_bytes()), sep="\n  ")
+            print(
+                f"{path.relative_to(ROOT)}:{mutant.line} {mutant.kind}",
+                *mutant.diff(path.read_bytes()),
+                sep="\n  ",
+            )
         return
-    os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / "thetax-mutants")  # programs that are wrong
-    worker, log, skipped, mine = Worker(), Log(asked.log), set(), {identity(*pair): pair for pair in found}
+    os.environ["XDG_CACHE_HOME"] = str(
+        Path(tempfile.gettempdir()) / "thetax-mutants"
+    )  # programs that are wrong
+    worker = Worker()
+    log = Log(asked.log)
+    skipped = set()
+    mine = {identity(*pair): pair for pair in found}
     while missing := [name for name in mine if name not in log.rows]:
         for name in missing:
             log.add(judged(worker, *mine[name], asked.quick, skipped))

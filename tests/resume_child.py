@@ -1,8 +1,9 @@
-"""Trains a small network in a folder and, if asked, kills itself there: `resume_child.py FOLDER [KIND N [EPOCHS]]`.
+"""Trains a small network in a folder and, if asked, kills itself there:
+`resume_child.py FOLDER [KIND N [EPOCHS]]`.
 
-Of the kinds `event` kills just before the N-th time the process makes, writes, renames or removes something in the
-folder; `update` kills after the N-th step, `saved` too, but waits there for the first checkpoint.
-Prints the SHA-256 of the weights if it lives to the end.
+Of the kinds `event` kills just before the N-th time the process makes, writes, renames or removes
+something in the folder; `update` kills after the N-th step, `saved` too, but waits there for the
+first checkpoint. Prints the SHA-256 of the weights if it lives to the end.
 """
 
 import hashlib
@@ -28,7 +29,9 @@ CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 
 
 class Watcher(Silent):
-    """Kills after so many steps; slows the others down, so that checkpoints are written in between."""
+    """Kills after so many steps; slows the others down, so that checkpoints are written in
+    between.
+    """
 
     def __init__(self, kill_after: int, wait_for: Path | None = None):
         self.left, self.wait_for = kill_after, wait_for
@@ -46,7 +49,8 @@ class Watcher(Silent):
 
 
 def kill_at_event(folder: Path, number: int) -> None:
-    seen, lock = 0, threading.Lock()
+    seen = 0
+    lock = threading.Lock()
 
     def hook(event: str, arguments: tuple) -> None:
         nonlocal seen
@@ -87,7 +91,9 @@ def main(folder: Path, kind: str = "", number: int = 0, epochs: int = 6) -> None
     loop.BEAT = 1e-9  # a chunk a step
     if kind == "event":
         kill_at_event(folder, number)
-    watcher = Watcher(0 if kind == "event" else number, folder / "checkpoints" if kind == "saved" else None)
+    watcher = Watcher(
+        0 if kind == "event" else number, folder / "checkpoints" if kind == "saved" else None
+    )
     print(train(folder, watcher, epochs))
 
 

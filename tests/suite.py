@@ -1,9 +1,10 @@
 """Which tests run, in which order, and for how long.
 
-`slow` stands at a test that takes long by nature. `sampled(n)` stands at a test of many cases: each n-th runs in
-`make test`, all of them in `make test-all`. With `--budget MINUTES` no test starts later than that: tests that failed
-last time come first, then those of files changed by the last commits, then the other files in an order that
-rotates with the commit; what was left out is listed at the end.
+`slow` stands at a test that takes long by nature. `sampled(n)` stands at a test of many cases: each
+n-th runs in `make test`, all of them in `make test-all`. With `--budget MINUTES` no test starts
+later than that: tests that failed last time come first, then those of files changed by the last
+commits, then the other files in an order that rotates with the commit; what was left out is listed
+at the end.
 """
 
 import gc
@@ -32,14 +33,17 @@ class Suite:
         self.left: Counter[str] = Counter()
         self.ran = 0
         if self.minutes is not None and not hasattr(config, "workerinput"):
-            os.environ["THETAX_TEST_DEADLINE"] = str(time.time() + 60 * self.minutes)  # workers inherit it
+            os.environ["THETAX_TEST_DEADLINE"] = str(
+                time.time() + 60 * self.minutes
+            )  # workers inherit it
         self.deadline = float(os.environ.get("THETAX_TEST_DEADLINE", "inf"))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         mark_samples(items)
         if self.minutes is not None:
-            changed, commit = changed_files(), _git("rev-parse", "HEAD")
+            changed = changed_files()
+            commit = _git("rev-parse", "HEAD")
             failed = self.config.cache.get("cache/lastfailed", {}) if self.config.cache else {}
             items.sort(key=lambda item: order(item, failed, changed, commit))
 
@@ -62,7 +66,9 @@ class Suite:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.left:
             total = sum(self.left.values())
-            terminalreporter.section(f"{total} tests left out: the budget of {self.minutes:g} minutes is spent")
+            terminalreporter.section(
+                f"{total} tests left out: the budget of {self.minutes:g} minutes is spent"
+            )
             for name, count in self.left.most_common():
                 terminalreporter.write_line(f"{count:5} {name}")
 
@@ -79,7 +85,9 @@ def mark_samples(items: list[pytest.Item]) -> None:
             seen[name] += 1
 
 
-def order(item: pytest.Item, failed: dict[str, bool], changed: set[str], commit: str) -> tuple[int, str]:
+def order(
+    item: pytest.Item, failed: dict[str, bool], changed: set[str], commit: str
+) -> tuple[int, str]:
     """Where a test stands in a run that may end early; the tests of one file stay together."""
     file = item.nodeid.partition("::")[0]
     module = Path(file).stem.removeprefix("test_")

@@ -1,7 +1,9 @@
-"""Random programs, compiled as one, give the numbers that NumPy computes one operation at a time in double precision.
+"""Random programs, compiled as one, give the numbers that NumPy computes one operation at a time in
+double precision.
 
-With every number NumPy carries a bound on the error that rounding may have made of it, so that a compiled number is
-wrong only if it lies outside. A program follows from its seed. To search for longer, or to run one seed again:
+With every number NumPy carries a bound on the error that rounding may have made of it, so that a
+compiled number is wrong only if it lies outside. A program follows from its seed. To search for
+longer, or to run one seed again:
 
     python tests/test_compiler_fuzz.py --minutes 10
     python tests/test_compiler_fuzz.py --seed 17
@@ -36,14 +38,18 @@ LARGEST = 200_000  # numbers of a value
 
 
 class Known(NamedTuple):
-    """Numbers in double precision, and how far rounding may have taken the compiled ones from them."""
+    """Numbers in double precision, and how far rounding may have taken the compiled ones from
+    them.
+    """
 
     value: np.ndarray
     error: np.ndarray
 
 
 class Operation(NamedTuple):
-    """The operation in JAX, in NumPy, and the error of its result that follows from those of its arguments."""
+    """The operation in JAX, in NumPy, and the error of its result that follows from those of its
+    arguments.
+    """
 
     compiled: Callable[..., Any]
     exact: Callable[..., Any]
@@ -56,7 +62,9 @@ def root(n: int) -> float:
 
 
 def unary(compiled: Any, exact: Any, slope: Any = lambda x: 1.0) -> Operation:
-    return Operation(compiled, exact, lambda eps, y, x: slope(x) * x.error + 8 * eps * np.maximum(np.abs(y), 1))
+    return Operation(
+        compiled, exact, lambda eps, y, x: slope(x) * x.error + 8 * eps * np.maximum(np.abs(y), 1)
+    )
 
 
 def reduction(name: str) -> Operation:
@@ -74,13 +82,17 @@ def reduction(name: str) -> Operation:
 def product(compiled: Any, exact: Any) -> Operation:
     def error(eps, y, a, b):
         size = root(a.value.shape[-1]) * eps
-        return exact(np.abs(a.value), b.error + size * np.abs(b.value)) + exact(a.error, np.abs(b.value) + b.error)
+        return exact(np.abs(a.value), b.error + size * np.abs(b.value)) + exact(
+            a.error, np.abs(b.value) + b.error
+        )
 
     return Operation(compiled, exact, error)
 
 
 def moved(compiled: Any, exact: Any) -> Operation:
-    return Operation(compiled, exact, lambda eps, y, *xs, **how: exact(*(x.error for x in xs), **how))
+    return Operation(
+        compiled, exact, lambda eps, y, *xs, **how: exact(*(x.error for x in xs), **how)
+    )
 
 
 def of_both(name: str) -> Operation:
@@ -99,7 +111,9 @@ def of_both(name: str) -> Operation:
 def choice_error(eps: float, y: np.ndarray, a: Known, b: Known) -> np.ndarray:
     """Where the sign of a is in doubt, either of the two may have been taken."""
     taken = np.where(a.value > 0, a.error, b.error)
-    return taken + np.where(np.abs(a.value) <= a.error, np.abs(a.value - b.value) + a.error + b.error, 0)
+    return taken + np.where(
+        np.abs(a.value) <= a.error, np.abs(a.value - b.value) + a.error + b.error, 0
+    )
 
 
 def sigmoid(x):
@@ -113,10 +127,14 @@ OPERATIONS: dict[str, Operation] = {
     "abs": unary(jnp.abs, np.abs),
     "relu": unary(jax.nn.relu, lambda x: np.maximum(x, 0)),
     "square": unary(jnp.square, np.square, lambda x: 2 * np.abs(x.value) + x.error),
-    "scale": Operation(lambda x, by: by * x, lambda x, by: by * x, lambda eps, y, x, by: by * x.error),
+    "scale": Operation(
+        lambda x, by: by * x, lambda x, by: by * x, lambda eps, y, x, by: by * x.error
+    ),
     **{name: of_both(name) for name in ("add", "subtract", "multiply", "maximum")},
     "where": Operation(
-        lambda a, b: jnp.where(a > 0, a, b), lambda a, b: np.where(a > 0, *np.broadcast_arrays(a, b)), choice_error
+        lambda a, b: jnp.where(a > 0, a, b),
+        lambda a, b: np.where(a > 0, *np.broadcast_arrays(a, b)),
+        choice_error,
     ),
     **{name: reduction(name) for name in ("sum", "mean", "max")},
     "matmul": product(jnp.matmul, np.matmul),
@@ -127,7 +145,8 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "by_itself": product(lambda x, y: x @ y.swapaxes(-1, -2), lambda x, y: x @ y.swapaxes(-1, -2)),
     "concatenate": moved(
-        lambda *xs, axis: jnp.concatenate(xs, axis), lambda *xs, axis: np.concatenate(np.broadcast_arrays(*xs), axis)
+        lambda *xs, axis: jnp.concatenate(xs, axis),
+        lambda *xs, axis: np.concatenate(np.broadcast_arrays(*xs), axis),
     ),
     "transpose": moved(jnp.transpose, np.transpose),
     "reshape": moved(jnp.reshape, np.reshape),
@@ -140,7 +159,9 @@ OF_BOTH = ("add", "subtract", "multiply", "multiply", "maximum", "where")
 
 
 class Step(NamedTuple):
-    """An operation, the places of its arguments among the inputs and earlier results, and its parameters."""
+    """An operation, the places of its arguments among the inputs and earlier results, and its
+    parameters.
+    """
 
     name: str
     arguments: tuple[int, ...]
@@ -148,7 +169,9 @@ class Step(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Arrays that go in and operations on earlier lines; a mapped one is done to every row of its first array."""
+    """Arrays that go in and operations on earlier lines; a mapped one is done to every row of its
+    first array.
+    """
 
     lines: list[Any]
     outputs: tuple[int, ...]
@@ -158,7 +181,10 @@ class Program(NamedTuple):
         return [line for line in self.lines if isinstance(line, np.ndarray)]
 
     def __str__(self) -> str:
-        told = [f"{line.dtype}{list(line.shape)}" if isinstance(line, np.ndarray) else str(line) for line in self.lines]
+        told = [
+            f"{line.dtype}{list(line.shape)}" if isinstance(line, np.ndarray) else str(line)
+            for line in self.lines
+        ]
         lines = [f"  {at}: {line}" for at, line in enumerate(told)]
         return "\n".join([f"mapped over rows: {self.mapped}; outputs {self.outputs}", *lines])
 
@@ -166,16 +192,23 @@ class Program(NamedTuple):
         """The outputs in JAX."""
 
         def run(*inputs):
-            values, given = [], iter(inputs)
+            values = []
+            given = iter(inputs)
             for line in self.lines:
                 if isinstance(line, Step):
                     operation = OPERATIONS[line.name].compiled
-                    values.append(operation(*(values[at] for at in line.arguments), **line.parameters))
+                    values.append(
+                        operation(*(values[at] for at in line.arguments), **line.parameters)
+                    )
                 else:
                     values.append(next(given))
             return [values[at] for at in self.outputs]
 
-        return jax.vmap(run, in_axes=(0, *[None] * (len(inputs) - 1)))(*inputs) if self.mapped else run(*inputs)
+        return (
+            jax.vmap(run, in_axes=(0, *[None] * (len(inputs) - 1)))(*inputs)
+            if self.mapped
+            else run(*inputs)
+        )
 
     def gradients(self, *inputs: Any) -> list[Any]:
         """Of the sum of all outputs, by all inputs."""
@@ -189,9 +222,12 @@ def known_of(line: Any, earlier: list[Known], eps: float, mapped: bool) -> Known
         value = line.astype(np.float64)
         value = value[None] if mapped and value.ndim == 1 else value
         return Known(value, np.zeros_like(value))
-    operation, xs = OPERATIONS[line.name], [earlier[at] for at in line.arguments]
+    operation = OPERATIONS[line.name]
+    xs = [earlier[at] for at in line.arguments]
     value = operation.exact(*(x.value for x in xs), **line.parameters)
-    return Known(value, np.broadcast_to(operation.error(eps, value, *xs, **line.parameters), value.shape))
+    return Known(
+        value, np.broadcast_to(operation.error(eps, value, *xs, **line.parameters), value.shape)
+    )
 
 
 class Writer:
@@ -251,7 +287,9 @@ class Writer:
     def two(self) -> int:
         """With an earlier line that can be broadcast against this one, or with a new input."""
         shape = self.now.shape
-        fits = lambda other: len(other) == len(shape) and all(b in (a, 1) for a, b in zip(shape, other))
+        fits = lambda other: (
+            len(other) == len(shape) and all(b in (a, 1) for a, b in zip(shape, other))
+        )
         earlier = [at for at, known in enumerate(self.known) if fits(known.value.shape)]
         other = self.pick(earlier)
         if self.random.random() < 0.4:
@@ -267,20 +305,29 @@ class Writer:
             return self.one()
         name = self.pick(("matmul", "by_constant", "by_constant", "by_itself"))
         if name == "matmul" or self.now.size // shape[-1] * shape[-2] > LARGEST:
-            return self.step("matmul", self.at, self.input((*shape[:-2], shape[-1], self.pick(range(1, 20)))))
+            return self.step(
+                "matmul", self.at, self.input((*shape[:-2], shape[-1], self.pick(range(1, 20))))
+            )
         return self.step(name, self.at, self.at)
 
     def reduce(self) -> int:
         ndim = self.now.ndim
-        name, keepdims = self.pick(("sum", "sum", "sum", "mean", "max")), self.mapped or self.random.random() < 0.5
+        name = self.pick(("sum", "sum", "sum", "mean", "max"))
+        keepdims = self.mapped or self.random.random() < 0.5
         last = self.mapped or self.random.random() < 0.5
         axes = [-1] if last else [axis - ndim for axis in range(ndim) if self.random.random() < 0.5]
-        return self.step(name, self.at, axis=tuple(axes or [-1]), keepdims=keepdims) if ndim else self.one()
+        return (
+            self.step(name, self.at, axis=tuple(axes or [-1]), keepdims=keepdims)
+            if ndim
+            else self.one()
+        )
 
     def sum_of_products(self) -> int:
         """Which XLA computes in one loop."""
         self.at = self.times()
-        self.at = self.pick((self.two, self.one, lambda: self.at, lambda: self.step("square", self.at)))()
+        self.at = self.pick(
+            (self.two, self.one, lambda: self.at, lambda: self.step("square", self.at))
+        )()
         return self.reduce()
 
     def move(self) -> int:
@@ -288,7 +335,9 @@ class Writer:
         if not shape or shape[-1] == 1:
             return self.two() if shape else self.one()
         name = self.pick(
-            ("flip", "tail", "concatenate") if self.mapped else ("flip", "tail", "concatenate", "transpose", "join")
+            ("flip", "tail", "concatenate")
+            if self.mapped
+            else ("flip", "tail", "concatenate", "transpose", "join")
         )
         if name == "flip":
             return self.step("flip", self.at, axis=-1)
@@ -299,7 +348,9 @@ class Writer:
             return self.step("concatenate", self.at, self.pick(same), axis=-1)
         if name == "transpose":
             return self.step(
-                "transpose", self.at, axes=tuple(int(axis) for axis in self.random.permutation(len(shape)))
+                "transpose",
+                self.at,
+                axes=tuple(int(axis) for axis in self.random.permutation(len(shape))),
             )
         if name == "join" and len(shape) > 1:
             return self.step("reshape", self.at, shape=(*shape[:-2], -1))
@@ -323,12 +374,17 @@ def check(seed: int) -> None:
 
 
 def check_gradients(seed: int) -> None:
-    """Raises an error if compiled gradients are not those of the operations done one at a time, in float64.
+    """Raises an error if compiled gradients are not those of the operations done one at a time, in
+    float64.
 
-    Programs that choose between two numbers are left out: where the two are equal the gradient is not unique.
+    Programs that choose between two numbers are left out: where the two are equal the gradient is
+    not unique.
     """
     program = Writer(seed).program()
-    if any(isinstance(line, Step) and line.name in ("max", "maximum", "where") for line in program.lines):
+    if any(
+        isinstance(line, Step) and line.name in ("max", "maximum", "where")
+        for line in program.lines
+    ):
         return
     with jax.enable_x64(True):
         inputs = [x.astype(np.float64) for x in program.inputs()]
@@ -336,7 +392,8 @@ def check_gradients(seed: int) -> None:
         with jax.disable_jit():
             expected = program.gradients(*inputs)
     for at, (x, y) in enumerate(zip(found, expected, strict=True)):
-        away, scale = np.abs(np.asarray(x - y)), np.abs(np.asarray(y)).max()
+        away = np.abs(np.asarray(x - y))
+        scale = np.abs(np.asarray(y)).max()
         assert (away <= 1e-9 * scale).all(), (
             f"seed {seed}: the gradient by input {at} is wrong by {away.max():.2g}, "
             f"where its largest entry is {scale:.2g}.\n{program}"
@@ -356,21 +413,33 @@ def test_compiled_gradients_are_right(seed):
 def test_a_wrong_sum_is_found(monkeypatch):
     """One hundredth too much in a single operation."""
     right = OPERATIONS["sum"]
-    monkeypatch.setitem(OPERATIONS, "sum", right._replace(compiled=lambda x, **how: 1.01 * jnp.sum(x, **how)))
+    monkeypatch.setitem(
+        OPERATIONS, "sum", right._replace(compiled=lambda x, **how: 1.01 * jnp.sum(x, **how))
+    )
     with pytest.raises(AssertionError, match=r"seed 12: .* numbers of line"):
         check(12)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compares random programs compiled by XLA with NumPy.")
+    parser = argparse.ArgumentParser(
+        description="Compares random programs compiled by XLA with NumPy."
+    )
     parser.add_argument("--minutes", type=float, default=1.0, help="how long to search")
-    parser.add_argument("--start", type=int, help="the first seed; by default one that follows from the time")
+    parser.add_argument(
+        "--start", type=int, help="the first seed; by default one that follows from the time"
+    )
     parser.add_argument("--seed", type=int, nargs="+", help="run these seeds alone")
     given = parser.parse_args()
-    jax.config.update("jax_default_matmul_precision", "highest")  # a GPU would round products to tf32
-    first, end = given.start or int(time.time()), time.monotonic() + 60 * given.minutes
-    count, wrong = 0, []
-    for seed in given.seed or itertools.takewhile(lambda _: time.monotonic() < end, itertools.count(first)):
+    jax.config.update(
+        "jax_default_matmul_precision", "highest"
+    )  # a GPU would round products to tf32
+    first = given.start or int(time.time())
+    end = time.monotonic() + 60 * given.minutes
+    count = 0
+    wrong = []
+    for seed in given.seed or itertools.takewhile(
+        lambda _: time.monotonic() < end, itertools.count(first)
+    ):
         print(f"seed {seed}", end="\r", flush=True)  # known even if XLA crashes
         count += 1
         try:
@@ -382,7 +451,11 @@ def main() -> int:
             print(error)
         if count % 200 == 0:
             jax.clear_caches()
-    again = f"; run them again with --seed {' '.join(map(str, wrong))}" if wrong else f", from seed {first} on"
+    again = (
+        f"; run them again with --seed {' '.join(map(str, wrong))}"
+        if wrong
+        else f", from seed {first} on"
+    )
     print(f"{len(wrong)} of {count} programs are wrong{again}")
     return bool(wrong)
 

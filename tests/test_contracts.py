@@ -1,4 +1,6 @@
-"""Every layer, model, objective, iteration and attack of the tables keeps the contracts of the library."""
+"""Every layer, model, objective, iteration and attack of the tables keeps the contracts of the
+library.
+"""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -44,8 +46,11 @@ def examples(row, n=5, seed=1):
 
 @models
 def test_leaves_are_parameters(row):
-    """θ and nothing else: every leaf is an array of floats, and two draws differ in numbers only."""
-    model, other = row.make(key=jr.key(0)), row.make(key=jr.key(1))
+    """θ and nothing else: every leaf is an array of floats, and two draws differ in numbers
+    only.
+    """
+    model = row.make(key=jr.key(0))
+    other = row.make(key=jr.key(1))
     assert all(eqx.is_inexact_array(leaf) for leaf in jax.tree.leaves(model))
     assert jax.tree.structure(model) == jax.tree.structure(other)
     assert tree.size(model) == sum(np.size(leaf) for leaf in jax.tree.leaves(other))
@@ -54,9 +59,11 @@ def test_leaves_are_parameters(row):
 @models
 @strict
 def test_one_program_keeps_the_laws(row):
-    """Compiled once: a batch is its examples in turn, each with a key of its own; the same key gives the same bits, and
-    another key another result where the model draws; gradients are finite, at zero and at large inputs too, where a
-    NaN would spoil the whole sum of a batch; another draw of the model needs no second trace."""
+    """Compiled once: a batch is its examples in turn, each with a key of its own; the same key
+    gives the same bits, and another key another result where the model draws; gradients are finite,
+    at zero and at large inputs too, where a NaN would spoil the whole sum of a batch; another draw
+    of the model needs no second trace.
+    """
 
     def laws(model, xs, key):
         alone = lambda item: apply(model, item[0], key=item[1])
@@ -71,9 +78,14 @@ def test_one_program_keeps_the_laws(row):
 
     f, traces = counted(laws)
     compiled = jax.jit(f)
-    model, xs = generic(row), examples(row)
-    once, again, other = compiled(model, xs, jr.key(0)), compiled(model, xs, jr.key(0)), compiled(model, xs, jr.key(1))
-    on_cpu = jax.default_backend() == "cpu"  # a GPU adds the terms of a scattered sum in no fixed order
+    model = generic(row)
+    xs = examples(row)
+    once = compiled(model, xs, jr.key(0))
+    again = compiled(model, xs, jr.key(0))
+    other = compiled(model, xs, jr.key(1))
+    on_cpu = (
+        jax.default_backend() == "cpu"
+    )  # a GPU adds the terms of a scattered sum in no fixed order
     assert same_bits(once, again) if on_cpu else close(once, again)
     assert close(once["drawn"], other["drawn"], rtol=1e-6) is not row.draws
     assert close(once["drawn"], once["in turn"])
@@ -88,7 +100,8 @@ def test_one_program_keeps_the_laws(row):
 @strict
 def test_jit_is_eager(row):
     """The compiled batch is the eager loop over examples."""
-    model, xs = generic(row), examples(row)
+    model = generic(row)
+    xs = examples(row)
     expected = predict(model, xs) if row.batch else jnp.stack([apply(model, x) for x in xs])
     assert close(jax.jit(predict)(model, xs), expected)
 
@@ -97,8 +110,11 @@ def test_jit_is_eager(row):
 @pytest.mark.parametrize("row", [row for row in MODELS if row.batch], ids=lambda row: row.name)
 @strict
 def test_batch_norm_sees_the_batch(row):
-    """A model with batch norm refuses a lone example, changes with the batch, and once folded does neither."""
-    model, xs = generic(row), examples(row, 6)
+    """A model with batch norm refuses a lone example, changes with the batch, and once folded does
+    neither.
+    """
+    model = generic(row)
+    xs = examples(row, 6)
     whole = predict(model, xs)
     with pytest.raises(ValueError, match="fold"):
         model(xs[0])
@@ -130,7 +146,8 @@ def test_wrong_shape_is_refused(row):
 @pytest.mark.usefixtures("x64", "strict")
 def test_derivatives_of_models(row):
     """First and second derivatives in parameters and inputs agree with differences in float64."""
-    model, xs = generic(row), examples(row, 4)
+    model = generic(row)
+    xs = examples(row, 4)
     point, back = tree.ravel((model, xs))
     assert point.dtype == jnp.float64
     key = jr.key(3) if row.draws else None
@@ -153,7 +170,8 @@ def test_derivatives_of_models(row):
 @strict
 def test_objective_is_a_scalar_and_jit_is_eager(row):
     """One number in float32, the same compiled; another model of the make needs no second trace."""
-    objective, batch = row.make(), row.batch()
+    objective = row.make()
+    batch = row.batch()
     f, traces = counted(objective)
     compiled = jax.jit(f)
     for seed in (0, 1):
@@ -161,7 +179,9 @@ def test_objective_is_a_scalar_and_jit_is_eager(row):
         found = compiled(model, batch)
         assert found.shape == ()
         assert found.dtype == jnp.float32
-        assert close(found, objective(model, batch), rtol=1e-2 if row.name == "mixed_precision" else 1e-5)
+        assert close(
+            found, objective(model, batch), rtol=1e-2 if row.name == "mixed_precision" else 1e-5
+        )
     assert len(traces) == 1
 
 
@@ -181,7 +201,9 @@ def test_objective_is_a_mean_over_examples(row):
 @strict
 def test_objective_and_chance(row):
     """Same key, same bits; another key changes what draws and nothing else."""
-    objective, batch, model = row.make(), row.batch(), row.model(key=jr.key(0))
+    objective = row.make()
+    batch = row.batch()
+    model = row.model(key=jr.key(0))
     f = jax.jit(lambda key: objective(model, batch, key=key))
     assert same_bits(f(jr.key(0)), f(jr.key(0)))
     assert same_bits(f(jr.key(0)), f(jr.key(1))) is not row.draws
@@ -196,7 +218,9 @@ def test_objective_gradients_are_finite(row):
     gradient = jax.jit(jax.grad(row.make()))
     for scale in (0.0, 1.0, 1e3):
         model = tree.axpy(scale, generic(row), tree.zeros_like(generic(row)))
-        assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradient(model, batch)))
+        assert all(
+            bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradient(model, batch))
+        )
 
 
 @pytest.mark.sampled(7)
@@ -223,7 +247,9 @@ def test_derivatives_of_objectives(row):
 
 @iterations
 def test_state_keeps_its_form(row):
-    """A step changes no structure, shape or dtype of the state; the answer has the form of the model."""
+    """A step changes no structure, shape or dtype of the state; the answer has the form of the
+    model.
+    """
     model = row.model(key=jr.key(0))
     form = lambda t: jax.tree.map(lambda a: (a.shape, a.dtype), t)
     before = jax.eval_shape(row.iteration.init, model)
@@ -237,14 +263,19 @@ def test_state_keeps_its_form(row):
 @pytest.mark.sampled(6)
 @iterations
 def test_run_is_a_loop_of_steps(row):
-    """The scan of `run` is the loop over compiled steps and these the eager ones; same key, same bits."""
+    """The scan of `run` is the loop over compiled steps and these the eager ones; same key, same
+    bits.
+    """
     model, (xs, ys) = generic(row), classes()
     batches = jnp.stack([xs, xs + 0.1, xs]), jnp.stack([ys] * 3)
     scan = jax.jit(lambda model, key: run(row.iteration, model, batches, key=key))
     state, (_, info) = scan(model, jr.key(1))
     f, traces = counted(lambda state, batch, key: row.iteration.step(state, batch, key=key))
-    step, start, losses = jax.jit(f), row.iteration.init(model), []
-    by_hand, keys = start, [jr.fold_in(jr.key(1), i) for i in range(3)]
+    step = jax.jit(f)
+    start = row.iteration.init(model)
+    losses = []
+    by_hand = start
+    keys = [jr.fold_in(jr.key(1), i) for i in range(3)]
     for x, y, key in zip(*batches, keys):
         by_hand, seen = step(by_hand, (x, y), key)
         losses.append(seen.loss)
@@ -272,7 +303,8 @@ class Attacked(NamedTuple):
 
 @pytest.fixture(scope="module")
 def attacked():
-    W, xs = normal(20, 3, 4), jr.uniform(jr.key(21), (5, 4))
+    W = normal(20, 3, 4)
+    xs = jr.uniform(jr.key(21), (5, 4))
     model = Linear(W, -W @ jnp.full(4, 0.5))  # so that classes meet in the middle
     return Attacked(model, xs, jnp.argmax(jax.vmap(model)(xs), axis=-1), jr.split(jr.key(22), 5))
 
@@ -280,8 +312,9 @@ def attacked():
 @pytest.mark.sampled(3)
 @attacks
 def test_an_attack_keeps_its_contract(row, attacked):
-    """The compiled batch is the loop, in one trace; the same key gives the same bits; the input stays in its range and
-    ball; and none that is wrong already becomes right."""
+    """The compiled batch is the loop, in one trace; the same key gives the same bits; the input
+    stays in its range and ball; and none that is wrong already becomes right.
+    """
     model, xs, ys, keys = attacked
     call = lambda x, y, key: row.attack(model, x, y, key=key if row.draws else None)
     f, traces = counted(jax.vmap(call))
@@ -320,7 +353,9 @@ def test_an_attack_refuses_bad_input(row, attacked, unchecked):
     with pytest.raises(ValueError, match=r"expected a label from 0 to 2, got 7"):
         row.attack(attacked.model, attacked.xs[0], jnp.array(7), key=key)
     if name != "AffineAttack":
-        with pytest.raises(ValueError, match=r"expected inputs from 0.0 to 1.0, but they go from 2 to 2"):
+        with pytest.raises(
+            ValueError, match=r"expected inputs from 0.0 to 1.0, but they go from 2 to 2"
+        ):
             row.attack(attacked.model, jnp.full(4, 2.0), attacked.ys[0], key=key)
     if row.draws and name != "PGD":
         with pytest.raises(ValueError, match="give a key"):

@@ -26,10 +26,16 @@ def wander(state, batch, *, key):
 
 
 def test_run_folds_the_step_into_the_key():
-    """Step i draws from fold_in(key, i): noise, kept models and last state are those of the loop."""
-    batches, key = normal(0, 5, 4), jr.key(7)
-    state, (kept, info) = run(Iteration(State, wander), jnp.zeros(()), batches, key=key, keep=lambda s: s.model)
-    model, models = jnp.zeros(()), []
+    """Step i draws from fold_in(key, i): noise, kept models and last state are those of the
+    loop.
+    """
+    batches = normal(0, 5, 4)
+    key = jr.key(7)
+    state, (kept, info) = run(
+        Iteration(State, wander), jnp.zeros(()), batches, key=key, keep=lambda s: s.model
+    )
+    model = jnp.zeros(())
+    models = []
     for i, batch in enumerate(batches):
         noise = jr.normal(jr.fold_in(key, i))
         assert info[i] == noise
@@ -46,11 +52,14 @@ def test_run_keeps_nothing_unless_asked():
 
 
 @pytest.mark.parametrize(
-    ("got", "cure"), [((2, 3), "jax.vmap"), ((4,), "sizes given to init"), ((3, 2), "reshape"), ((), "reshape")]
+    ("got", "cure"),
+    [((2, 3), "jax.vmap"), ((4,), "sizes given to init"), ((3, 2), "reshape"), ((), "reshape")],
 )
 def test_expect_shape_names_the_cure(got, cure):
     """A batch where one example belongs is told apart from a wrong size."""
-    with pytest.raises(ValueError, match=rf"Layer: expected one example of shape \(3,\), got .*{cure}"):
+    with pytest.raises(
+        ValueError, match=rf"Layer: expected one example of shape \(3,\), got .*{cure}"
+    ):
         expect_shape("Layer", jnp.zeros(got), (3,))
 
 
@@ -76,7 +85,9 @@ def test_expect_shape_lets_the_right_shape_pass():
 def test_expect_shape_knows_images(got, shape, cure):
     """A letter is any size; the axis too many, too few or misplaced is told."""
     told = r"\(" + ", ".join(map(str, shape)) + r"\)"
-    with pytest.raises(ValueError, match=rf"Layer: expected one example of shape {told}, got .*; {cure}"):
+    with pytest.raises(
+        ValueError, match=rf"Layer: expected one example of shape {told}, got .*; {cure}"
+    ):
         expect_shape("Layer", jnp.zeros(got), shape)
 
 
@@ -103,14 +114,29 @@ def test_predict_gives_every_example_its_own_key_and_the_batch_a_name():
 def test_predict_maps_trees_of_inputs():
     """An example may be a pair of arrays."""
     pair = normal(2, 4, 3), normal(3, 4, 3)
-    assert jnp.allclose(predict(lambda both: both[0] @ both[1], pair), (pair[0] * pair[1]).sum(axis=1), atol=1e-6)
+    assert jnp.allclose(
+        predict(lambda both: both[0] @ both[1], pair), (pair[0] * pair[1]).sum(axis=1), atol=1e-6
+    )
 
 
 def test_a_part_needs_no_import_of_its_own():
     """`import thetax; thetax.attack`, in a process that has imported nothing else."""
-    program = "import thetax; print(*[name for name in dir(thetax) if getattr(thetax, name) is None])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = (
+        "import thetax; print(*[name for name in dir(thetax) if getattr(thetax, name) is None])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []
-    assert {"attack", "bayes", "certify", "data", "explain", "models", "train", "__version__"} <= set(dir(thetax))
+    assert {
+        "attack",
+        "bayes",
+        "certify",
+        "data",
+        "explain",
+        "models",
+        "train",
+        "__version__",
+    } <= set(dir(thetax))
     with pytest.raises(AttributeError, match=r"has no part 'trian'; it has .*train"):
         thetax.trian  # noqa: B018

@@ -23,12 +23,17 @@ class Cell:
 def test_every_change_of_a_formula_and_none_elsewhere():
     lines = SOURCE.decode().splitlines()
     found = mutants(SOURCE)
-    assert {lines[mutant.line - 1].strip() for mutant in found} == {lines[i].strip() for i in (5, 6, 11)}
+    assert {lines[mutant.line - 1].strip() for mutant in found} == {
+        lines[i].strip() for i in (5, 6, 11)
+    }
     assert {mutant.function for mutant in found} == {"far", "Cell.step"}
     changed = [mutant.diff(SOURCE)[1] for mutant in found]
     for expected in (
-        "total = (x[0] + y).sum(axis=0)", "total = (x[0]).sum(axis=0)", "total = (x[1] - y).sum(axis=0)",
-        "total = (x[0] - y).mean(axis=0)", "total = (x[0] - y).sum(axis=1)",
+        "total = (x[0] + y).sum(axis=0)",
+        "total = (x[0]).sum(axis=0)",
+        "total = (x[1] - y).sum(axis=0)",
+        "total = (x[0] - y).mean(axis=0)",
+        "total = (x[0] - y).sum(axis=1)",
         "return jnp.where(total >= 3, -total, jnp.sqrt(scale)) @ y",
         "return jnp.where(total > 4, -total, jnp.sqrt(scale)) @ y",
         "return jnp.where(total > 3, total, jnp.sqrt(scale)) @ y",
@@ -36,7 +41,7 @@ def test_every_change_of_a_formula_and_none_elsewhere():
         "return jnp.where(total > 3, jnp.sqrt(scale), -total) @ y",
         "return y @ jnp.where(total > 3, -total, jnp.sqrt(scale))",
         "return jr.normal(key, 4) + (lambda a: a * z)(self.b)",
-    ):  # fmt: skip
+    ):
         assert expected in changed
     assert not any("normal(4, key)" in line for line in changed)
     assert len(set(changed)) == len(changed)

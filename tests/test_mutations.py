@@ -1,7 +1,9 @@
-"""Formulas of the library, each broken by one sign, factor or index: a test of the quick run must notice.
+"""Formulas of the library, each broken by one sign, factor or index: a test of the quick run must
+notice.
 
-The function is given the code of the broken formula while its own example or a test runs, which must fail by what it
-compares, not by an error. `tests/mutate.py` breaks formulas at random; what it found unnoticed is kept here.
+The function is given the code of the broken formula while its own example or a test runs, which
+must fail by what it compares, not by an error. `tests/mutate.py` breaks formulas at random; what it
+found unnoticed is kept here.
 """
 
 import doctest
@@ -18,8 +20,9 @@ from mutants import ROOT, put
 
 
 class Break(NamedTuple):
-    """What is replaced in which function, and what must notice: a test, with its arguments, or the function's own
-    example."""
+    """What is replaced in which function, and what must notice: a test, with its arguments, or the
+    function's own example.
+    """
 
     function: str
     right: str
@@ -30,69 +33,140 @@ class Break(NamedTuple):
 
 BREAKS = [
     Break("models.linear.separator.signed_distance", "y * model.score(x)", "-y * model.score(x)"),
-    Break("models.linear.perceptron._rosenblatt", "jnp.sum(v * z) > 0", "jnp.sum(v * z) >= 0",
-          "models/linear/test_perceptron.py::test_a_tie_is_a_mistake"),
+    Break(
+        "models.linear.perceptron._rosenblatt",
+        "jnp.sum(v * z) > 0",
+        "jnp.sum(v * z) >= 0",
+        "models/linear/test_perceptron.py::test_a_tie_is_a_mistake",
+    ),
     Break("certify.capacity.cover_count", "comb(n - 1, i)", "comb(n, i)"),
     Break("explain.memory_capacity.crosstalk", "- (n - 1) * X", "- n * X"),
     Break("models.associative_memory.hopfield.hebb", "dtype=X.dtype)) / d", "dtype=X.dtype)) / n"),
-    Break("models.linear.regression.ridge", "centre_y - W @ centre_x", "centre_y + W @ centre_x",
-          "models/linear/test_regression.py::test_ridge_in_numpy"),
-    Break("train.objectives.loss.log_loss", "jax.nn.logsumexp(z) - jnp", "jax.nn.logsumexp(z) + jnp",
-          "train/objectives/test_loss.py::test_log_loss_in_numpy"),
+    Break(
+        "models.linear.regression.ridge",
+        "centre_y - W @ centre_x",
+        "centre_y + W @ centre_x",
+        "models/linear/test_regression.py::test_ridge_in_numpy",
+    ),
+    Break(
+        "train.objectives.loss.log_loss",
+        "jax.nn.logsumexp(z) - jnp",
+        "jax.nn.logsumexp(z) + jnp",
+        "train/objectives/test_loss.py::test_log_loss_in_numpy",
+    ),
     Break("models.constructive.approximate.interpolate", "-knots[:-1]", "-knots[1:]"),
     Break("certify.region_bounds.zaslavsky", "range(min(m, n) + 1)", "range(min(m, n))"),
     Break("train.optimisers.steps.nesterov", "* (new - old)", "* (old - new)"),
-    Break("train.optimisers.steps.uncorrected_adam", "(1 - decay) * jnp.square(g)", "(1 + decay) * jnp.square(g)"),
-    Break("explain.signal.effective_parameters.decay_factor", "lam + strength, out", "lam + 2 * strength, out"),
+    Break(
+        "train.optimisers.steps.uncorrected_adam",
+        "(1 - decay) * jnp.square(g)",
+        "(1 + decay) * jnp.square(g)",
+    ),
+    Break(
+        "explain.signal.effective_parameters.decay_factor",
+        "lam + strength, out",
+        "lam + 2 * strength, out",
+    ),
     Break("layers.dropout.thin", "jnp.asarray(1 - p, x.dtype)", "jnp.asarray(1 + p, x.dtype)"),
     Break("train.objectives.distillation.tempered_loss", "return -jnp.vdot", "return jnp.vdot"),
-    Break("explain.tangent_kernel.kernel_eigenmodes.modes", "V.T @ (ys - f)", "V.T @ (ys + f)",
-          "explain/tangent_kernel/test_kernel_eigenmodes.py::test_ridge_along_the_modes_is_the_linear_system"),
-    Break("attack.gradient.affine.distances", "gaps / jnp.where", "-gaps / jnp.where",
-          "attack/gradient/test_affine.py::test_distances_in_numpy"),
+    Break(
+        "explain.tangent_kernel.kernel_eigenmodes.modes",
+        "V.T @ (ys - f)",
+        "V.T @ (ys + f)",
+        "explain/tangent_kernel/test_kernel_eigenmodes.py::test_ridge_along_the_modes_is_the_linear_system",
+    ),
+    Break(
+        "attack.gradient.affine.distances",
+        "gaps / jnp.where",
+        "-gaps / jnp.where",
+        "attack/gradient/test_affine.py::test_distances_in_numpy",
+    ),
     Break("threat.norm.p_steepest", "** (q - 1)", "** q"),
-    Break("attack.gradient.pgd.unit", "return g / jnp", "return -g / jnp",
-          "attack/gradient/test_pgd.py::test_the_unit_of_a_gradient_has_its_signs"),
+    Break(
+        "attack.gradient.pgd.unit",
+        "return g / jnp",
+        "return -g / jnp",
+        "attack/gradient/test_pgd.py::test_the_unit_of_a_gradient_has_its_signs",
+    ),
     Break("models.linear.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T"),
     Break("models.linear.pca.principal_components", "C = Ut[:width]", "C = Ut[-width:]"),
     Break(
-        "layers.recurrent.state_space.LRU.init", "jnp.sqrt(1 - r**2)", "jnp.sqrt(1 - r)",
+        "layers.recurrent.state_space.LRU.init",
+        "jnp.sqrt(1 - r**2)",
+        "jnp.sqrt(1 - r)",
         "layers/recurrent/test_state_space.py::test_white_noise_gives_a_state_of_variance_one",
     ),
     Break(
-        "attack.gradient.deepfool.DeepFool.search", "(1 + self.overshoot) * eta", "(1 + 2 * self.overshoot) * eta",
+        "attack.gradient.deepfool.DeepFool.search",
+        "(1 + self.overshoot) * eta",
+        "(1 + 2 * self.overshoot) * eta",
         "attack/gradient/test_deepfool.py::test_the_overshoot_is_a_share_of_the_distance",
     ),
     Break(
-        "train.objectives.distillation.distil", "temperature**2 * soft", "temperature * soft",
+        "train.objectives.distillation.distil",
+        "temperature**2 * soft",
+        "temperature * soft",
         "train/objectives/test_distillation.py::test_the_objective_with_labels_in_numpy",
     ),
     Break("bayes.gaussian_process.log_density.slope", "dtype=L.dtype) / 2", "dtype=L.dtype)"),
     Break(
-        "layers.recurrent.lstm_gru.LSTM.step", "jax.nn.sigmoid(i)", "jax.nn.sigmoid(-i)",
-        "layers/recurrent/test_lstm_gru.py::test_the_gates_of_an_lstm", (False,),
+        "layers.recurrent.lstm_gru.LSTM.step",
+        "jax.nn.sigmoid(i)",
+        "jax.nn.sigmoid(-i)",
+        "layers/recurrent/test_lstm_gru.py::test_the_gates_of_an_lstm",
+        (False,),
     ),
-    Break("models.associative_memory.hopfield.Hebbian.energy", "/ (2 * self.sites)", "* (2 * self.sites)",
-          "models/associative_memory/test_hopfield.py::test_the_rules_in_numpy"),
-    Break("bayes.gaussian_process.binary_classifier.climb", "mode.steps < steps", "mode.steps <= steps",
-          "bayes/gaussian_process/test_binary_classifier.py::test_a_climb_ends_after_so_many_steps_or_without_gain"),
-    Break("explain.tangent_kernel.kernel_map._means", "where=count > 0", "where=count > 1",
-          "explain/tangent_kernel/test_kernel_map.py::test_one_pair_has_a_mean_and_none_has_not"),
-    Break("explain.generation.text_samples._surprise", "-log_p / jnp.log", "log_p / jnp.log",
-          "explain/generation/test_text_samples.py::test_the_surprise_at_every_target"),
-    Break("models.vision.mixer.MixerBlock.__call__", "return U + jax.vmap", "return jax.vmap",
-          "models/vision/test_mixer.py::test_a_block_of_given_weights_is_its_equations"),
-    Break("models.interop.hf_config.Settings.classes", '"num_labels", 2', '"num_labels", 3',
-          "models/interop/test_hf_config.py::test_how_many_classes_there_are"),
-    Break("certify.bounds.linear_relaxations.rectangle", "-x.low * y.high", "-x.high * y.high",
-          "certify/bounds/test_linear_bounds.py::test_the_planes_of_a_product_touch_it_at_the_edges",
-          (-1.0, 2.0, -2.0, 1.5)),
-]  # fmt: skip
+    Break(
+        "models.associative_memory.hopfield.Hebbian.energy",
+        "/ (2 * self.sites)",
+        "* (2 * self.sites)",
+        "models/associative_memory/test_hopfield.py::test_the_rules_in_numpy",
+    ),
+    Break(
+        "bayes.gaussian_process.binary_classifier.climb",
+        "mode.steps < steps",
+        "mode.steps <= steps",
+        "bayes/gaussian_process/test_binary_classifier.py::test_a_climb_ends_after_so_many_steps_or_without_gain",
+    ),
+    Break(
+        "explain.tangent_kernel.kernel_map._means",
+        "where=count > 0",
+        "where=count > 1",
+        "explain/tangent_kernel/test_kernel_map.py::test_one_pair_has_a_mean_and_none_has_not",
+    ),
+    Break(
+        "explain.generation.text_samples._surprise",
+        "-log_p / jnp.log",
+        "log_p / jnp.log",
+        "explain/generation/test_text_samples.py::test_the_surprise_at_every_target",
+    ),
+    Break(
+        "models.vision.mixer.MixerBlock.__call__",
+        "return U + jax.vmap",
+        "return jax.vmap",
+        "models/vision/test_mixer.py::test_a_block_of_given_weights_is_its_equations",
+    ),
+    Break(
+        "models.interop.hf_config.Settings.classes",
+        '"num_labels", 2',
+        '"num_labels", 3',
+        "models/interop/test_hf_config.py::test_how_many_classes_there_are",
+    ),
+    Break(
+        "certify.bounds.linear_relaxations.rectangle",
+        "-x.low * y.high",
+        "-x.high * y.high",
+        "certify/bounds/test_linear_bounds.py::test_the_planes_of_a_product_touch_it_at_the_edges",
+        (-1.0, 2.0, -2.0, 1.5),
+    ),
+]
 
 
 @pytest.fixture
 def fresh():
-    """Programs compiled from a broken formula must not be found by another test, nor the other way round."""
+    """Programs compiled from a broken formula must not be found by another test, nor the other way
+    round.
+    """
     jax.clear_caches()
     yield
     jax.clear_caches()
@@ -104,7 +178,8 @@ def test_a_test_notices(breaking):
     module, name = find(breaking.function)
     source = Path(module.__file__).read_bytes()
     start = source.index(f"def {name.rpartition('.')[2]}(".encode())
-    head, body = source[:start], source[start:]
+    head = source[:start]
+    body = source[start:]
     assert breaking.right.encode() in body, "the formula has moved: name it anew"
     broken = head + body.replace(breaking.right.encode(), breaking.wrong.encode(), 1)
     put(module, name, broken)
@@ -135,7 +210,9 @@ def notices(breaking: Break, module: Any, name: str) -> None:
     else:
         thing = functools.reduce(getattr, name.split("."), module)
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-        (example,) = doctest.DocTestFinder(recurse=False).find(thing, name, globs=dict(vars(module)))
+        (example,) = doctest.DocTestFinder(recurse=False).find(
+            thing, name, globs=dict(vars(module))
+        )
         seen = []
         outcome = doctest.DocTestRunner(optionflags=flags).run(example, out=seen.append)
         assert outcome.failed, "its own example does not notice"
@@ -149,7 +226,9 @@ def as_list(marks: Any) -> list:
 @functools.cache
 def imported(file: str) -> Any:
     """A file of tests as a module."""
-    spec = importlib.util.spec_from_file_location(f"broken_{file[:-3].replace('/', '_')}", ROOT / "tests" / file)
+    spec = importlib.util.spec_from_file_location(
+        f"broken_{file[:-3].replace('/', '_')}", ROOT / "tests" / file
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

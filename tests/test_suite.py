@@ -21,15 +21,29 @@ def cases(name, count, mark=None):
 
 
 def test_each_nth_case_stays_quick():
-    items = cases("f", 7, pytest.mark.sampled(3).mark) + cases("g", 2, pytest.mark.sampled(3).mark) + cases("h", 2)
+    items = (
+        cases("f", 7, pytest.mark.sampled(3).mark)
+        + cases("g", 2, pytest.mark.sampled(3).mark)
+        + cases("h", 2)
+    )
     suite.mark_samples(items)
-    assert [item.slow for item in items] == [False, True, True, False, True, True, False] + [False, True] + [False] * 2
+    assert [item.slow for item in items] == [False, True, True, False, True, True, False] + [
+        False,
+        True,
+    ] + [False] * 2
 
 
 def test_failed_and_changed_tests_come_first():
-    names = ["tests/x/test_a.py::f", "tests/x/test_b.py::f", "thetax/x/c.py::thetax.x.c", "tests/x/test_d.py::f[1]"]
+    names = [
+        "tests/x/test_a.py::f",
+        "tests/x/test_b.py::f",
+        "thetax/x/c.py::thetax.x.c",
+        "tests/x/test_d.py::f[1]",
+    ]
     items = [Item(nodeid=name) for name in names]
-    place = lambda item: suite.order(item, {names[3]: True}, {"thetax/x/b.py", "thetax/x/c.py"}, "commit")
+    place = lambda item: suite.order(
+        item, {names[3]: True}, {"thetax/x/b.py", "thetax/x/c.py"}, "commit"
+    )
     assert min(items, key=place).nodeid == names[3]
     assert {item.nodeid for item in sorted(items, key=place)[1:3]} == {names[1], names[2]}
 

@@ -1,4 +1,6 @@
-"""A model as a vector: the laws of a Euclidean space, on trees of arrays, against numpy on the ravelled vector."""
+"""A model as a vector: the laws of a Euclidean space, on trees of arrays, against numpy on the
+ravelled vector.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,10 @@ scalars = st.floats(-100, 100)
 
 def a_tree(seed):
     draw = np.random.default_rng(seed).normal
-    return {"W": jnp.asarray(draw(size=(2, 3))), "rest": (jnp.asarray(draw(size=3)), jnp.asarray(draw()))}
+    return {
+        "W": jnp.asarray(draw(size=(2, 3))),
+        "rest": (jnp.asarray(draw(size=3)), jnp.asarray(draw())),
+    }
 
 
 def flat(a):
@@ -31,30 +36,40 @@ def near(a, b):
 @given(seeds, seeds, seeds, scalars)
 def test_dot_is_a_bilinear_form(a, b, c, alpha):
     """Symmetric, bilinear, and numpy's product of the ravelled vectors."""
-    a, b, c = a_tree(a), a_tree(b), a_tree(c)
+    a = a_tree(a)
+    b = a_tree(b)
+    c = a_tree(c)
     assert near(tree.dot(a, b), tree.dot(b, a))
     assert near(tree.dot(a, b), flat(a) @ flat(b))
-    assert np.isclose(tree.dot(tree.axpy(alpha, a, b), c), alpha * tree.dot(a, c) + tree.dot(b, c), rtol=1e-10)
+    assert np.isclose(
+        tree.dot(tree.axpy(alpha, a, b), c), alpha * tree.dot(a, c) + tree.dot(b, c), rtol=1e-10
+    )
 
 
 @given(seeds, seeds, scalars)
 def test_norm_is_a_norm(a, b, alpha):
     """Homogeneous, subadditive, numpy's norm of the ravelled vector."""
-    a, b = a_tree(a), a_tree(b)
+    a = a_tree(a)
+    b = a_tree(b)
     assert near(tree.norm(a), np.linalg.norm(flat(a)))
-    assert np.isclose(tree.norm(tree.axpy(alpha, a, tree.zeros_like(a))), abs(alpha) * tree.norm(a), rtol=1e-10)
+    assert np.isclose(
+        tree.norm(tree.axpy(alpha, a, tree.zeros_like(a))), abs(alpha) * tree.norm(a), rtol=1e-10
+    )
     assert tree.norm(tree.axpy(1.0, a, b)) <= tree.norm(a) + tree.norm(b) + 1e-12
 
 
 @given(seeds, seeds, scalars)
 def test_axpy_is_leaf_by_leaf(a, b, alpha):
-    a, b = a_tree(a), a_tree(b)
+    a = a_tree(a)
+    b = a_tree(b)
     assert near(tree.axpy(alpha, a, b), alpha * flat(a) + flat(b))
 
 
 @given(seeds)
 def test_ravel_round_trip(seed):
-    """The way back is exact, and the vector has the order of the leaves and the size of the tree."""
+    """The way back is exact, and the vector has the order of the leaves and the size of the
+    tree.
+    """
     a = a_tree(seed)
     vector, back = tree.ravel(a)
     assert np.array_equal(vector, flat(a))
@@ -84,10 +99,13 @@ def test_axpy_keeps_the_type_of_the_leaf():
 
 
 def test_normal_like_is_standard_and_independent():
-    """Mean 0, variance 1, no correlation between leaves: each within 4 s.e. (false alarm 2e-4), fixed key."""
+    """Mean 0, variance 1, no correlation between leaves: each within 4 s.e. (false alarm 2e-4),
+    fixed key.
+    """
     n = 40_000
     draw = tree.normal_like(jr.key(0), {"a": jnp.zeros((200, 200)), "b": jnp.zeros(n)})
-    a, b = draw["a"].ravel(), draw["b"]
+    a = draw["a"].ravel()
+    b = draw["b"]
     for x in (a, b):
         assert abs(x.mean()) < 4 / np.sqrt(n)
         assert abs(x.var() - 1) < 4 * np.sqrt(2 / n)
@@ -97,7 +115,8 @@ def test_normal_like_is_standard_and_independent():
 
 
 def test_where_takes_one_side_whole():
-    a, b = a_tree(1), a_tree(2)
+    a = a_tree(1)
+    b = a_tree(2)
     assert near(tree.where(jnp.array(True), a, b), a)
     assert near(tree.where(jnp.array(False), a, b), b)
 

@@ -1,6 +1,8 @@
-"""What depends on the versions of Python and of the dependencies: programs that are read, and a user's first commands.
+"""What depends on the versions of Python and of the dependencies: programs that are read, and a
+user's first commands.
 
-`make test-versions` runs this and all other tests marked `versions` in one environment for each Python.
+`make test-versions` runs this and all other tests marked `versions` in one environment for each
+Python.
 """
 
 import json
@@ -35,7 +37,9 @@ def bent(x):
     return jnp.where(x > 0, x, 0.1 * x)
 
 
-bent.defjvp(lambda primals, tangents: (bent(*primals), jnp.where(primals[0] > 0, 1.0, 0.1) * tangents[0]))
+bent.defjvp(
+    lambda primals, tangents: (bent(*primals), jnp.where(primals[0] > 0, 1.0, 0.1) * tangents[0])
+)
 
 
 @jax.custom_vjp
@@ -47,7 +51,9 @@ doubled.defvjp(lambda x: (doubled(x), None), lambda _, g: (2 * g,))
 
 
 def scanned(W, x):
-    return jax.lax.scan(lambda h, shift: (jnp.tanh(W @ h + shift), None), x, jnp.asarray(np.stack([SHIFT, -SHIFT])))[0]
+    return jax.lax.scan(
+        lambda h, shift: (jnp.tanh(W @ h + shift), None), x, jnp.asarray(np.stack([SHIFT, -SHIFT]))
+    )[0]
 
 
 def scanned_over_weights(W, x):
@@ -92,7 +98,18 @@ PRODUCTS = {  # operations in matrix products; a product of 3 by 3 with a vector
     nested: 18,
     again: 18,
 }
-NAMES = ["scan", "scan over weights", "cond", "while", "fori", "map", "custom_jvp", "custom_vjp", "jit", "remat"]
+NAMES = [
+    "scan",
+    "scan over weights",
+    "cond",
+    "while",
+    "fori",
+    "map",
+    "custom_jvp",
+    "custom_vjp",
+    "jit",
+    "remat",
+]
 read = pytest.mark.parametrize(("f", "products"), PRODUCTS.items(), ids=NAMES)
 
 
@@ -104,16 +121,23 @@ def made(f):
 @pytest.mark.usefixtures("x64")
 def test_the_tangent_kernel_of_a_program(f, products):
     """It is the product of the gradients, which JAX takes without reading the program."""
-    model, xs = made(f), normal(1, 4, 3)
+    model = made(f)
+    xs = normal(1, 4, 3)
     J = jax.vmap(jax.jacobian(lambda W, x: f(W, x)), (None, 0))(model.W, xs).reshape(4, 3, 9)
-    np.testing.assert_allclose(ntk(model)(xs), jnp.einsum("nop,mqp->nmoq", J, J), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        ntk(model)(xs), jnp.einsum("nop,mqp->nmoq", J, J), rtol=1e-9, atol=1e-9
+    )
 
 
 @read
 @pytest.mark.usefixtures("x64")
 def test_the_bounds_of_a_program(f, products):
-    """They hold at the corners of the ball and at random places in it, and lines are no worse than intervals."""
-    model, x, radius = made(f), normal(1, 3), 0.2
+    """They hold at the corners of the ball and at random places in it, and lines are no worse than
+    intervals.
+    """
+    model = made(f)
+    x = normal(1, 3)
+    radius = 0.2
     low, high = jax.jit(lambda x: interval_bounds(model, x - radius, x + radius))(x)
     closer = jax.jit(lambda x: linear_bounds(model, x, Linf(radius)))(x)
     corners = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T
@@ -126,7 +150,8 @@ def test_the_bounds_of_a_program(f, products):
 @read
 @pytest.mark.usefixtures("x64")
 def test_the_operations_of_a_program(f, products):
-    W, x = jnp.ones((3, 3)), jnp.ones(3)
+    W = jnp.ones((3, 3))
+    x = jnp.ones(3)
     if products is None:
         with pytest.raises(ValueError, match="how much work a 'while' is"):
             operations(f, W, x)
@@ -138,20 +163,26 @@ def test_the_operations_of_a_program(f, products):
 def lstm():
     """Of a sequence of 5 vectors it gives two logits."""
     first, last = jr.split(jr.key(0))
-    return Chain(Recurrent(LSTM.init(3, 4, key=first)), lambda h: h[-1], Linear.init(4, 2, key=last))
+    return Chain(
+        Recurrent(LSTM.init(3, 4, key=first)), lambda h: h[-1], Linear.init(4, 2, key=last)
+    )
 
 
 @pytest.mark.usefixtures("x64")
 def test_the_kernel_of_an_lstm(lstm):
-    lstm, xs = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), lstm), normal(1, 3, 5, 3)
+    lstm = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), lstm)
+    xs = normal(1, 3, 5, 3)
     gradients = jax.vmap(jax.jacobian(lambda model, x: model(x)), (None, 0))(lstm, xs)
     J = jnp.concatenate([leaf.reshape(3, 2, -1) for leaf in jax.tree.leaves(gradients)], axis=2)
-    np.testing.assert_allclose(ntk(lstm)(xs), jnp.einsum("nop,mqp->nmoq", J, J), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        ntk(lstm)(xs), jnp.einsum("nop,mqp->nmoq", J, J), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_the_certificates_of_an_lstm(lstm):
     """No random search in the ball changes a certified class."""
-    xs, radius = normal(1, 8, 5, 3), 0.05
+    xs = normal(1, 8, 5, 3)
+    radius = 0.05
     ys = jax.vmap(lstm)(xs).argmax(1)
     found = certified(lstm, (xs, ys), Linf(radius))
     assert 0 < found.accuracy <= 1
@@ -167,7 +198,10 @@ def test_the_regions_of_an_lstm_are_refused(lstm):
 
 def test_the_regions_of_three_lines():
     """1 + 3 + 3 of them in the plane, one after the other and by the solver of linear programs."""
-    lines = Chain(Linear(jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), jnp.array([0.0, 0.0, 1.0])), jax.nn.relu)
+    lines = Chain(
+        Linear(jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), jnp.array([0.0, 0.0, 1.0])),
+        jax.nn.relu,
+    )
     assert count_regions(lines, -np.inf, np.inf) == 7
 
 
@@ -179,7 +213,9 @@ def test_the_kernel_of_an_infinite_network():
     lengths = np.linalg.norm(xs, axis=1)
     cosine = np.clip(np.asarray(xs @ xs.T) / np.outer(lengths, lengths), -1, 1)
     angle = np.arccos(cosine)
-    expected = np.outer(lengths, lengths) * 2 / 3 / np.pi * (np.sin(angle) + (np.pi - angle) * cosine)
+    expected = (
+        np.outer(lengths, lengths) * 2 / 3 / np.pi * (np.sin(angle) + (np.pi - angle) * cosine)
+    )
     np.testing.assert_allclose(limit.nngp(xs), expected, atol=1e-7)
 
 
@@ -207,7 +243,14 @@ def test_the_first_commands_of_a_user(tmp_path):
     environ = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
 
     def thetax(*arguments):
-        command = [sys.executable, "-W", "error::DeprecationWarning:thetax", "-m", "thetax.cli", *arguments]
+        command = [
+            sys.executable,
+            "-W",
+            "error::DeprecationWarning:thetax",
+            "-m",
+            "thetax.cli",
+            *arguments,
+        ]
         done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Warning" not in done.stderr
@@ -218,6 +261,8 @@ def test_the_first_commands_of_a_user(tmp_path):
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
     thetax("verify", *CLAIMS, "--json", "found.json", "--jobs", "1")
     found = json.loads((tmp_path / "found.json").read_text())
-    names = {name for claim in found for name in claim["ids"]}  # a name stands for all that begin so
+    names = {
+        name for claim in found for name in claim["ids"]
+    }  # a name stands for all that begin so
     assert names >= set(CLAIMS)
     assert all(claim["holds"] for claim in found)

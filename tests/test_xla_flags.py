@@ -1,4 +1,6 @@
-"""XLA computes right numbers with the flag that `import thetax` sets; the reproducers fail without it."""
+"""XLA computes right numbers with the flag that `import thetax` sets; the reproducers fail without
+it.
+"""
 
 import os
 import subprocess
@@ -58,12 +60,17 @@ def test_the_users_value_stays():
     ("lines", "said"),
     [
         ("import jax\nimport thetax", ""),
-        ("import jax\njax.numpy.zeros(1)\nimport thetax", "thetax was imported after JAX had started a backend"),
+        (
+            "import jax\njax.numpy.zeros(1)\nimport thetax",
+            "thetax was imported after JAX had started a backend",
+        ),
     ],
     ids=["before a backend", "after a backend"],
 )
 def test_a_late_import_warns(lines, said):
     environ = {**os.environ, "XLA_FLAGS": ""}
-    done = subprocess.run([sys.executable, "-c", lines], env=environ, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", lines], env=environ, capture_output=True, text=True, check=True
+    )
     assert said in done.stderr
     assert bool(said) == bool(done.stderr)

@@ -1,6 +1,8 @@
-"""A small search in a folder that can kill itself: `tune_child.py FOLDER TRIALS WORKERS [KILL_AFTER]`.
+"""A small search in a folder that can kill itself:
+`tune_child.py FOLDER TRIALS WORKERS [KILL_AFTER]`.
 
-It kills itself, or with several workers the process that waits for them, once so many trials have ended.
+It kills itself, or with several workers the process that waits for them, once so many trials have
+ended.
 """
 
 import os
@@ -38,8 +40,18 @@ def main(folder: Path, trials: int, workers: int, kill_after: int | None = None)
         if kill_after is not None and len(standing.trials) >= kill_after:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    found = tune(task, SPACE, trials=trials, folds=2, members=2, together=3, workers=workers, key=jr.key(1),
-                 folder=folder, watch=watch)  # fmt: skip
+    found = tune(
+        task,
+        SPACE,
+        trials=trials,
+        folds=2,
+        members=2,
+        together=3,
+        workers=workers,
+        key=jr.key(1),
+        folder=folder,
+        watch=watch,
+    )
     print(len(found.trials), found.best.number)
 
 

@@ -71,13 +71,17 @@ def install(name: str, python: Path, wheel: Path) -> Path:
         oldest.write_text("\n".join(lower_bounds((ROOT / "pyproject.toml").read_text())))
         how = ["--constraint", oldest]
     subprocess.run([*pip, *how, f"thetax[test] @ {wheel.as_uri()}"], check=True)
-    subprocess.run([*pip, "--no-deps", "--force-reinstall", wheel], check=True)  # same version, new code
+    subprocess.run(
+        [*pip, "--no-deps", "--force-reinstall", wheel], check=True
+    )  # same version, new code
     return inside
 
 
 def passes(inside: Path) -> bool:
     """Whether all marked tests pass; prints which thetax they test and the versions."""
-    environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS")}
+    environ = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS")
+    }
     show = "import jax, numpy, scipy, thetax; print(thetax.__file__)\n"
     show += "for part in (jax, numpy, scipy): print(part.__name__, part.__version__, flush=True)"
     subprocess.run([inside, "-c", show], cwd=FOLDER, env=environ, check=True)
@@ -89,11 +93,16 @@ def passes(inside: Path) -> bool:
 def main(names: list[str]) -> int:
     unknown = set(names) - set(PYTHONS)
     if unknown:
-        print(f"no environment {', '.join(sorted(unknown))}; there are {', '.join(PYTHONS)}", file=sys.stderr)
+        print(
+            f"no environment {', '.join(sorted(unknown))}; there are {', '.join(PYTHONS)}",
+            file=sys.stderr,
+        )
         return 2
-    wheel, results = build_wheel(), {}
+    wheel = build_wheel()
+    results = {}
     for name in names or PYTHONS:
-        python, began = find_python(PYTHONS[name]), time.monotonic()
+        python = find_python(PYTHONS[name])
+        began = time.monotonic()
         if python is None:
             results[name] = f"skipped: no Python {PYTHONS[name]} found"
             continue

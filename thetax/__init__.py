@@ -1,9 +1,9 @@
 """Deep learning as one library: one model $f[\\theta](x)$ from training to certificate.
 
-The parts are loaded when first touched, so that `import thetax` costs little more than importing JAX:
-`thetax.data`, `thetax.layers`, `thetax.models`, `thetax.train`, `thetax.explain`, `thetax.bayes`,
-`thetax.threat`, `thetax.certify`, `thetax.attack`, `thetax.plot`, `thetax.recipes`, `thetax.claims`,
-`thetax.report`.
+The parts are loaded when first touched, so that `import thetax` costs little more than importing
+JAX: `thetax.data`, `thetax.layers`, `thetax.models`, `thetax.train`, `thetax.explain`,
+`thetax.bayes`, `thetax.threat`, `thetax.certify`, `thetax.attack`, `thetax.plot`, `thetax.recipes`,
+`thetax.claims`, `thetax.report`.
 
 >>> import thetax
 >>> thetax.layers.Linear.__name__

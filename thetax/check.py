@@ -11,15 +11,15 @@ from jax.core import Tracer
 def check(xs: Any, ys: Any = None, *, classes: int | None = None) -> None:
     """Raises `ValueError` unless `xs` (and `ys`) can be learnt from.
 
-    `xs` must be numbers, finite, at least one example; `ys` likewise and as many. With `classes` the
-    `ys` must be integers from 0 to `classes` - 1, one an example.
+    `xs` must be numbers, finite, at least one example; `ys` likewise and as many. With `classes`
+    the `ys` must be integers from 0 to `classes` - 1, one an example.
 
     >>> check(np.array([[1.0, 2.0], [3.0, np.nan]]))
     Traceback (most recent call last):
-    ValueError: xs: expected finite numbers, but row 1, column 1 is nan. Drop or fill such rows first.
+    ValueError: xs: expected finite numbers, but row 1, column 1 is nan. Drop or fill such rows ...
     >>> check(np.ones((3, 2)), np.array([0, 1, 5]), classes=3)
     Traceback (most recent call last):
-    ValueError: ys: expected labels from 0 to 2, but row 2 is 5. Make it 6 classes, or renumber the labels.
+    ValueError: ys: expected labels from 0 to 2, but row 2 is 5. Make it 6 classes, or renumber ...
     """
     xs = check_numbers(xs, name="xs")
     if ys is None:
@@ -37,41 +37,60 @@ def check(xs: Any, ys: Any = None, *, classes: int | None = None) -> None:
 def check_examples(xs: Any, *, name: str) -> int:
     """How many examples are stacked along the first axis of an array, or of every array of a tree.
 
-    Refuses none at all, lists, numbers that are not finite, and arrays that disagree about how many they are. Of what
-    is only traced the shapes are looked at.
+    Refuses none at all, lists, numbers that are not finite, and arrays that disagree about how many
+    they are. Of what is only traced the shapes are looked at.
 
-    >>> check_examples({"tokens": np.zeros((3, 5), np.int32), "mask": np.ones((3, 5))}, name="ntk: xs")
+    >>> check_examples(
+    ...     {"tokens": np.zeros((3, 5), np.int32), "mask": np.ones((3, 5))}, name="ntk: xs"
+    ... )
     3
     >>> check_examples([[1.0, 2.0], [3.0, 4.0]], name="ntk: xs")
     Traceback (most recent call last):
-    ValueError: ntk: xs: expected an array, or a tree of them, got a float in a list. Make it one: np.asarray(...).
+    ValueError: ntk: xs: expected an array, or a tree of them, got a float in a list. Make it ...
     """
     leaves = jax.tree.leaves(xs)
     if not leaves:
-        raise ValueError(f"{name}: expected an array of examples, stacked along the first axis, got {xs!r}.")
+        raise ValueError(
+            f"{name}: expected an array of examples, stacked along the first axis, got {xs!r}."
+        )
     strange = [leaf for leaf in leaves if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape")]
     if strange:
-        came = type(strange[0]).__name__ + ("" if strange[0] is xs else f" in a {type(xs).__name__}")
-        raise ValueError(f"{name}: expected an array, or a tree of them, got a {came}. Make it one: np.asarray(...).")
+        came = type(strange[0]).__name__ + (
+            "" if strange[0] is xs else f" in a {type(xs).__name__}"
+        )
+        raise ValueError(
+            f"{name}: expected an array, or a tree of them, got a {came}. Make it one: "
+            "np.asarray(...)."
+        )
     for leaf in leaves:
         if not leaf.shape or not leaf.size:
-            raise ValueError(f"{name}: expected at least one example, but the shape is {leaf.shape}.")
+            raise ValueError(
+                f"{name}: expected at least one example, but the shape is {leaf.shape}."
+            )
         if not isinstance(leaf, Tracer):
-            with jax.ensure_compile_time_eval():  # constants of a traced function are values all the same
+            with (
+                jax.ensure_compile_time_eval()
+            ):  # constants of a traced function are values all the same
                 check_numbers(leaf, name=name)
     sizes = sorted({leaf.shape[0] for leaf in leaves})
     if len(sizes) > 1:
-        raise ValueError(f"{name}: arrays of {' and '.join(map(str, sizes))} examples; all must have as many.")
+        raise ValueError(
+            f"{name}: arrays of {' and '.join(map(str, sizes))} examples; all must have as many."
+        )
     return sizes[0]
 
 
 def check_numbers(array: Any, *, name: str) -> Any:
-    """The argument as an array, once it is known to be finite numbers, at least one example of them."""
+    """The argument as an array, once it is known to be finite numbers, at least one example of
+    them.
+    """
     if not isinstance(array, jax.Array):
         try:
             array = np.asarray(array)
         except ValueError:
-            raise ValueError(f"{name}: expected rows of one length, but the rows differ. Pad or cut them.") from None
+            raise ValueError(
+                f"{name}: expected rows of one length, but the rows differ. Pad or cut them."
+            ) from None
     if not (jnp.issubdtype(array.dtype, np.number) or array.dtype == bool):
         raise ValueError(
             f"{name}: expected numbers, but the dtype is {array.dtype}. "
@@ -102,7 +121,8 @@ def _finite(array: Any, name: str) -> None:
     elif len(index) > 2:
         where += f", place {tuple(int(i) for i in index[1:])}"
     raise ValueError(
-        f"{name}: expected finite numbers, but {where} is {float(array[index])}. Drop or fill such rows first."
+        f"{name}: expected finite numbers, but {where} is {float(array[index])}. Drop or fill "
+        "such rows first."
     )
 
 
@@ -110,19 +130,27 @@ def check_labels(ys: Any, classes: int, *, name: str) -> None:
     """Refuses labels that are not integers from 0 to `classes` - 1, one an example."""
     if ys.ndim != 1:
         raise ValueError(
-            f"{name}: expected one label an example, shape ({len(ys)},), but the shape is {ys.shape}. "
+            f"{name}: expected one label an example, shape ({len(ys)},), but the shape is "
+            f"{ys.shape}. "
             "Take the argmax of one-hot rows, or ravel a column."
         )
     if not jnp.issubdtype(ys.dtype, np.integer):
         raise ValueError(
-            f"{name}: expected integer labels from 0 to {classes - 1}, but the dtype is {ys.dtype}. "
-            "Use ys.astype(np.int32) if they are whole numbers; leave classes=None for a regression."
+            f"{name}: expected integer labels from 0 to {classes - 1}, but the dtype is "
+            f"{ys.dtype}. "
+            "Use ys.astype(np.int32) if they are whole numbers; leave classes=None for a "
+            "regression."
         )
     labels = np.asarray(ys)
     bad = (labels < 0) | (labels >= classes)
     if bad.any():
         first = int(np.argmax(bad))
-        advice = f"Make it {int(labels.max()) + 1} classes, or renumber" if labels.min() >= 0 else "Renumber"
+        advice = (
+            f"Make it {int(labels.max()) + 1} classes, or renumber"
+            if labels.min() >= 0
+            else "Renumber"
+        )
         raise ValueError(
-            f"{name}: expected labels from 0 to {classes - 1}, but row {first} is {labels[first]}. {advice} the labels."
+            f"{name}: expected labels from 0 to {classes - 1}, but row {first} is "
+            f"{labels[first]}. {advice} the labels."
         )

@@ -1,18 +1,19 @@
 r"""The words every file speaks: model, objective, iteration.
 
 **Model.** A frozen `equinox.Module` whose array leaves are $\theta$ and nothing else. It maps one
-example to its output; the batch is `jax.vmap` at the call. A `key` means chance: a call without one is
-deterministic, so there is no training mode to forget.
+example to its output; the batch is `jax.vmap` at the call. A `key` means chance: a call without one
+is deterministic, so there is no training mode to forget.
 
-**Objective.** `objective(model, batch, *, key=None) -> scalar`, a mean over the examples of the batch.
-A metric is an objective nobody descends.
+**Objective.** `objective(model, batch, *, key=None) -> scalar`, a mean over the examples of the
+batch. A metric is an objective nobody descends.
 
-**Iteration.** `init(model) -> state` and `step(state, batch, *, key) -> state, info`. Optimisers and
-samplers are both this. `state.model` is the answer so far; `info`, a NamedTuple of numbers, is what a plot
-wants. A run stops where an info's `loss` or `gradient` is not finite; its other numbers may be anything.
+**Iteration.** `init(model) -> state` and `step(state, batch, *, key) -> state, info`. Optimisers
+and samplers are both this. `state.model` is the answer so far; `info`, a NamedTuple of numbers, is
+what a plot wants. A run stops where an info's `loss` or `gradient` is not finite; its other numbers
+may be anything.
 
-Letters in shapes: `n` examples, `d` features, `k` classes, `m` outputs of a layer, `t` and `s` times,
-`c h w` an image, `v` nodes and `e` edges of a graph, `p` parameters, `*s` any shape.
+Letters in shapes: `n` examples, `d` features, `k` classes, `m` outputs of a layer, `t` and `s`
+times, `c h w` an image, `v` nodes and `e` edges of a graph, `p` parameters, `*s` any shape.
 """
 
 import inspect
@@ -28,7 +29,9 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 Scalar: TypeAlias = Float[Array, ""]
 Model: TypeAlias = Callable[..., Any]
-Batch: TypeAlias = PyTree[Shaped[Array, "..."] | Shaped[np.ndarray, "..."]]  # examples along the first axes
+Batch: TypeAlias = PyTree[
+    Shaped[Array, "..."] | Shaped[np.ndarray, "..."]
+]  # examples along the first axes
 Objective: TypeAlias = Callable[..., Scalar]
 
 BATCH = "batch"  # the name of the mapped axis, for what must see the whole batch
@@ -49,7 +52,8 @@ def run(
     key: PRNGKeyArray,
     keep: Callable[[Any], Any] = lambda state: None,
 ) -> tuple[Any, tuple[Any, Any]]:
-    """Scans the iteration over stacked batches: the last state and, per step, what was kept and the info.
+    """Scans the iteration over stacked batches: the last state and, per step, what was kept and the
+    info.
 
     Step i draws from `fold_in(key, i)`, so any step can be repeated alone.
 
@@ -72,39 +76,49 @@ def run(
 
 
 def cache_folder(*parts: str) -> Path:
-    """Where the library keeps what it can make or fetch again: `$XDG_CACHE_HOME/thetax`, or under `~/.cache`.
+    """Where the library keeps what it can make or fetch again: `$XDG_CACHE_HOME/thetax`, or under
+    `~/.cache`.
 
     >>> cache_folder("data").parts[-2:]
     ('thetax', 'data')
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache").joinpath("thetax", *parts)
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache").joinpath(
+        "thetax", *parts
+    )
 
 
 def remember_compilations() -> None:
-    """What was compiled once on this machine is not compiled again, in any process that says so too."""
+    """What was compiled once on this machine is not compiled again, in any process that says so
+    too.
+    """
     jax.config.update("jax_compilation_cache_dir", str(cache_folder("compiled")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def expect_shape(name: str, x: Any, shape: tuple[int | str, ...]) -> None:
-    """Refuses an input of another shape before any compute is spent; a letter is any size of at least 1.
+    """Refuses an input of another shape before any compute is spent; a letter is any size of at
+    least 1.
 
     >>> expect_shape("Linear", jax.numpy.zeros((2, 3)), (3,))
     Traceback (most recent call last):
-    ValueError: Linear: expected one example of shape (3,), got (2, 3); map over a batch with jax.vmap.
+    ValueError: Linear: expected one example of shape (3,), got (2, 3); map over a batch with ...
     >>> expect_shape("Convolution", jax.numpy.zeros((9, 9, 3)), (3, "h", "w"))
     Traceback (most recent call last):
-    ValueError: Convolution: expected one example of shape (3, h, w), got (9, 9, 3); channels come first: ...
+    ValueError: Convolution: expected one example of shape (3, h, w), got (9, 9, 3); channels ...
     """
     if not _fits(x.shape, shape):
         form = str(shape).replace("'", "")
-        raise ValueError(f"{name}: expected one example of shape {form}, got {x.shape}; {_cure(x.shape, shape)}.")
+        raise ValueError(
+            f"{name}: expected one example of shape {form}, got {x.shape}; {_cure(x.shape, shape)}."
+        )
 
 
 def _fits(found: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:
-    return len(found) == len(shape) and all(n > 0 if isinstance(k, str) else n == k for n, k in zip(found, shape))
+    return len(found) == len(shape) and all(
+        n > 0 if isinstance(k, str) else n == k for n, k in zip(found, shape)
+    )
 
 
 def _cure(found: tuple[int, ...], shape: tuple[int | str, ...]) -> str:
@@ -145,7 +159,8 @@ def wide(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def floats(name: str, x: Any) -> Float[Array, "*s"]:
-    """The argument as an array of floats: of its own kind if it has one here, otherwise of the default one.
+    """The argument as an array of floats: of its own kind if it has one here, otherwise of the
+    default one.
 
     >>> floats("W", np.array([1, 2])).dtype.name, floats("W", np.zeros(2)).dtype.name
     ('float32', 'float32')
@@ -153,7 +168,10 @@ def floats(name: str, x: Any) -> Float[Array, "*s"]:
     if not isinstance(x, jax.Array):
         x = np.asarray(x)
         if not (jax.numpy.issubdtype(x.dtype, np.number) or x.dtype == bool):
-            raise ValueError(f"{name}: expected numbers, but the dtype is {x.dtype}; turn words into numbers first.")
+            raise ValueError(
+                f"{name}: expected numbers, but the dtype is {x.dtype}; turn words into numbers "
+                "first."
+            )
     x = jax.numpy.asarray(x)
     return x if jax.numpy.issubdtype(x.dtype, np.inexact) else x.astype(jax.numpy.zeros(()).dtype)
 

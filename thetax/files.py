@@ -6,7 +6,9 @@ from pathlib import Path
 
 
 def write(path: Path, content: bytes | str) -> None:
-    """Replaces the file at `path` at once: a reader, or a crash, sees the old content or the new, never a part."""
+    """Replaces the file at `path` at once: a reader, or a crash, sees the old content or the new,
+    never a part.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
     try:

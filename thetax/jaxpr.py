@@ -1,7 +1,7 @@
 """The program that JAX traces of a function, run one operation at a time.
 
-Who reads it can do something else at some of its operations, whatever module wrote them: keep parameters apart, or
-carry bounds in place of numbers.
+Who reads it can do something else at some of its operations, whatever module wrote them: keep
+parameters apart, or carry bounds in place of numbers.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
-CALLS = (  # operations that do what the program among their parameters does, to the same arguments, once
+# operations that do what the program among their parameters does, to the same arguments, once
+CALLS = (
     *("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "composite"),
     *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call"),
 )
@@ -24,7 +25,9 @@ class Closed(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """A `lax.scan`: its body takes constants, carry and one slice of each sequence; it gives the carry and slices."""
+    """A `lax.scan`: its body takes constants, carry and one slice of each sequence; it gives the
+    carry and slices.
+    """
 
     body: Closed
     consts: int  # how many of the operands are constants, which come first
@@ -35,7 +38,8 @@ class Scan(NamedTuple):
 
 
 def scan_of(equation: Any) -> Scan:
-    """The parts of a scan, read from its shapes: JAX 0.10 and 0.11 write the counts in different parameters.
+    """The parts of a scan, read from its shapes: JAX 0.10 and 0.11 write the counts in different
+    parameters.
 
     A sequence has one axis more outside of the body than inside, and nothing else has.
 
@@ -44,7 +48,8 @@ def scan_of(equation: Any) -> Scan:
     >>> scan_of(jax.make_jaxpr(f)(2.0, jnp.ones(3)).eqns[-1])[1:]
     (1, 1, 3, False, 1)
     """
-    body, how = closed(equation.params["jaxpr"]), equation.params
+    body = closed(equation.params["jaxpr"])
+    how = equation.params
     carry = len(equation.outvars) - _longer(equation.outvars, body.jaxpr.outvars)
     consts = len(equation.invars) - _longer(equation.invars, body.jaxpr.invars) - carry
     return Scan(body, consts, carry, how["length"], how["reverse"], how["unroll"])
@@ -61,10 +66,13 @@ def closed(held: Any) -> Closed:
 
 
 def inner_programs(equation: Any) -> list[Closed]:
-    """The programs inside an equation: of a loop the condition and the body, of a choice each branch, of a call one.
+    """The programs inside an equation: of a loop the condition and the body, of a choice each
+    branch, of a call one.
 
     >>> import jax
-    >>> program = jax.make_jaxpr(lambda x: jax.lax.cond(x > 0, jax.numpy.sin, jax.numpy.cos, x))(1.0)
+    >>> program = jax.make_jaxpr(lambda x: jax.lax.cond(x > 0, jax.numpy.sin, jax.numpy.cos, x))(
+    ...     1.0
+    ... )
     >>> [branch.jaxpr.eqns[0].primitive.name for branch in inner_programs(program.eqns[-1])]
     ['cos', 'sin']
     """
@@ -77,9 +85,11 @@ def _is_program(held: Any) -> bool:
 
 
 def called(equation: Any) -> Closed | None:
-    """The program of a function that is called, with as many arguments; None for every other operation.
+    """The program of a function that is called, with as many arguments; None for every other
+    operation.
 
-    A loop, a choice, a reduction and a scatter hold programs too, but do not do them once to their arguments.
+    A loop, a choice, a reduction and a scatter hold programs too, but do not do them once to their
+    arguments.
     """
     if equation.primitive.name not in CALLS:
         return None
@@ -94,5 +104,7 @@ def called(equation: Any) -> Closed | None:
 def done(program: Any, equation: Any, ins: list[Any]) -> list[Any]:
     """One operation of a program, as a program of its own."""
     given = {v: value for v, value in zip(equation.invars, ins) if not isinstance(v, Literal)}
-    alone = program.replace(constvars=[], invars=list(given), outvars=list(equation.outvars), eqns=[equation])
+    alone = program.replace(
+        constvars=[], invars=list(given), outvars=list(equation.outvars), eqns=[equation]
+    )
     return jaxpr_as_fun(ClosedJaxpr(alone, []))(*given.values())

@@ -17,7 +17,9 @@ def free_memory() -> int:
 def _available() -> int:
     try:
         with open("/proc/meminfo") as file:
-            return next(1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+            return next(
+                1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable")
+            )
     except (OSError, StopIteration):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
@@ -25,7 +27,9 @@ def _available() -> int:
 def expect_room(name: str, size: int | float, cure: str) -> None:
     """Refuses what takes more memory than is free."""
     if size > (room := free_memory()):
-        raise ValueError(f"{name}: it takes {in_bytes(size)}, and {in_bytes(room)} are free; {cure}.")
+        raise ValueError(
+            f"{name}: it takes {in_bytes(size)}, and {in_bytes(room)} are free; {cure}."
+        )
 
 
 def in_bytes(count: int | float) -> str:

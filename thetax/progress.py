@@ -35,7 +35,9 @@ def _bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
-    words = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    words = TextColumn(
+        "{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    )
     columns = words, BarColumn(20), DownloadColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), expand=True) as bars:
         task = bars.add_task(label, total=total)
@@ -60,14 +62,20 @@ def _lines(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def counted(label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Gives `update(done)`, for how many are done, of a total if known; silent about what is soon over."""
+    """Gives `update(done)`, for how many are done, of a total if known; silent about what is soon
+    over.
+    """
     start = time.monotonic()
     with ExitStack() as stack:
         shown: list[Callable[[int], None]] = []
 
         def update(done: int) -> None:
             if not shown and time.monotonic() - start >= _PAUSE:
-                shown.append(stack.enter_context((_counting_bar if sys.stderr.isatty() else _counts)(label, total)))
+                shown.append(
+                    stack.enter_context(
+                        (_counting_bar if sys.stderr.isatty() else _counts)(label, total)
+                    )
+                )
             for show in shown:
                 show(done)
 
@@ -77,9 +85,20 @@ def counted(label: str, total: int | None = None) -> Iterator[Callable[[int], No
 @contextmanager
 def _counting_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True)) as bars:
         task = bars.add_task(label, total=total)
         yield lambda done: bars.update(task, completed=done)

@@ -1,7 +1,7 @@
 r"""A model as a vector: $\theta \in \mathbb{R}^p$ without copying it into one.
 
-Theory writes $\langle \theta, \theta' \rangle$ and $\theta + \alpha v$; these functions say the same of
-any pytree of arrays, leaf by leaf.
+Theory writes $\langle \theta, \theta' \rangle$ and $\theta + \alpha v$; these functions say the
+same of any pytree of arrays, leaf by leaf.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,18 @@ T = TypeVar("T")
 def dot(a: Any, b: Any) -> Scalar:
     r"""$\langle a, b \rangle = \sum_i a_i b_i$ over all leaves.
 
-    >>> float(dot({"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)}, {"w": jnp.ones(2), "b": jnp.array(2.0)}))
+    >>> float(
+    ...     dot(
+    ...         {"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)},
+    ...         {"w": jnp.ones(2), "b": jnp.array(2.0)},
+    ...     )
+    ... )
     9.0
     """
-    return sum(jax.tree.leaves(jax.tree.map(lambda x, y: jnp.vdot(wide(x), wide(y)), a, b)), start=jnp.zeros(()))
+    return sum(
+        jax.tree.leaves(jax.tree.map(lambda x, y: jnp.vdot(wide(x), wide(y)), a, b)),
+        start=jnp.zeros(()),
+    )
 
 
 def norm(a: Any) -> Scalar:
@@ -63,7 +71,9 @@ def normal_like(key: PRNGKeyArray, a: T) -> T:
     if not leaves:
         return a
     ends = list(accumulate(leaf.size for leaf in leaves))
-    parts = jnp.split(jr.normal(key, (size(a),), jnp.result_type(*leaves)), ends[:-1])  # one draw compiles fastest
+    parts = jnp.split(
+        jr.normal(key, (size(a),), jnp.result_type(*leaves)), ends[:-1]
+    )  # one draw compiles fastest
     cut = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in zip(parts, leaves)]
     return jax.tree.unflatten(structure, cut)
 

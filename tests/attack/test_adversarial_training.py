@@ -1,4 +1,6 @@
-"""Robust objectives: closed forms for lines, Danskin against differences, and what training on them gives."""
+"""Robust objectives: closed forms for lines, Danskin against differences, and what training on them
+gives.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,18 @@ import pytest
 from contracts import classes, derivative_errors, net, normal, targets
 
 from thetax import tree
-from thetax.attack import PGD, Alarm, fgsm, margin, overfitting, pair_logits, perturb, robust, single_step, trades
+from thetax.attack import (
+    PGD,
+    Alarm,
+    fgsm,
+    margin,
+    overfitting,
+    pair_logits,
+    perturb,
+    robust,
+    single_step,
+    trades,
+)
 from thetax.core import predict
 from thetax.layers import BatchNorm, Chain, Linear
 from thetax.models import MLP
@@ -24,8 +37,12 @@ ATTACK = PGD(log_loss, Linf(0.2), rate=0.1, steps=3, keep="last")
 @pytest.mark.parametrize("ball", [Linf(0.3), L2(0.3), L1(0.3)], ids=["Linf", "L2", "L1"])
 def test_the_robust_loss_of_a_line(ball):
     """log(1 + exp(−m + ε‖w‖_q)) with the margin m of two classes."""
-    line, (xs, ys) = Linear.init(3, 2, key=jr.key(0)), (normal(1, 6, 3), jnp.array([0, 1, 0, 1, 1, 0]))
-    w, b = line.W[1] - line.W[0], line.b[1] - line.b[0]
+    line, (xs, ys) = (
+        Linear.init(3, 2, key=jr.key(0)),
+        (normal(1, 6, 3), jnp.array([0, 1, 0, 1, 1, 0])),
+    )
+    w = line.W[1] - line.W[0]
+    b = line.b[1] - line.b[0]
     m = (2 * ys - 1) * (xs @ w + b)
     expected = jnp.log1p(jnp.exp(-m + 0.3 * ball.dual(w))).mean()
     found = robust(cross_entropy, PGD(log_loss, ball, rate=0.3, steps=5))(line, (xs, ys))
@@ -35,12 +52,19 @@ def test_the_robust_loss_of_a_line(ball):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
     "objective",
-    [robust(cross_entropy, ATTACK), pair_logits(ATTACK, strength=0.7), trades(ATTACK, strength=3.0)],
+    [
+        robust(cross_entropy, ATTACK),
+        pair_logits(ATTACK, strength=0.7),
+        trades(ATTACK, strength=3.0),
+    ],
     ids=["robust", "pair_logits", "trades"],
 )
 def test_the_gradient_is_that_at_the_worst_input(objective):
-    """Steps of signs do not move with θ, so that differences see just what Danskin's theorem keeps."""
-    model, batch = net(key=jr.key(0)), classes()
+    """Steps of signs do not move with θ, so that differences see just what Danskin's theorem
+    keeps.
+    """
+    model = net(key=jr.key(0))
+    batch = classes()
     point, back = tree.ravel(model)
     errors = derivative_errors(lambda vector: objective(back(vector), batch), point)
     assert errors["length"] > 1e-2
@@ -53,7 +77,9 @@ def test_trades_by_hand():
     found = trades(ATTACK, strength=3.0)(model, (xs, ys), key=jr.key(1))
     key_attack, _ = jr.split(jr.key(1))
     p = jax.nn.softmax(predict(model, xs))
-    worst = jnp.stack([ATTACK(model, x, q, key=key) for x, q, key in zip(xs, p, jr.split(key_attack, len(xs)))])
+    worst = jnp.stack(
+        [ATTACK(model, x, q, key=key) for x, q, key in zip(xs, p, jr.split(key_attack, len(xs)))]
+    )
     q = jax.nn.softmax(predict(model, worst))
     divergence = (p * (jnp.log(p) - jnp.log(q))).sum(axis=-1).mean()
     np.testing.assert_allclose(found, cross_entropy(model, (xs, ys)) + 3 * divergence, rtol=1e-5)
@@ -61,16 +87,22 @@ def test_trades_by_hand():
 
 
 def test_an_attack_that_does_nothing_changes_nothing():
-    model, batch = net(key=jr.key(0)), classes()
+    model = net(key=jr.key(0))
+    batch = classes()
     still = fgsm(log_loss, Linf(0.0))
     assert robust(error_rate, still)(model, batch) == error_rate(model, batch)
-    for objective in (robust(cross_entropy, still), pair_logits(still, strength=3.0), trades(still, strength=3.0)):
+    for objective in (
+        robust(cross_entropy, still),
+        pair_logits(still, strength=3.0),
+        trades(still, strength=3.0),
+    ):
         np.testing.assert_allclose(objective(model, batch), cross_entropy(model, batch), rtol=1e-6)
 
 
 def test_any_objective_has_a_worst_input():
     """Regression, too: the attack has a loss of its own."""
-    model, batch = net(key=jr.key(0)), targets()
+    model = net(key=jr.key(0))
+    batch = targets()
     attack = PGD(lambda f, y: jnp.square(f - y).sum(), L2(0.3), rate=0.1, steps=5)
     assert robust(squared_error, attack)(model, batch) > squared_error(model, batch)
 
@@ -95,21 +127,33 @@ def strips(n: int, key):
 
 @pytest.mark.slow
 def test_training_on_the_worst_input_gives_up_what_is_fragile():
-    """At ε = 0.5 the number that tells the classes apart by 0.2 is worthless; plain training leans on it."""
-    data, test = strips(512, jr.key(0)), strips(512, jr.key(1))
+    """At ε = 0.5 the number that tells the classes apart by 0.2 is worthless; plain training leans
+    on it.
+    """
+    data = strips(512, jr.key(0))
+    test = strips(512, jr.key(1))
     attack = PGD(log_loss, Linf(0.5), rate=0.25, steps=4, keep="last")
     model = Linear(jnp.zeros((2, 10)), jnp.zeros(2))
     learn = lambda objective: (
         (
             fit(
-                descend(objective, optax.adam(0.05)), model, data, epochs=15, batch=64, key=jr.key(2), progress=Silent()
+                descend(objective, optax.adam(0.05)),
+                model,
+                data,
+                epochs=15,
+                batch=64,
+                key=jr.key(2),
+                progress=Silent(),
             )
         ).model
     )
-    plain, hardened = learn(cross_entropy), learn(robust(cross_entropy, attack))
+    plain = learn(cross_entropy)
+    hardened = learn(robust(cross_entropy, attack))
     under = lambda model: float(robust(error_rate, attack)(model, test))
     assert under(hardened) < under(plain) - 0.05
-    lean = lambda model: float(abs((model.W[1] - model.W[0])[0]) / jnp.abs(model.W[1] - model.W[0]).sum())
+    lean = lambda model: float(
+        abs((model.W[1] - model.W[0])[0]) / jnp.abs(model.W[1] - model.W[0]).sum()
+    )
     assert lean(hardened) < lean(plain) / 2
 
 
@@ -125,14 +169,17 @@ def test_the_alarm():
     assert alarm.rung == 3
     assert len(said) == 1
     assert "epoch 3: valid overfitting is 0.50: catastrophic overfitting" in said[0]
-    with pytest.raises(ValueError, match="Alarm: no number 'valid x' in an epoch's; it has epoch, train loss"):
+    with pytest.raises(
+        ValueError, match="Alarm: no number 'valid x' in an epoch's; it has epoch, train loss"
+    ):
         Alarm(Silent(), "valid x", above=0.3).epoch({"epoch": 1, "train loss": 0.0})
 
 
 @pytest.mark.slow
 def test_a_fit_rings_it():
     """A single step so short that it finds nothing, where four of full length do."""
-    data, ball = strips(128, jr.key(0)), Linf(1.0)
+    data = strips(128, jr.key(0))
+    ball = Linf(1.0)
     alarm = Alarm(Silent(), "valid overfitting", above=0.2)
     few, many = (PGD(log_loss, ball, rate=rate, steps=1) for rate in (0.0, 1.0))
     fit(
@@ -155,7 +202,9 @@ def test_a_single_step_begins_anywhere():
     one, two = (perturb(attack, model, (xs, ys), key=jr.key(seed)) for seed in (0, 1))
     assert not np.allclose(one, two)
     assert np.abs(one - xs).max() <= 0.2 + 1e-6
-    assert robust(cross_entropy, attack)(model, (xs, ys), key=jr.key(0)) > cross_entropy(model, (xs, ys))
+    assert robust(cross_entropy, attack)(model, (xs, ys), key=jr.key(0)) > cross_entropy(
+        model, (xs, ys)
+    )
 
 
 def test_bad_input(unchecked):
@@ -167,6 +216,12 @@ def test_bad_input(unchecked):
         pair_logits(PGD(margin, Linf(0.1), rate=0.1, steps=1), strength=-2)
     boxed = PGD(log_loss, Linf(0.1), rate=0.1, steps=1, box=(0.0, 1.0))
     batch = 255 * jnp.ones((2, 3)), jnp.zeros(2, int)
-    for objective in (robust(cross_entropy, boxed), trades(boxed, strength=1.0), pair_logits(boxed, strength=1.0)):
-        with pytest.raises(ValueError, match=r": expected inputs from 0\.0 to 1\.0, but they go from 255 to 255"):
+    for objective in (
+        robust(cross_entropy, boxed),
+        trades(boxed, strength=1.0),
+        pair_logits(boxed, strength=1.0),
+    ):
+        with pytest.raises(
+            ValueError, match=r": expected inputs from 0\.0 to 1\.0, but they go from 255 to 255"
+        ):
             objective(net(key=jr.key(0)), batch)

@@ -41,7 +41,9 @@ def test_what_it_says_of_both_inputs_is_what_the_model_says():
     assert (found.guess[1] != found.truth).all()
     moved = found.distance > 0
     assert (found.guess[0] == found.truth).tolist() == moved.tolist()
-    np.testing.assert_allclose(found.distance, np.linalg.norm(found.nearest - found.x, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(
+        found.distance, np.linalg.norm(found.nearest - found.x, axis=1), rtol=1e-5
+    )
 
 
 def test_inputs_stay_in_their_range():
@@ -67,7 +69,8 @@ def test_where_nothing_is_wrong_nothing_is_found():
 def test_what_is_said_of_two_inputs():
     """A linear model in NumPy: the classes and their probabilities before and after."""
     W, before, after = (
-        np.random.default_rng(i).standard_normal(shape) for i, shape in enumerate([(3, 2), (4, 2), (4, 2)])
+        np.random.default_rng(i).standard_normal(shape)
+        for i, shape in enumerate([(3, 2), (4, 2), (4, 2)])
     )
     model = Linear(jnp.asarray(W, jnp.float32), jnp.zeros(3))
     given = [jnp.asarray(inputs, jnp.float32) for inputs in (before, after)]
@@ -90,7 +93,8 @@ def test_a_ball_that_holds_all_valid_inputs():
 def test_the_fragile_are_right_and_in_order():
     n = 5
     distance = np.array([0.3, 0.0, 0.1, np.inf, 0.2])
-    ints, pair = np.arange(n), np.stack([np.arange(n), np.arange(n) + 1])
+    ints = np.arange(n)
+    pair = np.stack([np.arange(n), np.arange(n) + 1])
     known = Boundary(distance, ints[:, None] + 0.5, ints[:, None] + 0.0, ints, pair, pair / 10)
     found = fragile(known, "L2", count=9, classes=tuple("abcdef"))
     assert found.index.tolist() == [2, 4, 0]

@@ -31,9 +31,13 @@ class Countdown(NamedTuple):
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from([1, 2, 5, 8]))
 def test_everyone_is_answered_once_whatever_the_order(steps, places):
-    """Of examples that take 0 to 9 steps each, with 1 to 8 places; how many are done only grows, and ends at all."""
-    n, told = len(steps), []
-    xs, ys = jnp.arange(n, dtype=float)[:, None], jnp.asarray(steps)
+    """Of examples that take 0 to 9 steps each, with 1 to 8 places; how many are done only grows,
+    and ends at all.
+    """
+    n = len(steps)
+    told = []
+    xs = jnp.arange(n, dtype=float)[:, None]
+    ys = jnp.asarray(steps)
     found = search_all(Countdown(), lambda x: x, xs, ys, None, places=places, done=told.append)
     assert found[:, 0].tolist() == [i + 1000 * k for i, k in enumerate(steps)]
     assert told == sorted(told)
@@ -56,8 +60,9 @@ class Watched(Countdown):
 
 
 def test_no_step_is_spent_on_who_is_done():
-    """Of 200 examples one in twenty takes 50 steps and the others 2, that is 880, or 110 rounds of 8 places. In 25
-    blocks of 8, each as long as its slowest, it would be 530 rounds."""
+    """Of 200 examples one in twenty takes 50 steps and the others 2, that is 880, or 110 rounds of
+    8 places. In 25 blocks of 8, each as long as its slowest, it would be 530 rounds.
+    """
     ys = jnp.where(jnp.arange(200) % 20 == 7, 50, 2)
     Watched.seen.clear()
     search_all(Watched(), lambda x: x, jnp.zeros((200, 1)), ys, None, places=8, done=lambda n: None)
@@ -66,12 +71,16 @@ def test_no_step_is_spent_on_who_is_done():
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("attack", [
-    PGD(away(), Linf(0.4), rate=0.1, steps=6, restarts=3),
-    APGD(away(), Linf(0.4), steps=6, restarts=2),
-    DeepFool(steps=9),
-    PGD(away(), Linf(0.4), rate=0.2, steps=4, keep="last"),
-], ids=["PGD", "APGD", "DeepFool", "the last point of PGD"])  # fmt: skip
+@pytest.mark.parametrize(
+    "attack",
+    [
+        PGD(away(), Linf(0.4), rate=0.1, steps=6, restarts=3),
+        APGD(away(), Linf(0.4), steps=6, restarts=2),
+        DeepFool(steps=9),
+        PGD(away(), Linf(0.4), rate=0.2, steps=4, keep="last"),
+    ],
+    ids=["PGD", "APGD", "DeepFool", "the last point of PGD"],
+)
 def test_many_are_as_one_by_one(attack):
     """With fewer places than examples, as many, and more; each with its own key."""
     net = MLP.init(5, 8, 3, activation=tanh, key=jr.key(0))
@@ -87,7 +96,8 @@ def test_many_are_as_one_by_one(attack):
 
 def test_another_number_of_examples_is_no_new_program():
     """As many places, so the same shapes."""
-    line, traces = Linear(jnp.eye(3), jnp.zeros(3)), []
+    line = Linear(jnp.eye(3), jnp.zeros(3))
+    traces = []
 
     def counted(x):
         traces.append(x.shape)

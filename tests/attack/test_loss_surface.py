@@ -31,7 +31,9 @@ def test_it_holds_the_losses_of_the_plane():
 
 
 def test_the_second_direction_is_a_unit_across_the_gradient():
-    """A linear loss does not change across its gradient, and a squared distance shows the length of a step."""
+    """A linear loss does not change across its gradient, and a squared distance shows the length of
+    a step.
+    """
     bowl = lambda x: jnp.stack([jnp.zeros(()), jnp.square(x).sum()])
     seen = surface(bowl, x, jnp.array(0), radius=1.0, count=5, key=jr.key(2))
     r = seen.steps
@@ -42,7 +44,8 @@ def test_the_second_direction_is_a_unit_across_the_gradient():
 
 def test_hidden_and_jagged_losses_are_told_from_smooth_ones():
     plain = Linear(jnp.array([[2.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]), jnp.zeros(2))
-    start, zero = jnp.array([1.0, 0.0, 0.0, 0.0]), jnp.array(0)
+    start = jnp.array([1.0, 0.0, 0.0, 0.0])
+    zero = jnp.array(0)
     look = lambda model: surface(model, start, zero, radius=1.0, key=jr.key(0))
     assert look(plain).verdict == "smooth"
     assert look(plain).steady == pytest.approx(1.0)
@@ -66,7 +69,10 @@ def test_one_number_has_no_second_direction():
 
 
 def test_bad_input(unchecked):
-    with pytest.raises(ValueError, match=r"surface: radius must be positive and reach at least 1; got 0\.0 and 2\.0"):
+    with pytest.raises(
+        ValueError,
+        match=r"surface: radius must be positive and reach at least 1; got 0\.0 and 2\.0",
+    ):
         surface(net, x, y, radius=0.0, key=jr.key(0))
     with pytest.raises(ValueError, match="surface: count must be odd"):
         surface(net, x, y, radius=1.0, count=8, key=jr.key(0))

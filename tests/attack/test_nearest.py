@@ -29,10 +29,14 @@ def test_of_an_affine_classifier_it_is_the_closed_form(norm):
     def least(model, x, y):
         ends = jax.vmap(lambda j: nearest(model, x, j))(jnp.arange(4))
         reached = jax.vmap(lambda end: jnp.argmax(model(end)) != y)(ends)
-        return jnp.where(reached, jax.vmap(lambda end: norm(1.0).norm(end - x))(ends), jnp.inf).min()
+        return jnp.where(
+            reached, jax.vmap(lambda end: norm(1.0).norm(end - x))(ends), jnp.inf
+        ).min()
 
     found = np.asarray(jax.jit(jax.vmap(least))(models, xs, ys))
-    exact = np.asarray(jax.vmap(lambda model, x, y: affine_radius(model, x, y, norm))(models, xs, ys))
+    exact = np.asarray(
+        jax.vmap(lambda model, x, y: affine_radius(model, x, y, norm))(models, xs, ys)
+    )
     assert (found >= exact * (1 - 1e-9)).all()
     np.testing.assert_allclose(found, exact, rtol=1e-4)
 
@@ -47,8 +51,12 @@ def test_along_the_sign_of_the_gradient_it_is_the_first_crossing(net):
     y = jnp.argmax(net(x))
     direction = jnp.sign(jax.grad(lambda x: log_loss(net(x), y))(x))
     sizes = np.linspace(0, 4, 4001)
-    wrong = np.asarray(jax.vmap(lambda size: jnp.argmax(net(x + size * direction)) != y)(jnp.asarray(sizes)))
-    assert (np.diff(wrong.astype(int)) != 0).sum() == 1  # it crosses once, so bisection must find it
+    wrong = np.asarray(
+        jax.vmap(lambda size: jnp.argmax(net(x + size * direction)) != y)(jnp.asarray(sizes))
+    )
+    assert (
+        np.diff(wrong.astype(int)) != 0
+    ).sum() == 1  # it crosses once, so bisection must find it
     found = Nearest(fgsm(away(), Linf(4.0)), rounds=16)(net, x, y)
     assert float(jnp.abs(found - x).max()) == pytest.approx(sizes[wrong.argmax()], abs=1.1e-3)
     assert jnp.argmax(net(found)) != y
@@ -71,8 +79,11 @@ def test_it_keeps_the_norm_of_the_shift_and_not_the_radius():
 
 @pytest.mark.slow
 def test_a_batch_is_a_vmap_and_a_key_decides(net):
-    attack = Nearest(PGD(away(margin), Linf(2.0), rate=0.5, steps=3, restarts=2, box=(-3.0, 3.0)), rounds=5)
-    xs, keys = normal(1, 3, 4), jr.split(jr.key(0), 3)
+    attack = Nearest(
+        PGD(away(margin), Linf(2.0), rate=0.5, steps=3, restarts=2, box=(-3.0, 3.0)), rounds=5
+    )
+    xs = normal(1, 3, 4)
+    keys = jr.split(jr.key(0), 3)
     ys = jax.vmap(lambda x: jnp.argmax(net(x)))(xs).at[0].add(1) % 3
     together = jax.jit(jax.vmap(lambda x, y, key: attack(net, x, y, key=key)))(xs, ys, keys)
     alone = jnp.stack([attack(net, x, y, key=key) for x, y, key in zip(xs, ys, keys)])
@@ -85,7 +96,9 @@ def test_a_batch_is_a_vmap_and_a_key_decides(net):
 def test_where_nothing_is_found_the_input_stays(net):
     x = normal(2, 4)
     y = jnp.argmax(net(x))
-    assert jnp.array_equal(Nearest(PGD(away(), L2(1e-4), rate=1e-4, steps=2), rounds=3)(net, x, y), x)
+    assert jnp.array_equal(
+        Nearest(PGD(away(), L2(1e-4), rate=1e-4, steps=2), rounds=3)(net, x, y), x
+    )
 
 
 def test_a_radius_that_failed_is_tried_again_below_what_was_found_nearer():
@@ -96,7 +109,9 @@ def test_a_radius_that_failed_is_tried_again_below_what_was_found_nearer():
         goal: object = eqx.field(static=True)
 
         def __call__(self, model, x, y, *, key=None):
-            size = jnp.where(self.ball.radius > 0.6, 0.2, jnp.where(self.ball.radius < 0.15, 0.05, 0.0))
+            size = jnp.where(
+                self.ball.radius > 0.6, 0.2, jnp.where(self.ball.radius < 0.15, 0.05, 0.0)
+            )
             return x.at[0].add(size)
 
     step = lambda x: jnp.array([0.01, x[0]])
@@ -108,7 +123,8 @@ def test_bad_input(net, unchecked):
     with pytest.raises(ValueError, match="Nearest: rounds must be at least 1; got 0"):
         Nearest(PGD(away(), L2(1.0), rate=0.1, steps=1), rounds=0)
     with pytest.raises(
-        ValueError, match="Nearest: expected an attack in a ball with a goal, such as PGD; got a DeepFool"
+        ValueError,
+        match="Nearest: expected an attack in a ball with a goal, such as PGD; got a DeepFool",
     ):
         Nearest(DeepFool())
     with pytest.raises(ValueError, match="Nearest: L0 counts and cannot be halved"):
@@ -118,4 +134,6 @@ def test_bad_input(net, unchecked):
     with pytest.raises(ValueError, match="the largest to try, so positive; got 0"):
         Nearest(PGD(away(), L2(0.0), rate=0.1, steps=1))
     with pytest.raises(ValueError, match="restarts=3 begin at different points; give a key"):
-        Nearest(PGD(away(), L2(1.0), rate=0.1, steps=1, restarts=3))(net, jnp.zeros(4), jnp.array(0))
+        Nearest(PGD(away(), L2(1.0), rate=0.1, steps=1, restarts=3))(
+            net, jnp.zeros(4), jnp.array(0)
+        )

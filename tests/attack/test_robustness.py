@@ -1,4 +1,6 @@
-"""Evaluations of models whose robust accuracy is known, and of those that hide it: each must be found out."""
+"""Evaluations of models whose robust accuracy is known, and of those that hide it: each must be
+found out.
+"""
 
 import equinox as eqx
 import jax
@@ -44,7 +46,14 @@ BALL = Linf(0.1)
 
 
 def judged(model, data, ball=BALL, **options):
-    options = {"box": BOX, "steps": 3, "white": white, "black": black, "trial": N, "key": jr.key(1)} | options
+    options = {
+        "box": BOX,
+        "steps": 3,
+        "white": white,
+        "black": black,
+        "trial": N,
+        "key": jr.key(1),
+    } | options
     return robustness(model, data, ball, **options)
 
 
@@ -54,7 +63,9 @@ def failed(found):
 
 @pytest.mark.slow
 def test_an_honest_line(line, examples):
-    """Right all around an example if its margin is at least what the ball can take off, where the box leaves room."""
+    """Right all around an example if its margin is at least what the ball can take off, where the
+    box leaves room.
+    """
     found = judged(line, examples)
     xs, ys = (np.asarray(part) for part in examples)
     w = np.asarray(line.W[1] - line.W[0])
@@ -64,9 +75,13 @@ def test_an_honest_line(line, examples):
     assert found.robust == found.stands.mean()
     assert found.clean == pytest.approx(0.9)
     assert failed(found) == []
-    assert str(found).startswith(f"clean 90.0%, robust {found.robust:.1%} of 40\nright at radius 0: 90.0%")
+    assert str(found).startswith(
+        f"clean 90.0%, robust {found.robust:.1%} of 40\nright at radius 0: 90.0%"
+    )
     assert np.abs(found.worst - xs).max() <= 0.1 + 1e-6
-    np.testing.assert_array_equal(np.argmax(jax.vmap(line)(found.worst), axis=-1) == ys, found.stands)
+    np.testing.assert_array_equal(
+        np.argmax(jax.vmap(line)(found.worst), axis=-1) == ys, found.stands
+    )
 
 
 class Steps(eqx.Module):
@@ -86,13 +101,17 @@ def test_hidden_gradients_are_suspected(line, examples):
         "gradients that are zero",
     ]
     assert all(MASKED in warning for warning in found.warnings)
-    assert abs(found.robust - judged(line, examples).robust) <= 0.1  # the search without gradients is not misled
+    assert (
+        abs(found.robust - judged(line, examples).robust) <= 0.1
+    )  # the search without gradients is not misled
 
 
 def test_a_loss_that_saturates_is_suspected(line, examples):
     """Logits a million times as large decide the same, but cross-entropy is flat in float32."""
     sharp = Linear(1e6 * line.W, 1e6 * line.b)
-    follow = lambda ball, steps, restarts: PGD(away(), ball, rate=ball.radius, steps=steps, restarts=restarts, box=BOX)
+    follow = lambda ball, steps, restarts: PGD(
+        away(), ball, rate=ball.radius, steps=steps, restarts=restarts, box=BOX
+    )
     found = judged(sharp, examples, white=follow)
     assert "gradients that are zero" in failed(found)
     assert "missed, but found without gradients" in failed(found)
@@ -100,7 +119,9 @@ def test_a_loss_that_saturates_is_suspected(line, examples):
 
 def test_a_weak_attack_is_told(line, examples):
     def weak(ball, steps, restarts):
-        return PGD(away(margin), ball, rate=ball.radius / 12, steps=steps, restarts=restarts, box=BOX)
+        return PGD(
+            away(margin), ball, rate=ball.radius / 12, steps=steps, restarts=restarts, box=BOX
+        )
 
     found = judged(line, examples, ball=Linf(0.2), white=weak, key=jr.key(3))
     assert any("not strong enough" in warning for warning in found.warnings)
@@ -123,7 +144,10 @@ def test_the_attacks_that_come_with_it(line, examples, ball):
     found = robustness(line, examples, ball, steps=10, trial=8, key=jr.key(0))
     xs, ys = (np.asarray(part) for part in examples)
     w = line.W[1] - line.W[0]
-    assert found.stands.tolist() == ((2 * ys - 1) * (xs @ np.asarray(w)) > ball.radius * float(ball.dual(w))).tolist()
+    assert (
+        found.stands.tolist()
+        == ((2 * ys - 1) * (xs @ np.asarray(w)) > ball.radius * float(ball.dual(w))).tolist()
+    )
     assert found.warnings == ()
 
 
@@ -140,19 +164,33 @@ def test_never_above_any_attack_and_never_below_what_is_clean(examples):
 
 def test_bad_input(line, examples, unchecked):
     xs, ys = examples
-    with pytest.raises(ValueError, match="robustness: the model gives probabilities, and attacks need logits"):
+    with pytest.raises(
+        ValueError, match="robustness: the model gives probabilities, and attacks need logits"
+    ):
         judged(lambda x: jax.nn.softmax(line(x)), examples)
-    with pytest.raises(ValueError, match="robustness: xs: images are floats; divide pixels by 255; got int32"):
+    with pytest.raises(
+        ValueError, match="robustness: xs: images are floats; divide pixels by 255; got int32"
+    ):
         judged(line, (jnp.ones((3, D), jnp.int32), ys[:3]))
-    with pytest.raises(ValueError, match=r"robustness: expected inputs from 0.0 to 1.0, but they go from .* to 2"):
+    with pytest.raises(
+        ValueError, match=r"robustness: expected inputs from 0.0 to 1.0, but they go from .* to 2"
+    ):
         judged(line, (2 * xs / xs.max(), ys))
-    with pytest.raises(ValueError, match="robustness: ys: expected labels from 0 to 1, but row 0 is 7"):
+    with pytest.raises(
+        ValueError, match="robustness: ys: expected labels from 0 to 1, but row 0 is 7"
+    ):
         judged(line, (xs, ys.at[0].set(7)))
-    with pytest.raises(ValueError, match="robustness: expected a y for each x, but there are 40 xs and 3 ys"):
+    with pytest.raises(
+        ValueError, match="robustness: expected a y for each x, but there are 40 xs and 3 ys"
+    ):
         judged(line, (xs, ys[:3]))
-    with pytest.raises(ValueError, match=r"robustness: expected data as a pair \(xs, ys\), got a list"):
+    with pytest.raises(
+        ValueError, match=r"robustness: expected data as a pair \(xs, ys\), got a list"
+    ):
         judged(line, [xs, ys])
-    with pytest.raises(ValueError, match=r"robustness: box is the least and the largest value .* got \(1.0, 0.0\)"):
+    with pytest.raises(
+        ValueError, match=r"robustness: box is the least and the largest value .* got \(1.0, 0.0\)"
+    ):
         judged(line, examples, box=(1.0, 0.0))
     with pytest.raises(ValueError, match="robustness: trial must be at least 1 example; got 0"):
         judged(line, examples, trial=0)
@@ -160,9 +198,13 @@ def test_bad_input(line, examples, unchecked):
         judged(line, examples, batch=0)
     with pytest.raises(ValueError, match="not finite"):
         judged(Linear(line.W * jnp.nan, line.b), examples)
-    with pytest.raises(ValueError, match=r"Linf: radius must be finite and not negative; got -0\.1"):
+    with pytest.raises(
+        ValueError, match=r"Linf: radius must be finite and not negative; got -0\.1"
+    ):
         Linf(-0.1)
-    with pytest.raises(ValueError, match=r"batch normalisation ties the examples together; fold it in"):
+    with pytest.raises(
+        ValueError, match=r"batch normalisation ties the examples together; fold it in"
+    ):
         judged(Chain(BatchNorm.init(D), line), examples)
 
 
@@ -171,10 +213,14 @@ def test_perturb(line, examples, unchecked):
     xs, ys = examples
     attack = strongest(Linf(0.1), steps=2, queries=5, box=BOX)
     one = perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch=4)
-    np.testing.assert_array_equal(one, perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch=4))
+    np.testing.assert_array_equal(
+        one, perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch=4)
+    )
     keys = jr.split(jr.key(0), 6)
     far = lambda value, target: (value - target) ** 2
-    moved = perturb(PGD(far, L2(0.1), rate=0.1, steps=1), lambda x: x.sum(), (xs[:6], jnp.zeros(6)))  # of no classes
+    moved = perturb(
+        PGD(far, L2(0.1), rate=0.1, steps=1), lambda x: x.sum(), (xs[:6], jnp.zeros(6))
+    )  # of no classes
     np.testing.assert_allclose(moved, xs[:6] + 0.1 / D**0.5, rtol=1e-5)
     np.testing.assert_allclose(one[5], attack(line, xs[5], ys[5], key=keys[5]), atol=1e-6)
     with pytest.raises(ValueError, match="perturb: batch must be at least 1; got 0"):
@@ -195,7 +241,9 @@ def test_another_radius_is_no_new_program(line, examples):
         perturb(PGD(margin, Linf(radius), rate=radius / 2, steps=2), model, (xs, ys))
         if radius == 0.1:
             traced = len(seen)
-    assert len(seen) - traced == 2 * len(seen[:1])  # the shape of the output is asked for each time, and nothing else
+    assert len(seen) - traced == 2 * len(
+        seen[:1]
+    )  # the shape of the output is asked for each time, and nothing else
 
 
 def test_what_lies_outside_of_the_ball_does_not_count(line, examples):
@@ -219,5 +267,6 @@ def test_counts_of_changes_do_not_depend_on_the_scale(line, examples):
         trial=8,
         key=jr.key(0),
     )
-    small, large = told(1.0), told(255.0)
+    small = told(1.0)
+    large = told(255.0)
     assert large.robust == small.robust < small.clean

@@ -1,4 +1,6 @@
-"""The worst of several: no member does better on any example, and what lies outside is brought in."""
+"""The worst of several: no member does better on any example, and what lies outside is brought
+in.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +32,8 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 BOX = (-2.0, 2.0)
 with jax.enable_x64(True):
-    X, Y = jnp.array([0.3, -0.5, 0.8, 0.1]), jnp.array(0)
+    X = jnp.array([0.3, -0.5, 0.8, 0.1])
+    Y = jnp.array(0)
     XS = jr.uniform(jr.key(2), (12, 4), minval=-1.0, maxval=1.0)
 
 
@@ -46,19 +49,25 @@ def shifted(by):
 @pytest.mark.slow
 def test_for_every_example_no_member_does_better(net):
     """The members one by one, with the keys that the ensemble gives them."""
-    ball, ys = Linf(0.2), jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
+    ball = Linf(0.2)
+    ys = jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
     members = (
         PGD(away(), ball, rate=0.05, steps=3),
         Square(away(margin), ball, queries=10, box=BOX),
         HopSkipJump(Linf, steps=2, queries=10, tries=20, box=BOX),
     )
-    ensemble, keys = WorstOf(ball, *members, box=BOX), jr.split(jr.key(1), 12)
+    ensemble = WorstOf(ball, *members, box=BOX)
+    keys = jr.split(jr.key(1), 12)
 
     def seen(x, y, key):
         answers = [attack(net, x, y, key=key) for attack, key in zip(members, jr.split(key, 3))]
         inside = [x + jnp.clip(jnp.clip(answer, *BOX) - x, -0.2, 0.2) for answer in answers]
         found = ensemble(net, x, y, key=key)
-        return found, jnp.stack([margin(net(point), y) for point in [x, *inside]]), margin(net(found), y)
+        return (
+            found,
+            jnp.stack([margin(net(point), y) for point in [x, *inside]]),
+            margin(net(found), y),
+        )
 
     found, each, all_ = jax.jit(jax.vmap(seen))(XS, ys, keys)
     np.testing.assert_allclose(all_, each.max(axis=1), atol=1e-9)
@@ -68,18 +77,23 @@ def test_for_every_example_no_member_does_better(net):
 
 def test_what_lies_outside_is_projected_and_what_is_not_finite_ignored():
     model = lambda x: jnp.stack([0.0 * x[0], x.sum()])
-    far, x = jnp.asarray([3.0, 4.0, 0.0, 0.0]), jnp.zeros(4)
+    far = jnp.asarray([3.0, 4.0, 0.0, 0.0])
+    x = jnp.zeros(4)
     np.testing.assert_allclose(WorstOf(L2(1.0), shifted(far))(model, x, Y), far / 5, atol=1e-12)
     boxed = WorstOf(L2(1.0), shifted(far), box=(-0.7, 0.7))(model, x, Y)
     np.testing.assert_allclose(boxed, L2(1.0).project(far, (x - 0.7, x + 0.7)), atol=1e-12)
     assert boxed[1] == pytest.approx(0.7)
     broken = shifted(jnp.full(4, jnp.nan))
-    np.testing.assert_allclose(WorstOf(L2(1.0), broken, shifted(far))(model, x, Y), far / 5, atol=1e-12)
+    np.testing.assert_allclose(
+        WorstOf(L2(1.0), broken, shifted(far))(model, x, Y), far / 5, atol=1e-12
+    )
     assert np.array_equal(WorstOf(L2(1.0), broken)(model, x, Y), x)
 
 
 def test_the_worst_of_three_answers():
-    """One that gains, one that gains more but must be brought into the ball, one that is no number."""
+    """One that gains, one that gains more but must be brought into the ball, one that is no
+    number.
+    """
     model = lambda x: jnp.stack([0.0 * x[0] + 0.4, x.sum()])
     one = jax.jit(lambda x, shifts: WorstOf(L2(1.0), *map(shifted, shifts))(model, x, Y))
     shifts = np.array([[0.3, 0.1], [3.0, 4.0], [np.nan, 0.0]])
@@ -96,33 +110,47 @@ def test_the_likeliest_wrong_classes():
 def test_the_goal_comes_before_the_gain():
     goal = away(lambda z, y: -z[1])  # of more gain the less it is reached
     model = lambda x: jnp.stack([0.1 + 0 * x[0], x[0]])
-    reaches, gains = shifted(jnp.asarray([0.5])), shifted(jnp.asarray([-0.5]))
+    reaches = shifted(jnp.asarray([0.5]))
+    gains = shifted(jnp.asarray([-0.5]))
     for members in ((reaches, gains), (gains, reaches)):
         assert WorstOf(Linf(1.0), *members, goal=goal)(model, jnp.zeros(1), Y).item() == 0.5
-    assert WorstOf(Linf(1.0), shifted(jnp.asarray([0.05])), gains, goal=goal)(model, jnp.zeros(1), Y).item() == -0.5
+    assert (
+        WorstOf(Linf(1.0), shifted(jnp.asarray([0.05])), gains, goal=goal)(
+            model, jnp.zeros(1), Y
+        ).item()
+        == -0.5
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ball", [Linf(0.2), L2(0.5)], ids=["Linf", "L2"])
 def test_towards_every_class_it_finds_the_largest_margin_of_an_affine_classifier(ball):
-    """max_j (z_j − z_y + ε‖w_j − w_y‖_q), whichever class is nearest at the start, where none can be reached."""
+    """max_j (z_j − z_y + ε‖w_j − w_y‖_q), whichever class is nearest at the start, where none can
+    be reached.
+    """
     affine = Linear.init(4, 5, key=jr.key(3))
     affine = Linear(affine.W, affine.b.at[0].add(9.0))
     difference = lambda z, y, t: z[t] - z[y]
-    z, W = affine(X), affine.W
+    z = affine(X)
+    W = affine.W
     ends = {j: float(z[j] - z[0] + ball.radius * ball.dual(W[j] - W[0])) for j in range(1, 5)}
     found = Targeted(APGD(instead(difference), ball, steps=8))(affine, X, Y)
     assert float(margin(affine(found), Y)) == pytest.approx(max(ends.values()), rel=1e-9)
     first = Targeted(APGD(instead(difference), ball, steps=8), targets=1)(affine, X, Y)
     nearest = max(range(1, 5), key=lambda j: float(z[j]))
-    assert float(affine(first)[nearest] - affine(first)[0]) == pytest.approx(ends[nearest], rel=1e-9)
+    assert float(affine(first)[nearest] - affine(first)[0]) == pytest.approx(
+        ends[nearest], rel=1e-9
+    )
 
 
 def test_the_ratio_towards_a_class():
-    z, t = normal(0, 6), jnp.array(3)
+    z = normal(0, 6)
+    t = jnp.array(3)
     assert float(target_ratio(z, Y, t)) == pytest.approx(float(target_ratio(100 * z + 7, Y, t)))
     order = np.sort(np.asarray(z))[::-1]
-    assert float(target_ratio(z, Y, t)) == pytest.approx(float(z[3] - z[0]) / (order[0] - (order[2] + order[3]) / 2))
+    assert float(target_ratio(z, Y, t)) == pytest.approx(
+        float(z[3] - z[0]) / (order[0] - (order[2] + order[3]) / 2)
+    )
     three = np.sort(np.asarray(z[:3]))[::-1]
     for t in (1, 2):  # neither is a constant, whatever the order
         expected = float(z[t] - z[0]) / (three[0] - (three[1] + three[2]) / 2)
@@ -132,17 +160,23 @@ def test_the_ratio_towards_a_class():
 
 @pytest.mark.slow
 def test_the_ensemble(net):
-    """As the sum of its parts; a batch is a vmap, a key decides; without a box or in another norm too."""
+    """As the sum of its parts; a batch is a vmap, a key decides; without a box or in another norm
+    too.
+    """
     assert [type(attack) for attack in strongest(Linf(0.1)).attacks] == [APGD, Targeted, Square]
     assert [type(attack) for attack in strongest(L2(0.1)).attacks] == [APGD, Targeted]
     attack = strongest(Linf(0.15), steps=3, queries=8, targets=2, box=BOX)
-    ys, keys = jax.vmap(lambda x: jnp.argmax(net(x)))(XS), jr.split(jr.key(1), 12)
+    ys = jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
+    keys = jr.split(jr.key(1), 12)
     found = perturb(attack, net, (XS, ys), key=jr.key(1))
     one = jax.jit(lambda x, y, key: attack(net, x, y, key=key))
-    np.testing.assert_allclose(found[:3], jnp.stack([one(*row) for row in zip(XS[:3], ys, keys)]), atol=1e-12)
+    np.testing.assert_allclose(
+        found[:3], jnp.stack([one(*row) for row in zip(XS[:3], ys, keys)]), atol=1e-12
+    )
     assert jnp.abs(found - XS).max() <= 0.15 * (1 + 1e-12)
     assert (
-        jax.vmap(lambda x, y: margin(net(x), y))(found, ys) > jax.vmap(lambda x, y: margin(net(x), y))(XS, ys)
+        jax.vmap(lambda x, y: margin(net(x), y))(found, ys)
+        > jax.vmap(lambda x, y: margin(net(x), y))(XS, ys)
     ).all()
 
 

@@ -15,7 +15,9 @@ LIMITS = machine.Limits(1e11, 1e10)
 
 
 def fake(*, ours=lambda: 2.0, theirs=lambda: 6.0, check=lambda: None, **settings):
-    return Row("fake", "nobody", ours, theirs, "ms/step", check, pairs=settings.pop("pairs", 3), **settings)
+    return Row(
+        "fake", "nobody", ours, theirs, "ms/step", check, pairs=settings.pop("pairs", 3), **settings
+    )
 
 
 def absent():
@@ -38,10 +40,16 @@ def test_sides_take_turns_after_the_check_and_the_warm_up_does_not_count():
     def side(name, costs):
         return lambda: order.append(name) or next(costs)
 
-    ours, theirs = side("a", iter([99.0, 1.0, 2.0, 4.0])), side("b", iter([99.0, 2.0, 2.0, 12.0]))
+    ours = side("a", iter([99.0, 1.0, 2.0, 4.0]))
+    theirs = side("b", iter([99.0, 2.0, 2.0, 12.0]))
     result = compare(fake(ours=ours, theirs=theirs, check=lambda: order.append("check")))
     assert "".join(order) == "check" + "ab" * 4
-    assert (result.ours, result.theirs, result.ratio, result.spread) == (2.0, 2.0, 2.0, 1.0)  # pairs: 2, 1, 3
+    assert (result.ours, result.theirs, result.ratio, result.spread) == (
+        2.0,
+        2.0,
+        2.0,
+        1.0,
+    )  # pairs: 2, 1, 3
 
 
 @pytest.mark.parametrize("where", ["check", "theirs"])
@@ -89,7 +97,9 @@ def restless(monkeypatch):
 def harmless(monkeypatch):
     """The harness with two made-up subjects, one of which has a row that fails."""
     good = SimpleNamespace(__name__="bench.mlp", count=lambda: "nothing", rows=lambda: [fake()])
-    bad = SimpleNamespace(__name__="bench.start", count=lambda: "", rows=lambda: [fake(check=disagree), fake()])
+    bad = SimpleNamespace(
+        __name__="bench.start", count=lambda: "", rows=lambda: [fake(check=disagree), fake()]
+    )
     subjects = {"bench.mlp": good, "bench.start": bad}
     monkeypatch.setattr(importlib, "import_module", lambda name: subjects[name])
     monkeypatch.setattr(machine, "measure", lambda: LIMITS)
@@ -112,12 +122,24 @@ def test_an_unknown_name_is_met_with_the_nearest_and_nothing_runs(capsys):
 
 def test_the_table_says_target_limit_remark_and_trouble(harmless):
     work = Work(operations=1e8, bytes=1e6)  # at least 1 ms
-    rows = [fake(target=2, work=work, remark=lambda result: "so be it"), fake(target=4), fake(check=absent, target=1)]
+    rows = [
+        fake(target=2, work=work, remark=lambda result: "so be it"),
+        fake(target=4),
+        fake(check=absent, target=1),
+    ]
     console = Console(record=True, width=130)
     table.show_work(console, "fake", "little", rows, LIMITS)
     table.show_results(console, [compare(r) for r in rows], LIMITS)
     text = console.export_text()
-    for said in ("no less than 1 ms/step", "2 met", "4 missed", "50 %", "so be it", "not installed", "100 GFLOP/s"):
+    for said in (
+        "no less than 1 ms/step",
+        "2 met",
+        "4 missed",
+        "50 %",
+        "so be it",
+        "not installed",
+        "100 GFLOP/s",
+    ):
         assert said in text
 
 

@@ -30,7 +30,8 @@ def test_count_obeys_its_recursion_and_its_edges(n, d):
 def test_dichotomies_are_those_of_brute_force(seed):
     """Whatever the position: points on a small grid are often dependent."""
     rng = np.random.default_rng(seed)
-    n, d = rng.integers(1, 7), rng.integers(1, 4)
+    n = rng.integers(1, 7)
+    d = rng.integers(1, 4)
     xs = rng.integers(-2, 3, (n, d)).astype(float)
     found = {tuple(y) for y in dichotomies(xs).tolist()}
     assert found == {y for y in product((-1, 1), repeat=n) if realisable(np.array(y)[:, None] * xs)}

@@ -12,7 +12,14 @@ from contracts import normal
 from sklearn.datasets import load_digits
 
 from thetax.attack import PGD, margin, perturb
-from thetax.certify import certified, certified_radii, interval_bounds, interval_cross_entropy, ramped, worst_margins
+from thetax.certify import (
+    certified,
+    certified_radii,
+    interval_bounds,
+    interval_cross_entropy,
+    ramped,
+    worst_margins,
+)
 from thetax.core import predict, run
 from thetax.layers import Linear
 from thetax.models import MLP
@@ -25,7 +32,8 @@ BOX = (0.0, 1.0)
 @pytest.fixture(scope="module")
 def digits():
     xs, ys = load_digits(return_X_y=True)
-    xs, ys = jnp.asarray(xs / 16, jnp.float32), jnp.asarray(ys, jnp.int32)
+    xs = jnp.asarray(xs / 16, jnp.float32)
+    ys = jnp.asarray(ys, jnp.int32)
     rows = jr.randint(jr.key(0), (300, 128), 0, 1400)
     return (xs[rows], ys[rows]), (xs[1500:], ys[1500:])
 
@@ -59,25 +67,37 @@ def test_training_on_the_bound_certifies_what_plain_training_does_not(digits, pl
 @pytest.mark.slow
 def test_no_attack_breaks_a_certificate_and_better_bounds_certify_more(digits, plain):
     """And for some examples the attack shows that none is to be had."""
-    xs, ys = digits[1][0][:64], digits[1][1][:64]
+    xs = digits[1][0][:64]
+    ys = digits[1][1][:64]
     ball = Linf(0.03)
-    found = {b: certified(plain, (xs, ys), ball, box=BOX, bounds=b, batch=64) for b in ("interval", "mixed", "linear")}
+    found = {
+        b: certified(plain, (xs, ys), ball, box=BOX, bounds=b, batch=64)
+        for b in ("interval", "mixed", "linear")
+    }
     worst = perturb(PGD(margin, ball, rate=0.006, steps=20, box=BOX), plain, (xs, ys))
     reached = -np.asarray(jax.vmap(margin)(predict(plain, worst), ys))
     for one in found.values():
         assert (one.margins <= reached + 1e-4).all()
         assert one.accuracy == (one.margins > 0).mean()
     assert (found["mixed"].margins >= found["interval"].margins - 1e-4).all()
-    assert found["interval"].accuracy < found["mixed"].accuracy <= found["linear"].accuracy <= (reached > 0).mean()
+    assert (
+        found["interval"].accuracy
+        < found["mixed"].accuracy
+        <= found["linear"].accuracy
+        <= (reached > 0).mean()
+    )
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bounds", ["interval", "mixed", "linear"])
 def test_of_an_affine_classifier_the_margins_are_exact(bounds):
     """z_y − z_j − ε‖w_y − w_j‖, though both logits are wide."""
-    model, x, ball = Linear.init(4, 3, key=jr.key(0)), normal(0, 4), L2(0.7)
+    model = Linear.init(4, 3, key=jr.key(0))
+    x = normal(0, 4)
+    ball = L2(0.7)
     found = jax.jit(lambda x, y: worst_margins(model, x, y, ball, bounds=bounds))(x, jnp.array(1))
-    z, W = np.asarray(model(x)), np.asarray(model.W)
+    z = np.asarray(model(x))
+    W = np.asarray(model.W)
     expected = z[1] - z - 0.7 * np.linalg.norm(W[1][None] - W, axis=1)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -86,10 +106,14 @@ def test_of_an_affine_classifier_the_margins_are_exact(bounds):
 @pytest.mark.usefixtures("x64")
 def test_the_last_layer_is_merged_with_the_difference():
     """As in Gowal et al.: |w_y − w_j| on the radius of the last hidden layer."""
-    net, x, r = MLP.init(3, 6, 4, key=jr.key(2)), normal(1, 3), 0.2
+    net = MLP.init(3, 6, 4, key=jr.key(2))
+    x = normal(1, 3)
+    r = 0.2
     low, high = interval_bounds(lambda x: jax.nn.relu(net.body.layers[0](x)), x - r, x + r)
-    V, a = np.asarray(net.body.layers[-1].W), np.asarray(net.body.layers[-1].b)
-    rows, offsets = V[2][None] - V, a[2] - a
+    V = np.asarray(net.body.layers[-1].W)
+    a = np.asarray(net.body.layers[-1].b)
+    rows = V[2][None] - V
+    offsets = a[2] - a
     expected = rows @ ((low + high) / 2) + offsets - np.abs(rows) @ ((high - low) / 2)
     found = worst_margins(net, x, jnp.array(2), Linf(r), bounds="interval")
     np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -103,16 +127,22 @@ def test_the_last_layer_is_merged_with_the_difference():
 @pytest.mark.parametrize("bounds", ["interval", "mixed", "linear"])
 def test_a_logit_that_may_be_nan_or_overflow_has_no_certificate(bounds):
     """Whichever class it is: the largest of numbers with a NaN is the NaN."""
-    x, y = jnp.array([0.2]), jnp.array(0)
+    x = jnp.array([0.2])
+    y = jnp.array(0)
     margins = lambda f: worst_margins(f, x, y, Linf(0.5), bounds=bounds).tolist()
     three = lambda z: jnp.concatenate([jnp.array([10.0]), z, jnp.array([1.0])])
     assert margins(lambda x: three(jnp.sqrt(x))) == [0.0, -np.inf, 9.0]
     assert margins(lambda x: three(jnp.tanh(x / x))) == [0.0, -np.inf, 9.0]
-    assert margins(lambda x: three(-jnp.exp(2000 * x) * jnp.exp(2000 * x) + jnp.exp(2000 * x)))[1] == -np.inf
+    assert (
+        margins(lambda x: three(-jnp.exp(2000 * x) * jnp.exp(2000 * x) + jnp.exp(2000 * x)))[1]
+        == -np.inf
+    )
     assert margins(lambda x: jnp.concatenate([jnp.log(x), jnp.zeros(1)])) == [0.0, -np.inf]
     both = lambda x: jnp.exp(2000 * x)
     assert margins(lambda x: jnp.concatenate([both(x) + 1, both(x)])) == [0.0, -np.inf]
-    masked = lambda x: jnp.where(np.array([True, False]), x, -jnp.inf)  # this is no doubt: the class is excluded
+    masked = lambda x: jnp.where(
+        np.array([True, False]), x, -jnp.inf
+    )  # this is no doubt: the class is excluded
     assert margins(lambda x: masked(jnp.concatenate([x, x]))) == [0.0, np.inf]
 
 
@@ -127,22 +157,32 @@ def test_a_ramp_begins_and_ends_where_it_says():
     """The objective is t times the sum of the weights, so that a step of rate 1 takes off t."""
     objective = lambda t: lambda model, batch, *, key=None: t * model.sum()
     iteration = ramped(objective, optax.sgd(1.0), start=1, steps=2)
-    _, (kept, _) = run(iteration, jnp.zeros(1), jnp.zeros((5, 1)), key=jr.key(0), keep=lambda state: state.model)
+    _, (kept, _) = run(
+        iteration, jnp.zeros(1), jnp.zeros((5, 1)), key=jr.key(0), keep=lambda state: state.model
+    )
     np.testing.assert_allclose(np.diff(kept[:, 0], prepend=0.0), [0, 0, -0.5, -1, -1], atol=1e-7)
 
 
 def test_bad_input_is_refused(unchecked):
-    line, data = Linear(jnp.eye(2), jnp.zeros(2)), (jnp.ones((3, 2)), jnp.zeros(3, int))
+    line = Linear(jnp.eye(2), jnp.zeros(2))
+    data = (jnp.ones((3, 2)), jnp.zeros(3, int))
     unknown: Any = "exact"
     with pytest.raises(ValueError, match="bounds is one of interval, mixed, linear; got 'exact'"):
         certified(line, data, Linf(0.1), bounds=unknown)
     with pytest.raises(ValueError, match=r"expected inputs from 0\.0 to 0\.5"):
         certified(line, data, Linf(0.1), box=(0.0, 0.5))
-    with pytest.raises(ValueError, match="certified: ys: expected integer labels from 0 to 1, but the dtype is float"):
+    with pytest.raises(
+        ValueError,
+        match="certified: ys: expected integer labels from 0 to 1, but the dtype is float",
+    ):
         certified(line, (data[0], jnp.zeros(3)), Linf(0.1))
-    with pytest.raises(ValueError, match="certified_radii: ys: expected integer labels from 0 to 1"):
+    with pytest.raises(
+        ValueError, match="certified_radii: ys: expected integer labels from 0 to 1"
+    ):
         certified_radii(line, (data[0], jnp.zeros(3)), Linf, most=1.0)
-    with pytest.raises(ValueError, match=r"worst_margins: expected an integer label, got float32\(\)"):
+    with pytest.raises(
+        ValueError, match=r"worst_margins: expected an integer label, got float32\(\)"
+    ):
         worst_margins(line, jnp.ones(2), jnp.zeros(()), Linf(0.1))
     with pytest.raises(ValueError, match="batch must be at least 1"):
         certified(line, data, Linf(0.1), batch=0)
@@ -155,6 +195,7 @@ def test_bad_input_is_refused(unchecked):
     with pytest.raises(ValueError, match="steps at least 1"):
         ramped(lambda t: cross_entropy, optax.sgd(1.0), steps=0)
     with pytest.raises(
-        ValueError, match="certified: expected a logit for each class, but the model gives a single one"
+        ValueError,
+        match="certified: expected a logit for each class, but the model gives a single one",
     ):
         certified(lambda x: x[:1], data, Linf(0.1))

@@ -46,17 +46,24 @@ def test_no_network_has_more(sizes):
         leaves, structure = jax.tree.flatten(MLP.init(*sizes, 1, key=jr.key(seed)))
         leaves = [a + jr.normal(jr.fold_in(jr.key(9), i), a.shape) for i, a in enumerate(leaves)]
         d = sizes[0]
-        count = count_regions(jax.tree.unflatten(structure, leaves), np.full(d, -np.inf), np.full(d, np.inf))
+        count = count_regions(
+            jax.tree.unflatten(structure, leaves), np.full(d, -np.inf), np.full(d, np.inf)
+        )
         assert count <= region_bound(*sizes[1:], inputs=sizes[0])
 
 
-@pytest.mark.parametrize(("m", "counts"), [(2, (3, 7, 14, 26)), (3, (4, 13, 37, 109)), (4, (5, 21, 82, 322))])
+@pytest.mark.parametrize(
+    ("m", "counts"), [(2, (3, 7, 14, 26)), (3, (4, 13, 37, 109)), (4, (5, 21, 82, 322))]
+)
 def test_folding_networks(m, counts):
     for L, count in enumerate(counts, start=1):
         found = pieces(fold_network(width=m, depth=L), exact=True)
         assert found.count == count
         assert (
-            montufar(inputs=1, width=m, depth=L) == (m + 1) * m ** (L - 1) <= count <= region_bound(*[m] * L, inputs=1)
+            montufar(inputs=1, width=m, depth=L)
+            == (m + 1) * m ** (L - 1)
+            <= count
+            <= region_bound(*[m] * L, inputs=1)
         )
         assert count_regions(fold_network(width=m, depth=1), -np.inf, np.inf) == m + 1
 
@@ -80,5 +87,7 @@ def test_bad_input():
     ):
         with pytest.raises(ValueError, match="must be a whole number, at least"):
             wrong()
-    with pytest.raises(ValueError, match="fold_network: depth must be a whole number, at least 1; got 0"):
+    with pytest.raises(
+        ValueError, match="fold_network: depth must be a whole number, at least 1; got 0"
+    ):
         fold_network(width=3, depth=0)

@@ -1,4 +1,6 @@
-"""Robust accuracy at every radius: certificates, exact where they can be, and never above what attacks leave."""
+"""Robust accuracy at every radius: certificates, exact where they can be, and never above what
+attacks leave.
+"""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -34,7 +36,9 @@ def test_nothing_is_proven_that_an_attack_refutes(found, bounds):
     curves = RobustCurves({"Linf": found.distance}, {"Linf": radii}, bounds)
     r = np.linspace(0, 1, 200)
     assert (curves.proven("Linf", r) <= curves.empirical("Linf", r)).all()
-    assert curves.proven("Linf", 0.0) == curves.empirical("Linf", 0.0) == (found.distance > 0).mean()
+    assert (
+        curves.proven("Linf", 0.0) == curves.empirical("Linf", 0.0) == (found.distance > 0).mean()
+    )
 
 
 @pytest.mark.slow
@@ -58,7 +62,9 @@ def test_of_an_affine_classifier_it_is_the_distance_to_the_nearest_plane():
 
 
 def test_shares_are_counted():
-    curves = RobustCurves({"L2": np.array([0.0, 1.0, 2.0, np.inf])}, {"L2": np.array([0.0, 0.5, 1.0, 0.0])}, "")
+    curves = RobustCurves(
+        {"L2": np.array([0.0, 1.0, 2.0, np.inf])}, {"L2": np.array([0.0, 0.5, 1.0, 0.0])}, ""
+    )
     assert curves.empirical("L2", np.array([0.0, 1.0, 1.5, 9.0])).tolist() == [0.75, 0.5, 0.5, 0.25]
     assert curves.proven("L2", np.array([0.0, 0.5, 0.7, 9.0])).tolist() == [0.75, 0.5, 0.25, 0.0]
 
@@ -67,10 +73,14 @@ def test_bad_input(unchecked):
     data = xs, ys
     with pytest.raises(ValueError, match="certified_radii: L0 counts"):
         certified_radii(net, data, L0, most=1.0)
-    with pytest.raises(ValueError, match="certified_radii: rounds and batch must be at least 1; got 0 and 32"):
+    with pytest.raises(
+        ValueError, match="certified_radii: rounds and batch must be at least 1; got 0 and 32"
+    ):
         certified_radii(net, data, L2, most=1.0, rounds=0)
     for most in (-1.0, np.inf):
-        with pytest.raises(ValueError, match="most is the largest radius to try, so finite and not negative"):
+        with pytest.raises(
+            ValueError, match="most is the largest radius to try, so finite and not negative"
+        ):
             certified_radii(net, data, L2, most=most)
     with pytest.raises(ValueError, match="certified_radii: box"):
         certified_radii(net, data, L2, most=1.0, box=(1.0, 1.0))

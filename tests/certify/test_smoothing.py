@@ -1,4 +1,6 @@
-"""Randomised smoothing of a linear classifier, where the true radius is the distance to the boundary."""
+"""Randomised smoothing of a linear classifier, where the true radius is the distance to the
+boundary.
+"""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -23,7 +25,9 @@ def test_the_bound_is_that_of_clopper_and_pearson(successes, draws):
 
 
 def test_of_a_linear_classifier_the_radius_nears_the_distance_from_below():
-    """p = Φ(distance / σ): the counts are binomial, and the radius stays below the distance at one in a thousand."""
+    """p = Φ(distance / σ): the counts are binomial, and the radius stays below the distance at one
+    in a thousand.
+    """
     distances = np.array([0.05, 0.2, 0.4, -0.3])
     xs = jnp.asarray(distances[:, None] * np.array([[0.6, 0.8]]), jnp.float32)
     found = smoothed(LINE, xs, noise=0.25, key=jr.key(0), draws=20_000)
@@ -37,7 +41,14 @@ def test_of_a_linear_classifier_the_radius_nears_the_distance_from_below():
 
 
 def test_a_tie_is_not_decided_and_certainty_has_its_limit():
-    found = smoothed(LINE, jnp.array([[0.0, 0.0], [9.0, 9.0]]), noise=0.25, key=jr.key(0), draws=500, failure=0.01)
+    found = smoothed(
+        LINE,
+        jnp.array([[0.0, 0.0], [9.0, 9.0]]),
+        noise=0.25,
+        key=jr.key(0),
+        draws=500,
+        failure=0.01,
+    )
     assert found.labels.tolist() == [-1, 1]
     assert found.radius[0] == 0
     assert found.radius[1] == pytest.approx(0.25 * norm.ppf(0.01 ** (1 / 500)))
@@ -45,14 +56,18 @@ def test_a_tie_is_not_decided_and_certainty_has_its_limit():
 
 def test_the_bound_fails_as_rarely_as_it_says():
     """Over all counts with their exact law, and over draws of the classifier itself."""
-    draws, failure, x = 100, 0.05, jnp.array([0.06, 0.08])
+    draws = 100
+    failure = 0.05
+    x = jnp.array([0.06, 0.08])
     p = norm.cdf(0.1 / 0.2)
     bounds = least_probability(np.arange(draws + 1), draws, failure=failure)
     exact = binom.pmf(np.arange(draws + 1), draws, p)[bounds > p].sum()
     assert 0.01 < exact <= failure
     seen = votes(LINE, x, noise=0.2, draws=60_000, key=jr.key(2))[1] / 60_000
     assert abs(seen - p) < 4 * np.sqrt(p * (1 - p) / 60_000)
-    repeated = [votes(LINE, x, noise=0.2, draws=draws, key=key)[1] for key in jr.split(jr.key(3), 400)]
+    repeated = [
+        votes(LINE, x, noise=0.2, draws=draws, key=key)[1] for key in jr.split(jr.key(3), 400)
+    ]
     failed = (least_probability(np.array(repeated), draws, failure=failure) > p).mean()
     assert failed <= failure + 3 * np.sqrt(failure * (1 - failure) / 400)
 
@@ -60,7 +75,9 @@ def test_the_bound_fails_as_rarely_as_it_says():
 def test_the_noise_can_be_trained_with():
     noisy = augmented(squared_error, gaussian(0.5))
     batch = jnp.zeros((4000, 1)), jnp.zeros((4000, 1))
-    assert float(noisy(lambda x: x, batch, key=jr.key(0))) == pytest.approx(0.125, rel=0.1)  # half the variance
+    assert float(noisy(lambda x: x, batch, key=jr.key(0))) == pytest.approx(
+        0.125, rel=0.1
+    )  # half the variance
 
 
 def test_bad_input_is_refused(unchecked):

@@ -33,14 +33,20 @@ def test_it_holds(claim):
     finding = settle(claim)
     if finding.missing:
         pytest.skip(finding.missing)
-    failed = [check for check in finding.checks if not check.holds and check not in finding.verdict.printed]
+    failed = [
+        check
+        for check in finding.checks
+        if not check.holds and check not in finding.verdict.printed
+    ]
     assert finding.holds, finding.trouble or failed or "the printed form passes too"
 
 
 @pytest.mark.parametrize("start", DONE)
 def test_it_is_claimed_in_full(start):
     asked = {name: row.erratum for name, row in rows().items() if name.startswith(start)}
-    settled = lambda wrong: {name for claim in CLAIMS if (claim.kind == "erratum") == wrong for name in claim.ids}
+    settled = lambda wrong: {
+        name for claim in CLAIMS if (claim.kind == "erratum") == wrong for name in claim.ids
+    }
     assert asked.keys() <= settled(False)
     assert {name for name, wrong in asked.items() if wrong} <= settled(True)
 

@@ -1,4 +1,6 @@
-"""The engine: checks that can fail, a registry that refuses nonsense, findings that hide nothing."""
+"""The engine: checks that can fail, a registry that refuses nonsense, findings that hide
+nothing.
+"""
 
 import json
 import os
@@ -72,7 +74,9 @@ FAILING = [
 @pytest.mark.parametrize("check", FAILING, ids=lambda check: f"{check.name} {check.method}")
 def test_a_check_can_fail(check):
     assert not check.holds
-    assert refuted(check).holds == ("nan" not in str(check.measured))  # which refutes nothing either
+    assert refuted(check).holds == (
+        "nan" not in str(check.measured)
+    )  # which refutes nothing either
 
 
 PASSING = [
@@ -136,14 +140,17 @@ def test_the_stated_rate_of_false_alarms_is_the_rate():
 
 
 def test_an_erratum_holds_only_if_the_printed_form_fails():
-    right, wrong = equal("right", 1, 1), equal("wrong", 1, 2)
+    right = equal("right", 1, 1)
+    wrong = equal("wrong", 1, 2)
     assert Verdict(right, printed=[wrong]).holds
     assert not Verdict(right, printed=[wrong, right]).holds
     assert not Verdict(wrong, printed=[wrong]).holds
 
 
 def test_an_erratum_is_not_shown_by_what_is_no_number():
-    assert not Verdict(equal("right", 1, 1), printed=[close("printed", NAN, 1.0, tolerance=1.0)]).holds
+    assert not Verdict(
+        equal("right", 1, 1), printed=[close("printed", NAN, 1.0, tolerance=1.0)]
+    ).holds
 
 
 def test_assumptions_count():
@@ -157,7 +164,8 @@ def test_a_claim_runs_in_double_precision_with_its_own_chance():
         keys.append((key, scale))
         return Verdict(equal("bits", jnp.zeros(1).dtype.name, "float64"))
 
-    first, second = made(function), made(function, name="1.2-xor")
+    first = made(function)
+    second = made(function, name="1.2-xor")
     assert settle(first).holds
     assert settle(second, scale="full").holds
     assert (keys[0][0] != keys[1][0]).all()
@@ -170,7 +178,11 @@ def test_data_that_cannot_be_had_leave_a_claim_unchecked():
         raise Unavailable("imdb could not be had.")
 
     finding = settle(made(offline))
-    assert (finding.holds, finding.fails, finding.missing) == (False, False, "imdb could not be had.")
+    assert (finding.holds, finding.fails, finding.missing) == (
+        False,
+        False,
+        "imdb could not be had.",
+    )
     assert finding.method == "no data"
     assert finding.as_json()["missing"] == "imdb could not be had."
 
@@ -195,10 +207,19 @@ def _last(x):
 
 @pytest.mark.parametrize(
     "name",
-    ["layers.relu", "layers.softplus", "layers.he", "layers.tanh", "layers.Convolution", "train.descend"],
+    [
+        "layers.relu",
+        "layers.softplus",
+        "layers.he",
+        "layers.tanh",
+        "layers.Convolution",
+        "train.descend",
+    ],
 )
 def test_what_a_claim_or_a_helper_refers_to_is_used(name):
-    """By an attribute of a module, a global, a table, a default, a wrapped helper, and what was made at import."""
+    """By an attribute of a module, a global, a table, a default, a wrapped helper, and what was
+    made at import.
+    """
     assert unused(made(_helped, of=(name,))) == []
 
 
@@ -266,12 +287,24 @@ def test_an_erratum_without_a_printed_form_is_trouble():
 
 def test_the_json_of_a_finding():
     def function(key):
-        return Verdict(close("a", 1.0, 1.01, tolerance=0.1), within("b", np.float64(0.1), 0.0, error=0.1))
+        return Verdict(
+            close("a", 1.0, 1.01, tolerance=0.1), within("b", np.float64(0.1), 0.0, error=0.1)
+        )
 
     told = settle(made(function), seed=3).as_json()
     assert list(told) == [
-        "ids", "title", "kind", "holds", "method", "measured", "expected", "tolerance", "seed", "seconds", "failed",
-    ]  # fmt: skip
+        "ids",
+        "title",
+        "kind",
+        "holds",
+        "method",
+        "measured",
+        "expected",
+        "tolerance",
+        "seed",
+        "seconds",
+        "failed",
+    ]
     assert told["holds"] is True
     assert told["seed"] == 3
     assert told["measured"] == {"a": 1.0, "b": 0.1}
@@ -285,9 +318,20 @@ def test_the_json_of_a_finding():
     [
         (lambda: register("1.2-xor", title="again", kind="identity")(_documented), "settled twice"),
         (lambda: register("1.9-x", title="x", kind="truth"), "kind is one of"),
-        (lambda: register("1.9-x", title="x", kind="identity")(lambda key: Verdict(equal("x", 1, 1))), "docstring"),
-        (lambda: register("1.9-x", title="x", kind="identity", of="models.MLP")(_documented), "tuple"),
-        (lambda: erratum("1.2-novikoff", title="x", printed="a", corrected="b")(_documented), "settled twice"),
+        (
+            lambda: register("1.9-x", title="x", kind="identity")(
+                lambda key: Verdict(equal("x", 1, 1))
+            ),
+            "docstring",
+        ),
+        (
+            lambda: register("1.9-x", title="x", kind="identity", of="models.MLP")(_documented),
+            "tuple",
+        ),
+        (
+            lambda: erratum("1.2-novikoff", title="x", printed="a", corrected="b")(_documented),
+            "settled twice",
+        ),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
@@ -326,10 +370,19 @@ def test_the_errata_page_lists_mistakes_before_slips():
     assert (mistake.slip, slip.slip) == (False, True)
     lines = errata([slip, mistake, find_claims("1.2-xor")[0]]).splitlines()
     assert [line for line in lines if line.startswith(("## ", "#### "))] == [
-        "## Mistakes", f"#### {mistake.title}", "## Slips", f"#### {slip.title}",
-    ]  # fmt: skip
-    assert [line[:17] for line in lines if line.startswith("- [")] == ["- [Mistakes](#mis", "- [Slips](#slips)"]
-    assert [line.split(", ")[1].split(":")[0] for line in lines if line.startswith("- [")] == ["1", "1"]
+        "## Mistakes",
+        f"#### {mistake.title}",
+        "## Slips",
+        f"#### {slip.title}",
+    ]
+    assert [line[:17] for line in lines if line.startswith("- [")] == [
+        "- [Mistakes](#mis",
+        "- [Slips](#slips)",
+    ]
+    assert [line.split(", ")[1].split(":")[0] for line in lines if line.startswith("- [")] == [
+        "1",
+        "1",
+    ]
 
 
 def test_a_claim_of_ones_own():
@@ -375,7 +428,13 @@ def test_another_process_is_as_strict_as_this_one(tmp_path, monkeypatch):
 def test_several_processes_and_a_death_hide_nothing(tmp_path, monkeypatch):
     """One claim raises, one kills its process; both are named, and the others are found."""
     check_annotations(tmp_path, monkeypatch)
-    functions = {"1.0-notation": _holds, "1.2-sgn": _kills, "1.2-xor": _raises, "2.6-relu": _holds, "1.2-span": _holds}
+    functions = {
+        "1.0-notation": _holds,
+        "1.2-sgn": _kills,
+        "1.2-xor": _raises,
+        "2.6-relu": _holds,
+        "1.2-span": _holds,
+    }
     chosen = [made(function, name=name) for name, function in functions.items()]
     findings = {finding.claim.ids[0]: finding for finding in verify(chosen, jobs=2)}
     assert set(findings) == set(functions)

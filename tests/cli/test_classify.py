@@ -1,4 +1,6 @@
-"""`thetax classify` as a user types it, with a network of two classes in place of the trained one."""
+"""`thetax classify` as a user types it, with a network of two classes in place of the trained
+one.
+"""
 
 import json
 import os
@@ -21,7 +23,9 @@ def small(monkeypatch):
     """Knows red from blue."""
     reads = Linear(jnp.array([[4.0, 0.0, 0.0], [0.0, 0.0, 4.0], [0.0, 9.0, 0.0]]), jnp.zeros(3))
     monkeypatch.setattr(
-        command, "resnet_imagenet", lambda: Pretrained(Chain(global_mean, reads), ("red", "blue", "[x]"))
+        command,
+        "resnet_imagenet",
+        lambda: Pretrained(Chain(global_mean, reads), ("red", "blue", "[x]")),
     )
 
 
@@ -56,9 +60,14 @@ def test_a_bad_file_does_not_lose_the_others(capsys, small):
     code, out, error = run(capsys, "classify", "none.jpg", "b.png", "none.png")
     assert (code, "b.png" in out, "blue" in out) == (1, True, True)
     assert error.count("thetax:") == 2
-    assert error.index("none.jpg: there is no such file") < error.index("none.png: there is no such file")
+    assert error.index("none.jpg: there is no such file") < error.index(
+        "none.png: there is no such file"
+    )
     code, out, _ = run(capsys, "classify", "b.png", "none.jpg", "--json")
-    assert (code, [("names" in json.loads(line)) for line in out.splitlines()]) == (1, [False, True])
+    assert (code, [("names" in json.loads(line)) for line in out.splitlines()]) == (
+        1,
+        [False, True],
+    )
 
 
 @pytest.mark.parametrize(

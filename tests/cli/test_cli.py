@@ -63,7 +63,16 @@ def test_help_is_the_signature(capsys):
     """Every option of the recipe stands in the help with its default and its sentence."""
     code, out, _ = run(capsys, "train", "digits", "--help")
     assert code == 0
-    for word in ("--hidden", "--dropout", "--rate", "--epochs", "--batch", "--seed", "--out", "Widths of the hidden"):
+    for word in (
+        "--hidden",
+        "--dropout",
+        "--rate",
+        "--epochs",
+        "--batch",
+        "--seed",
+        "--out",
+        "Widths of the hidden",
+    ):
         assert word in out
 
 
@@ -77,20 +86,36 @@ def test_train_resume_look(capsys, tmp_path):
     error = events[-1]["table"]["multi-layer perceptron"]["test error %"]
     assert 0 < error < 40
     about = json.loads((tmp_path / "r" / "run.json").read_text())
-    given = {"hidden": [32, 16], "dropout": 0.2, "decay": 1e-4, "rate": 0.01, "epochs": 4, "batch": 64}
+    given = {
+        "hidden": [32, 16],
+        "dropout": 0.2,
+        "decay": 1e-4,
+        "rate": 0.01,
+        "epochs": 4,
+        "batch": 64,
+    }
     assert about["arguments"] == given
     assert {"recipe", "seed", "versions", "commit"} < about.keys()
 
     code, out, _ = run(capsys, "train", "--resume", "r", "--json")
-    assert json.loads(out.splitlines()[-1])["table"]["multi-layer perceptron"]["test error %"] == error
+    assert (
+        json.loads(out.splitlines()[-1])["table"]["multi-layer perceptron"]["test error %"] == error
+    )
 
     code, out, _ = run(capsys, "train", "digits", "--resume", "r", "--json")
-    assert json.loads(out.splitlines()[-1])["table"]["multi-layer perceptron"]["test error %"] == error
+    assert (
+        json.loads(out.splitlines()[-1])["table"]["multi-layer perceptron"]["test error %"] == error
+    )
     assert "is a run of digits, not of mnist" in run(capsys, "train", "mnist", "--resume", "r")[2]
-    assert "leave out --epochs" in run(capsys, "train", "digits", "--resume", "r", "--epochs", "9")[2]
+    assert (
+        "leave out --epochs" in run(capsys, "train", "digits", "--resume", "r", "--epochs", "9")[2]
+    )
 
     code, out, _ = run(capsys, "train", "--resume", "r")
-    (took,) = re.findall("training steps with their compilation took (.*? s), the whole command", " ".join(out.split()))
+    (took,) = re.findall(
+        "training steps with their compilation took (.*? s), the whole command",
+        " ".join(out.split()),
+    )
 
     code, out, _ = run(capsys, "look", "r", "--only", "curves", "--only", "confusion", "--json")
     assert code == 0
@@ -132,7 +157,9 @@ def test_interrupt_leaves_a_resumable_run(tmp_path):
     """Ctrl-C exits with 130, says how to go on, and going on works."""
     thetax = [sys.executable, "-m", "thetax.cli"]
     command = [*thetax, "train", "digits", "--epochs", "20000", "--out", "r", "--json"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     process.stdout.readline()  # the first epoch is done
     time.sleep(0.2)
@@ -157,7 +184,9 @@ def test_interrupt_leaves_a_resumable_run(tmp_path):
 
 def test_verify_writes_what_it_found(capsys, tmp_path, monkeypatch):
     check_annotations(tmp_path, monkeypatch)
-    code, out, said = run(capsys, "verify", "1.2-xor", "1.2-sgn", "--json", "out.json", "--html", "out.html")
+    code, out, said = run(
+        capsys, "verify", "1.2-xor", "1.2-sgn", "--json", "out.json", "--html", "out.html"
+    )
     assert code == 0
     assert "all hold" in out
     assert "2/2 checked" in said
@@ -177,7 +206,9 @@ def test_verify_says_what_does_not_hold_and_goes_on(capsys, monkeypatch):
     (good,) = claims.find_claims("1.2-sgn")
     bad = replace(good, ids=("1.2-xor",), title="Arithmetic", function=broken, of=())
     monkeypatch.setattr(claims, "find_claims", lambda *wanted: [bad, good])
-    here = lambda chosen, *, seed, scale, jobs: (claims.settle(claim, seed=seed, scale=scale) for claim in chosen)
+    here = lambda chosen, *, seed, scale, jobs: (
+        claims.settle(claim, seed=seed, scale=scale) for claim in chosen
+    )
     monkeypatch.setattr(claims, "verify", here)
     code, out, _ = run(capsys, "verify")
     assert code == 1
@@ -196,7 +227,9 @@ def test_verify_does_not_fail_for_want_of_data(capsys, monkeypatch):
     (good,) = claims.find_claims("1.2-sgn")
     lacking = replace(good, ids=("1.2-xor",), title="Data", function=offline, of=())
     monkeypatch.setattr(claims, "find_claims", lambda *wanted: [lacking, good])
-    here = lambda chosen, *, seed, scale, jobs: (claims.settle(claim, seed=seed, scale=scale) for claim in chosen)
+    here = lambda chosen, *, seed, scale, jobs: (
+        claims.settle(claim, seed=seed, scale=scale) for claim in chosen
+    )
     monkeypatch.setattr(claims, "verify", here)
     code, out, _ = run(capsys, "verify", "--html", "out.html")
     assert code == 0

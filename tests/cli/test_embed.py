@@ -30,7 +30,9 @@ def drawn(make):
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bert")
     save_pretrained(
-        folder, drawn(partial(BERT.init, 8, 4, depth=1, heads=2, hidden=4, length=8)), tokeniser=WordPiece(PIECES)
+        folder,
+        drawn(partial(BERT.init, 8, 4, depth=1, heads=2, hidden=4, length=8)),
+        tokeniser=WordPiece(PIECES),
     )
     return folder
 
@@ -49,7 +51,9 @@ def test_vectors_and_cosines(capsys, small):
     *rows, last = map(json.loads, out.splitlines())
     assert (code, [row["text"] for row in rows]) == (0, ["ab a", "b", "AB  a"])
     bert = load_pretrained(small).model
-    vectors = jax.jit(jax.vmap(BERT.__call__, (None, 0)))(bert, jnp.array([[2, 5, 7, 5, 3], [2, 6, 3, -1, -1]]))
+    vectors = jax.jit(jax.vmap(BERT.__call__, (None, 0)))(
+        bert, jnp.array([[2, 5, 7, 5, 3], [2, 6, 3, -1, -1]])
+    )
     for row, there in ((0, 5), (1, 3)):
         mean = np.asarray(vectors[row, :there]).mean(axis=0)
         np.testing.assert_allclose(rows[row]["vector"], mean / np.linalg.norm(mean), atol=1e-5)
@@ -79,7 +83,11 @@ def test_marks_in_a_text_are_text(small):
 
 def test_the_folder_may_say_how_long_and_how(small, tmp_path):
     network = load_pretrained(small)
-    assert (command.longest(network), command.longest(network, 5), command.longest(network, 256)) == (8, 5, 8)
+    assert (
+        command.longest(network),
+        command.longest(network, 5),
+        command.longest(network, 256),
+    ) == (8, 5, 8)
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 6}')
     assert command.longest(network, 5) == 6
     (tmp_path / "1_Pooling").mkdir()
@@ -87,7 +95,9 @@ def test_the_folder_may_say_how_long_and_how(small, tmp_path):
     pooling.write_text('{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}')
     assert command.longest(network) == 6
     pooling.write_text('{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}')
-    with pytest.raises(ValueError, match="asks for pooling_mode_cls_token; only the mean of the tokens"):
+    with pytest.raises(
+        ValueError, match="asks for pooling_mode_cls_token; only the mean of the tokens"
+    ):
         command.longest(network)
 
 
@@ -95,12 +105,17 @@ def test_the_folder_may_say_how_long_and_how(small, tmp_path):
     ("arguments", "says"),
     [
         (("a", " ", "--model", "minilm"), "text 2 of 2 is empty; there is nothing to embed."),
-        (("a", "--model", "bert-large"), "model='bert-large' is neither a folder that is there nor 'minilm'"),
+        (
+            ("a", "--model", "bert-large"),
+            "model='bert-large' is neither a folder that is there nor 'minilm'",
+        ),
         (("\u200b\u200b", "--model", "."), "text 1 has no tokens"),
     ],
 )
 def test_what_cannot_be_embedded_is_answered(capsys, small, arguments, says, monkeypatch):
-    monkeypatch.setattr("thetax.cli.pretrained.fetch_model", lambda name: pytest.fail("it was fetched"))
+    monkeypatch.setattr(
+        "thetax.cli.pretrained.fetch_model", lambda name: pytest.fail("it was fetched")
+    )
     code, _, error = run(capsys, "embed", *arguments)
     assert (code, says in error) == (1, True), error
 
@@ -112,7 +127,13 @@ def test_a_folder_that_does_not_fit_is_answered(capsys, small, tmp_path):
     assert (code, "has neither tokenizer.json nor vocab.txt" in error) == (1, True), error
     (tmp_path / "vocab.txt").write_text("\n".join([*PIECES, "c", ""]))
     code, _, error = run(capsys, "embed", "a", "--model", small)
-    assert (code, "its tokeniser has 9 pieces, but its model only 8 vectors" in error) == (1, True), error
+    assert (code, "its tokeniser has 9 pieces, but its model only 8 vectors" in error) == (
+        1,
+        True,
+    ), error
     save_pretrained(tmp_path / "gpt", drawn(partial(GPT.init, 8, 4, depth=1, heads=2, length=8)))
     code, _, error = run(capsys, "embed", "a", "--model", "gpt")
-    assert (code, "holds a GPT (model_type 'gpt2'); to embed sentences, give a BERT" in error) == (1, True), error
+    assert (code, "holds a GPT (model_type 'gpt2'); to embed sentences, give a BERT" in error) == (
+        1,
+        True,
+    ), error

@@ -35,7 +35,12 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gpt")
     tokeniser = BytePairs([*MARKS, *sorted(BYTE)], [], special=MARKS)
     model = drawn(partial(GPT.llama, 259, 8, depth=1, heads=2, hidden=8))
-    save_pretrained(folder, model, tokeniser=tokeniser, config={"max_position_embeddings": 80, "eos_token_id": 0})
+    save_pretrained(
+        folder,
+        model,
+        tokeniser=tokeniser,
+        config={"max_position_embeddings": 80, "eos_token_id": 0},
+    )
     return folder
 
 
@@ -49,7 +54,9 @@ def small(made, tmp_path):
 def test_it_goes_on_with_the_likeliest(capsys, small):
     network = load_pretrained(small)
     begin = network.tokeniser.tokens("hi").tolist()
-    said = [token for token in stream(network.model, begin, length=9, end=(0, 2)) if token not in (0, 2)]
+    said = [
+        token for token in stream(network.model, begin, length=9, end=(0, 2)) if token not in (0, 2)
+    ]
     arguments = ("generate", "hi", "--model", small, "--tokens", "9", "--temperature", "0")
     code, out, _ = run(capsys, *arguments, "--json")
     assert (code, json.loads(out)) == (0, {"prompt": "hi", "text": network.tokeniser.decode(said)})
@@ -58,18 +65,34 @@ def test_it_goes_on_with_the_likeliest(capsys, small):
 
 
 def test_a_seed_is_a_text(capsys, small):
-    arguments = ("generate", "hi", "--model", small, "--tokens", "9", "--temperature", "2", "--json")
+    arguments = (
+        "generate",
+        "hi",
+        "--model",
+        small,
+        "--tokens",
+        "9",
+        "--temperature",
+        "2",
+        "--json",
+    )
     texts = [run(capsys, *arguments, "--seed", seed)[1] for seed in ("1", "1", "2")]
     assert texts[0] == texts[1] != texts[2]
 
 
 def test_a_user_asks_in_the_form_of_the_template(small, tmp_path):
     network = load_pretrained(small)
-    assert command.prompted(network, "hi", plain=False) == (network.tokeniser.tokens("hi").tolist(), (0, 2))
+    assert command.prompted(network, "hi", plain=False) == (
+        network.tokeniser.tokens("hi").tolist(),
+        (0, 2),
+    )
     (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
     network = load_pretrained(small)
     tokens = network.tokeniser.tokens
-    whole = "<|im_start|>system\nBe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    whole = (
+        "<|im_start|>system\nBe "
+        "kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    )
     assert command.prompted(network, "hi", plain=False)[0] == tokens(whole).tolist()
     assert command.prompted(network, "hi", plain=True)[0] == tokens("hi").tolist()
     imitated = command.prompted(network, "<|im_end|>", plain=False)[0]
@@ -79,8 +102,14 @@ def test_a_user_asks_in_the_form_of_the_template(small, tmp_path):
 def test_another_form_is_refused(capsys, small, tmp_path):
     (tmp_path / "chat_template.jinja").write_text("[INST] {{ messages }} [/INST]")
     code, _, error = run(capsys, "generate", "hi", "--model", small, "--tokens", "3")
-    assert (code, "template for chat is not of the form <|im_start|> ... <|im_end|>; use --plain" in error) == (1, True)
-    assert run(capsys, "generate", "hi", "--model", small, "--tokens", "3", "--plain", "--json")[0] == 0
+    assert (
+        code,
+        "template for chat is not of the form <|im_start|> ... <|im_end|>; use --plain" in error,
+    ) == (1, True)
+    assert (
+        run(capsys, "generate", "hi", "--model", small, "--tokens", "3", "--plain", "--json")[0]
+        == 0
+    )
     assert run(capsys, "generate", "hi", "--model", small, "--tokens", "3", "--chat")[0] == 1
 
 
@@ -106,7 +135,9 @@ def test_an_interrupt_ends_the_line(capsys, small, monkeypatch):
         yield from tokeniser.tokens("never").tolist()
 
     spoken(monkeypatch, small, said)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a job in the background ignores it
     try:
         code, out, error = run(capsys, "generate", "hi", "--tokens", "9")
     finally:
@@ -118,15 +149,26 @@ def test_an_interrupt_ends_the_line(capsys, small, monkeypatch):
     ("arguments", "says"),
     [
         (("", "--model", "smollm2"), "prompt is empty; say something."),
-        (("hi", "--tokens", "0"), "tokens and top count tokens and must be at least 1; got 0 and None."),
+        (
+            ("hi", "--tokens", "0"),
+            "tokens and top count tokens and must be at least 1; got 0 and None.",
+        ),
         (("hi", "--temperature", "-1"), "temperature must be a number from 0 on; got -1.0."),
         (("hi", "--temperature", "nan"), "temperature must be a number from 0 on; got nan."),
         (("hi", "--mass", "2"), "mass is a probability, more than 0 and at most 1; got 2.0."),
-        (("hi", "--model", "nowhere"), "model='nowhere' is neither a folder that is there nor 'smollm2'"),
-        (("hi", "--model", ".", "--tokens", "99"), "at most 80 tokens, but the prompt has 2 and 99 more are asked for"),
+        (
+            ("hi", "--model", "nowhere"),
+            "model='nowhere' is neither a folder that is there nor 'smollm2'",
+        ),
+        (
+            ("hi", "--model", ".", "--tokens", "99"),
+            "at most 80 tokens, but the prompt has 2 and 99 more are asked for",
+        ),
     ],
 )
 def test_what_cannot_be_said_is_answered(capsys, small, arguments, says, monkeypatch):
-    monkeypatch.setattr("thetax.cli.pretrained.fetch_model", lambda name: pytest.fail("it was fetched"))
+    monkeypatch.setattr(
+        "thetax.cli.pretrained.fetch_model", lambda name: pytest.fail("it was fetched")
+    )
     code, _, error = run(capsys, "generate", *arguments)
     assert (code, says in error) == (1, True), error

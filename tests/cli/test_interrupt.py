@@ -1,4 +1,6 @@
-"""Ctrl-C ends the program with the exit code 130 and one line, whenever it comes and whatever Python was doing."""
+"""Ctrl-C ends the program with the exit code 130 and one line, whenever it comes and whatever
+Python was doing.
+"""
 
 import gc
 import importlib
@@ -22,7 +24,9 @@ from thetax.train.loop.interrupt import listening
 
 @pytest.fixture(autouse=True)
 def heard():
-    """Whoever runs the tests in the background of a shell ignores SIGINT, and so would the program."""
+    """Whoever runs the tests in the background of a shell ignores SIGINT, and so would the
+    program.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -64,8 +68,10 @@ def made_another_error():
         raise ImportError("initialization failed") from None
 
 
-@pytest.mark.parametrize("where", [ctrl_c, in_a_callback_of_the_collector, in_a_destructor, in_a_bare_except,
-                                   made_another_error])  # fmt: skip
+@pytest.mark.parametrize(
+    "where",
+    [ctrl_c, in_a_callback_of_the_collector, in_a_destructor, in_a_bare_except, made_another_error],
+)
 def test_it_is_never_lost(capsys, monkeypatch, where):
     reached = []
 
@@ -118,7 +124,9 @@ def test_the_interrupt_of_a_command_that_ended_does_not_end_the_next(capsys, mon
 
 def test_other_dropped_errors_are_still_reported(monkeypatch):
     reported = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: reported.append(str(dropped.exc_value)))
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda dropped: reported.append(str(dropped.exc_value))
+    )
 
     class Broken:
         def __del__(self):
@@ -142,7 +150,8 @@ def test_a_fit_asked_twice_is_interrupted_as_the_program_is():
         interrupt.interrupts.remove()
 
 
-STARTING = "from thetax.cli import main; main(['list'])"  # JAX, replaced below, is what the program imports first
+# JAX, replaced below, is what the program imports first
+STARTING = "from thetax.cli import main; main(['list'])"
 ENDING = """
 import atexit, os
 from thetax.cli.interrupt import interrupts
@@ -165,12 +174,20 @@ with interrupts:
 
 
 @pytest.mark.parametrize(("program", "printed"), [(STARTING, ""), (ENDING, "done\n"), (TWICE, "")])
-def test_before_and_after_a_command_and_the_second_time_it_ends_the_process(tmp_path, program, printed):
-    """An import that goes on for long, an exit handler, and a command that does not end by itself."""
+def test_before_and_after_a_command_and_the_second_time_it_ends_the_process(
+    tmp_path, program, printed
+):
+    """An import that goes on for long, an exit handler, and a command that does not end by
+    itself.
+    """
     (tmp_path / "jax.py").write_text("import os, time\nos.kill(os.getpid(), 2)\ntime.sleep(20)\n")
     path = os.pathsep.join([str(tmp_path), str(Path(thetax.__file__).parents[1])])
-    found = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, capture_output=True,
-                           text=True)  # fmt: skip
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
     assert (found.returncode, found.stdout, found.stderr) == (130, printed, "interrupted\n")
 
 

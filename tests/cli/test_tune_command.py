@@ -9,7 +9,20 @@ from shell import run
 from thetax.cli.tune import _Lines
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
-SMALL = ("--folds", "2", "--width", "3,4", "--depth", "1", "--batch", "64", "--epochs", "9", "--members", "2")
+SMALL = (
+    "--folds",
+    "2",
+    "--width",
+    "3,4",
+    "--depth",
+    "1",
+    "--batch",
+    "64",
+    "--epochs",
+    "9",
+    "--members",
+    "2",
+)
 
 
 @pytest.mark.parametrize(
@@ -20,9 +33,15 @@ SMALL = ("--folds", "2", "--width", "3,4", "--depth", "1", "--batch", "64", "--e
         (("digits", "--trials", "0"), "trials must be a whole number of at least 1; got 0"),
         (("digits", "--folds", "1439"), "1438 examples cannot be dealt into 1439 parts"),
         (("digits", "--rate", "1e-1:1e-4"), "the low end comes first"),
-        (("digits", "--rate", "fast"), "rate is a number, numbers between commas, or low:high; got 'fast'"),
+        (
+            ("digits", "--rate", "fast"),
+            "rate is a number, numbers between commas, or low:high; got 'fast'",
+        ),
         (("digits", "--batch", "32,5000"), "batch=5000 is larger than the 1150 of 1438 examples"),
-        (("digits", "--width", "1.5"), "width counts something and must be a whole number; got 1.5"),
+        (
+            ("digits", "--width", "1.5"),
+            "width counts something and must be a whole number; got 1.5",
+        ),
         (("digits", "--seed", "-1"), "seed must lie between"),
         (("--resume", "nowhere"), "nowhere holds no run"),
     ],
@@ -36,25 +55,48 @@ def test_what_is_asked_wrongly_is_answered(capsys, arguments, says):
 def test_nothing_to_search_is_said(capsys):
     fixed = [word for name in ("width", "depth", "batch", "epochs") for word in (f"--{name}", "1")]
     code, _, error = run(
-        capsys, "tune", "digits", *fixed, "--rate", "0.1", "--decay", "0", "--dropout", "0", "--smoothing", "0"
+        capsys,
+        "tune",
+        "digits",
+        *fixed,
+        "--rate",
+        "0.1",
+        "--decay",
+        "0",
+        "--dropout",
+        "0",
+        "--smoothing",
+        "0",
     )
     assert (code, "search space is empty" in error) == (1, True), error
 
 
 @pytest.mark.slow
 def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
-    code, out, _ = run(capsys, "tune", "digits", "--trials", "5", *SMALL, "--workers", "1", "--out", "r", "--json")
+    code, out, _ = run(
+        capsys, "tune", "digits", "--trials", "5", *SMALL, "--workers", "1", "--out", "r", "--json"
+    )
     events = [json.loads(line) for line in out.splitlines()]
     assert code == 0
-    assert [event["event"] for event in events if event["event"] != "epoch"] == ["trial"] * 5 + ["done"]
+    assert [event["event"] for event in events if event["event"] != "epoch"] == ["trial"] * 5 + [
+        "done"
+    ]
     assert {"width", "rate", "error", "stopped"} <= events[0].keys()
     done = events[-1]
     assert done["trials"] == 5
     assert 0 < done["test error"] < 1
     page = (tmp_path / "r" / "report.html").read_text()
-    for words in ("The best trials", "The course of the search", "Where the good settings lie", "What mattered"):
+    for words in (
+        "The best trials",
+        "The course of the search",
+        "Where the good settings lie",
+        "What mattered",
+    ):
         assert words in page
-    assert {path.name for path in (tmp_path / "r" / "figures").iterdir()} >= {"course.png", "settings.png"}
+    assert {path.name for path in (tmp_path / "r" / "figures").iterdir()} >= {
+        "course.png",
+        "settings.png",
+    }
     assert list((tmp_path / "r").glob("trial-*/model.safetensors"))
     code, out, _ = run(capsys, "tune", "--resume", "r", "--workers", "1")
     assert code == 0
@@ -62,7 +104,9 @@ def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
     for command in (("look", "r"), ("train", "--resume", "r")):
         code, _, error = run(capsys, *command)
         assert (code, "r is a search: go on with thetax tune --resume" in error) == (1, True), error
-    code, _, error = run(capsys, "tune", "digits", "--out", "r", "--trials", "5", *SMALL, "--rate", "0.1:0.2")
+    code, _, error = run(
+        capsys, "tune", "digits", "--out", "r", "--trials", "5", *SMALL, "--rate", "0.1:0.2"
+    )
     assert (code, "r holds" in error and "space=" in error) == (1, True), error
     code, _, error = run(capsys, "tune", "default", "--resume", "r")
     assert (code, "is a run of digits" in error) == (1, True), error
@@ -77,7 +121,9 @@ def test_ctrl_c_leaves_a_search_that_goes_on(capsys, monkeypatch):
         if len(shown[-1]) == 2:
             signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a job in the background ignores it
     try:
         with monkeypatch.context() as watched:
             watched.setattr(_Lines, "saw", saw)

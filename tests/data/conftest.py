@@ -1,4 +1,6 @@
-"""What the tests of data share: a cache of their own, a web server, and package clients made of paper."""
+"""What the tests of data share: a cache of their own, a web server, and package clients made of
+paper.
+"""
 
 import http.server
 import sys
@@ -16,7 +18,9 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves `pages`; cuts the next answers short as `cuts` says; remembers the ranges asked for."""
+    """Serves `pages`; cuts the next answers short as `cuts` says; remembers the ranges asked
+    for.
+    """
 
     daemon_threads = True
 
@@ -39,7 +43,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        page, wanted = self.server.pages.get(self.path[1:]), self.headers.get("Range")
+        page = self.server.pages.get(self.path[1:])
+        wanted = self.headers.get("Range")
         self.server.asked.append(wanted)
         if page is None:
             return self.send_error(404)
@@ -68,7 +73,9 @@ def web(monkeypatch):
 
 @pytest.fixture
 def client(tmp_path, monkeypatch):
-    """`client(name, body)` puts a program of that name, a few lines of Python, alone on the PATH."""
+    """`client(name, body)` puts a program of that name, a few lines of Python, alone on the
+    PATH.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))

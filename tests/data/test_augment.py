@@ -1,4 +1,6 @@
-"""Augmentations: pure, mappable, shape-keeping, the identity without a key, and each doing what it says."""
+"""Augmentations: pure, mappable, shape-keeping, the identity without a key, and each doing what it
+says.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,9 @@ ALL = {
     "shift": augment.shift(pixels=2),
     "cutout": augment.cutout(size=3),
     "rotate": augment.rotate(degrees=30.0),
-    "chain": augment.chain(augment.flip(), augment.shift(pixels=1), augment.rotate(), augment.noise()),
+    "chain": augment.chain(
+        augment.flip(), augment.shift(pixels=1), augment.rotate(), augment.noise()
+    ),
 }
 SHAPES = [(9, 7), (3, 8, 8)]
 
@@ -23,7 +27,8 @@ SHAPES = [(9, 7), (3, 8, 8)]
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ALL)
 def test_contract(name, shape):
-    vary, xs = ALL[name], jr.normal(jr.key(0), (4, *shape))
+    vary = ALL[name]
+    xs = jr.normal(jr.key(0), (4, *shape))
     keys = jr.split(jr.key(1), 4)
     with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
         eager = jnp.stack([vary(x, key=key) for x, key in zip(xs, keys)])
@@ -64,7 +69,8 @@ def test_shift_reaches_every_place_alike_and_loses_what_leaves():
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_cutout_hides_one_square_whose_middle_is_anywhere(size):
     x = 1 + jnp.arange(2 * 6 * 5, dtype=jnp.float32).reshape(2, 6, 5)
-    before, after = size // 2, size - size // 2 - 1
+    before = size // 2
+    after = size - size // 2 - 1
     squares = {}
     for i in range(6):
         for j in range(5):
@@ -91,7 +97,9 @@ def test_crop_is_a_window_of_the_image():
 
 def test_rotation_by_a_right_angle_is_exact():
     x = jr.normal(jr.key(0), (2, 6, 6))
-    np.testing.assert_allclose(augment.turned(x, jnp.array(jnp.pi / 2)), jnp.rot90(x, axes=(1, 2)), atol=1e-4)
+    np.testing.assert_allclose(
+        augment.turned(x, jnp.array(jnp.pi / 2)), jnp.rot90(x, axes=(1, 2)), atol=1e-4
+    )
 
 
 def test_rotation_stays_within_its_angle():
@@ -115,7 +123,9 @@ TURNS = (lambda x: x, lambda x: jnp.roll(x, 1), jnp.flip)
 
 
 def test_one_of_draws_each_alike():
-    """Each of three transformations about a third of the time, and nothing else; without a key, the example."""
+    """Each of three transformations about a third of the time, and nothing else; without a key, the
+    example.
+    """
     x = jnp.arange(4.0)
     seen = many(lambda key: augment.one_of(*TURNS)(x, key=key), 3000).tolist()
     counts = [seen.count(turn(x).tolist()) for turn in TURNS]
@@ -125,7 +135,8 @@ def test_one_of_draws_each_alike():
 
 
 def test_union_has_every_example_under_every_transformation():
-    xs, ys = np.arange(12.0).reshape(3, 4), np.array([5, 6, 7])
+    xs = np.arange(12.0).reshape(3, 4)
+    ys = np.array([5, 6, 7])
     changed, labels = augment.union(xs, ys, *TURNS)
     expected = [(turn(x).tolist(), int(y)) for turn in TURNS for x, y in zip(xs, ys)]
     assert [(x.tolist(), int(y)) for x, y in zip(np.asarray(changed), labels)] == expected
@@ -133,7 +144,8 @@ def test_union_has_every_example_under_every_transformation():
 
 
 def test_transformations_that_cannot_be_united():
-    xs, ys = jnp.zeros((3, 4)), jnp.zeros(3)
+    xs = jnp.zeros((3, 4))
+    ys = jnp.zeros(3)
     with pytest.raises(ValueError, match="expected one or more functions"):
         augment.union(xs, ys)
     with pytest.raises(ValueError, match="expected one or more functions"):

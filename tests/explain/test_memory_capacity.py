@@ -28,16 +28,24 @@ def test_crosstalk_is_what_is_left_of_the_field(n, d):
 
 
 def test_flip_probability_is_a_normal_tail():
-    n, d = np.array([50, 138, 400]), 1000
+    n = np.array([50, 138, 400])
+    d = 1000
     assert np.allclose(flip_probability(n, d), stats.norm.sf(np.sqrt(d / n)), rtol=1e-12)
-    assert np.allclose(flip_probability(n, 50, degree=3), stats.norm.sf(np.sqrt(2500 / n / 3)), rtol=1e-12)
-    assert np.allclose(flip_probability(n, 20, degree=4), stats.norm.sf(np.sqrt(8000 / n / 15)), rtol=1e-12)
+    assert np.allclose(
+        flip_probability(n, 50, degree=3), stats.norm.sf(np.sqrt(2500 / n / 3)), rtol=1e-12
+    )
+    assert np.allclose(
+        flip_probability(n, 20, degree=4), stats.norm.sf(np.sqrt(8000 / n / 15)), rtol=1e-12
+    )
 
 
 def test_flip_probability_is_what_is_seen():
     """Cross-talk is a sum of (n-1)(d-1) fair signs: the exact chance, and the share seen."""
     n, d = 60, 200
-    wrong = [float(jnp.mean(jax.vmap(Hebbian(X).field)(X) * X < 0)) for X in (patterns(k, n, d) for k in range(20))]
+    wrong = [
+        float(jnp.mean(jax.vmap(Hebbian(X).field)(X) * X < 0))
+        for X in (patterns(k, n, d) for k in range(20))
+    ]
     exact = stats.binom.cdf(((n - 1) * (d - 1) - d) // 2, (n - 1) * (d - 1), 0.5)
     assert np.isclose(flip_probability(n - 1, d - 1), exact, rtol=0.03)
     assert np.isclose(np.mean(wrong), exact, atol=5 * np.std(wrong) / np.sqrt(20))
@@ -69,9 +77,15 @@ def test_recall_is_each_memory_on_each_pattern():
 
 
 def test_digits_are_too_much_alike_for_hebb():
-    """Ten real digits, 8 x 8: the projection rule and the modern layer recall what Hebb's rule mixes up."""
+    """Ten real digits, 8 x 8: the projection rule and the modern layer recall what Hebb's rule
+    mixes up.
+    """
     xs, ys = data.load("digits").train
-    X = jnp.where(jnp.asarray(xs[[np.flatnonzero(ys == k)[1] for k in range(10)]]).reshape(10, 64) > 0.5, 1.0, -1.0)
+    X = jnp.where(
+        jnp.asarray(xs[[np.flatnonzero(ys == k)[1] for k in range(10)]]).reshape(10, 64) > 0.5,
+        1.0,
+        -1.0,
+    )
     found = recall(
         {"Hebb": hebb(X), "projection": pseudo_inverse(X), "modern": ModernHopfield(X, beta=1.0)},
         X,
@@ -83,7 +97,9 @@ def test_digits_are_too_much_alike_for_hebb():
 
 @pytest.mark.slow
 def test_capacity_is_what_is_left_of_stored_patterns():
-    """Full below the transition, little above; and the numbers are those of the dynamics itself, sign for sign."""
+    """Full below the transition, little above; and the numbers are those of the dynamics itself,
+    sign for sign.
+    """
     key = jr.key(0)
     found = capacity(300, [0.05, 0.4], tested=8, key=key)
     assert found.loads.tolist() == [0.05, 0.4]
@@ -91,8 +107,11 @@ def test_capacity_is_what_is_left_of_stored_patterns():
     assert found.overlap[1] < 0.6
     assert np.allclose(found.overlap, found.overlaps.mean(axis=1))
     key_draw, key_order = jr.split(jr.fold_in(key, 1))
-    X, order = np.asarray(jr.rademacher(key_draw, (120, 300), float)), np.asarray(jr.permutation(key_order, 300))
-    x, W, before = X[0].copy(), X.T @ X - 120 * np.eye(300), None
+    X = np.asarray(jr.rademacher(key_draw, (120, 300), float))
+    order = np.asarray(jr.permutation(key_order, 300))
+    x = X[0].copy()
+    W = X.T @ X - 120 * np.eye(300)
+    before = None
     while before is None or (x != before).any():
         before = x.copy()
         for i in order:
@@ -116,7 +135,9 @@ def test_bad_input_is_refused():
         recall({"Hebb": hebb(X)}, X, X[:2])
     with pytest.raises(ValueError, match="nan"):
         recall({"Hebb": hebb(X)}, X, X.at[0, 0].set(jnp.nan))
-    with pytest.raises(ValueError, match=r"expected a mapping of names to memories.*got an empty one"):
+    with pytest.raises(
+        ValueError, match=r"expected a mapping of names to memories.*got an empty one"
+    ):
         recall({}, X, X)
     with pytest.raises(ValueError, match="from 1 to 5 patterns can be tested"):
         capacity(100, [0.05, 0.1], tested=6, key=jr.key(0))
@@ -126,5 +147,7 @@ def test_bad_input_is_refused():
 
 def test_one_memory_without_a_name_is_refused(unchecked):
     X = patterns(0, 2, 8)
-    with pytest.raises(ValueError, match=r"expected a mapping of names to memories, .*got Hopfield"):
+    with pytest.raises(
+        ValueError, match=r"expected a mapping of names to memories, .*got Hopfield"
+    ):
         recall(hebb(X), X, X)

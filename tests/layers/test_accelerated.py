@@ -1,4 +1,6 @@
-"""What is written otherwise for an accelerator is the same: each such path, run here, beside that of a CPU."""
+"""What is written otherwise for an accelerator is the same: each such path, run here, beside that
+of a CPU.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +27,8 @@ def accelerated(monkeypatch):
 @pytest.mark.usefixtures("x64", "strict")
 def test_a_small_table_takes_tokens_of_any_integer_dtype(accelerated, dtype):
     """With strict promotion and in double precision too, where `arange` counts in 64 bits."""
-    E, tokens = np.arange(15.0).reshape(5, 3), jnp.array([4, 0], dtype)
+    E = np.arange(15.0).reshape(5, 3)
+    tokens = jnp.array([4, 0], dtype)
     np.testing.assert_array_equal(accelerated(Embedding(jnp.asarray(E)), tokens), E[[4, 0]])
 
 
@@ -40,7 +43,8 @@ def test_a_small_table_is_a_product(accelerated):
 
 
 def test_logits_of_a_padded_table(accelerated):
-    table, x = Embedding(jr.normal(jr.key(0), (130, 3))), jr.normal(jr.key(1), (4, 3))
+    table = Embedding(jr.normal(jr.key(0), (130, 3)))
+    x = jr.normal(jr.key(1), (4, 3))
     found = accelerated(table.read, x)
     assert found.shape == (4, 130)
     np.testing.assert_allclose(found, x @ table.E.T, rtol=1e-5, atol=1e-6)
@@ -48,7 +52,8 @@ def test_logits_of_a_padded_table(accelerated):
 
 @pytest.mark.slow
 def test_places_are_looked_up(accelerated):
-    places, x = Learned(jr.normal(jr.key(0), (7, 3))), jr.normal(jr.key(1), (2, 4, 3))
+    places = Learned(jr.normal(jr.key(0), (7, 3)))
+    x = jr.normal(jr.key(1), (2, 4, 3))
     add = lambda places: jax.vmap(lambda x: places(x, first=2))(x)
     np.testing.assert_allclose(accelerated(add, places), add(places), rtol=1e-6)
     slope = jax.grad(lambda places: jnp.square(add(places)).sum())
@@ -60,5 +65,7 @@ def test_layers_are_written_out(accelerated):
     net = Stacked.init(lambda key: Linear.init(3, 3, key=key), 6, key=jr.key(0))
     step = lambda layer, x, item: (layer(x) + item, x.sum())
     through = lambda net: net.through(step, jnp.ones(3), jnp.arange(6.0))
-    for ours, theirs in zip(jax.tree.leaves(accelerated(through, net)), jax.tree.leaves(through(net)), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(accelerated(through, net)), jax.tree.leaves(through(net)), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)

@@ -7,7 +7,19 @@ import pytest
 from scipy import special, stats
 
 from thetax import layers
-from thetax.layers import centred, gelu, heaviside, leaky_relu, relu, sigmoid, sign, softmax, softplus, spin, tanh
+from thetax.layers import (
+    centred,
+    gelu,
+    heaviside,
+    leaky_relu,
+    relu,
+    sigmoid,
+    sign,
+    softmax,
+    softplus,
+    spin,
+    tanh,
+)
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 z = np.concatenate([np.linspace(-50, 50, 401), [-0.0, 0.0, -800.0, 800.0, 1e-300]])
@@ -26,7 +38,9 @@ REFERENCES = [
 ]
 
 
-@pytest.mark.parametrize(("activation", "reference"), REFERENCES, ids=[f.__name__ for f, _ in REFERENCES])
+@pytest.mark.parametrize(
+    ("activation", "reference"), REFERENCES, ids=[f.__name__ for f, _ in REFERENCES]
+)
 def test_values(activation, reference):
     """Agrees with the reference to double precision, also at ±0 and ±800, and is finite there."""
     found = activation(jnp.asarray(z))
@@ -41,7 +55,9 @@ def test_slope_is_finite_everywhere(activation):
 
 
 def test_two_signs():
-    """The perceptron's sign abstains at 0, Hopfield's and the threshold unit's choose; −0 counts as 0."""
+    """The perceptron's sign abstains at 0, Hopfield's and the threshold unit's choose; −0 counts as
+    0.
+    """
     zeros = jnp.array([0.0, -0.0])
     assert sign(zeros).tolist() == [0, 0]
     assert spin(zeros).tolist() == [1, 1]
@@ -52,7 +68,9 @@ def test_two_signs():
 
 
 def test_identities():
-    """σ(−z) = 1 − σ(z); tanh z = 2σ(2z) − 1; relu(z) − relu(−z) = z; σ' = σ(1 − σ) ≤ ¼; softplus' = σ."""
+    """σ(−z) = 1 − σ(z); tanh z = 2σ(2z) − 1; relu(z) − relu(−z) = z; σ' = σ(1 − σ) ≤ ¼; softplus' =
+    σ.
+    """
     x = jnp.asarray(z)
     assert np.allclose(sigmoid(-x), 1 - sigmoid(x), atol=1e-15)
     assert np.allclose(tanh(x), 2 * sigmoid(2 * x) - 1, atol=1e-15)
@@ -70,7 +88,9 @@ def test_softmax():
     assert np.allclose(s, special.softmax(logits, axis=-1), atol=1e-15)
     assert np.allclose(s.sum(axis=-1), 1, atol=1e-15)
     assert np.allclose(softmax(logits + 7), s, atol=1e-14)
-    assert np.allclose(jax.jacobian(softmax)(logits[0]), np.diag(s[0]) - np.outer(s[0], s[0]), atol=1e-15)
+    assert np.allclose(
+        jax.jacobian(softmax)(logits[0]), np.diag(s[0]) - np.outer(s[0], s[0]), atol=1e-15
+    )
     assert softmax(jnp.array([1e4, 0.0, -1e4])).tolist() == [1, 0, 0]
 
 
@@ -83,7 +103,9 @@ def test_extremes_in_float32():
 
 
 def test_centred_is_zero_at_zero_and_one_object():
-    """φ(z) − φ(0); asked for twice it is the same function, so two networks of a make have one structure."""
+    """φ(z) − φ(0); asked for twice it is the same function, so two networks of a make have one
+    structure.
+    """
     x = jnp.asarray(z)
     assert centred(sigmoid)(jnp.zeros(3)).tolist() == [0, 0, 0]
     assert np.allclose(centred(softplus)(x), np.logaddexp(0, z) - np.log(2), atol=1e-14)

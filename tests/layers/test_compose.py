@@ -11,7 +11,18 @@ from contracts import MODELS, generic, normal
 from scipy import special
 
 from thetax import layers
-from thetax.layers import Chain, Concat, Dropout, Ensemble, Linear, Pointwise, Residual, centred, mean, mixture
+from thetax.layers import (
+    Chain,
+    Concat,
+    Dropout,
+    Ensemble,
+    Linear,
+    Pointwise,
+    Residual,
+    centred,
+    mean,
+    mixture,
+)
 from thetax.models import MLP
 
 pytestmark = pytest.mark.usefixtures("strict")
@@ -24,7 +35,9 @@ def zero_layer(n, m, activation):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda f: f.__name__)
 def test_residual_with_zero_weights_is_the_identity(activation):
-    """Exactly, also a hundred deep (2.4-residual-identity); without `centred` it fails where φ(0) ≠ 0."""
+    """Exactly, also a hundred deep (2.4-residual-identity); without `centred` it fails where φ(0) ≠
+    0.
+    """
     x = normal(0, 5)
     layer = Residual(zero_layer(5, 5, centred(activation)))
     assert jnp.array_equal(Chain(*[layer] * 100)(x), x)
@@ -34,13 +47,17 @@ def test_residual_with_zero_weights_is_the_identity(activation):
 
 def test_residual_is_the_sum():
     """x + φ(Wx + b) − φ(0), and Vx + … where the widths differ; V = I recovers the first."""
-    W, b, x = normal(1, 3, 3), normal(2, 3), normal(3, 3)
+    W = normal(1, 3, 3)
+    b = normal(2, 3)
+    x = normal(3, 3)
     inner = Chain(Linear(W, b), centred(layers.sigmoid))
     expected = x + special.expit(np.asarray(W @ x + b)) - 0.5
     assert jnp.allclose(Residual(inner)(x), expected, atol=1e-6)
     assert jnp.allclose(Residual(inner, Linear(jnp.eye(3)))(x), expected, atol=1e-6)
     V = normal(4, 2, 3)
-    assert jnp.allclose(Residual(zero_layer(3, 2, centred(layers.sigmoid)), Linear(V))(x), V @ x, atol=1e-6)
+    assert jnp.allclose(
+        Residual(zero_layer(3, 2, centred(layers.sigmoid)), Linear(V))(x), V @ x, atol=1e-6
+    )
 
 
 def test_residual_projects_only_where_widths_differ():
@@ -62,13 +79,17 @@ def test_residual_refuses_widths_that_differ(m):
 
 def test_concat_appends():
     """[x, F(x)], so the width is the sum."""
-    inner, x = Linear(normal(0, 2, 3), normal(1, 2)), normal(2, 3)
+    inner = Linear(normal(0, 2, 3), normal(1, 2))
+    x = normal(2, 3)
     assert jnp.array_equal(Concat(inner)(x), jnp.concatenate([x, inner(x)]))
 
 
 def test_dense_network_reads_all_that_came_before():
-    """MLP with Concat: layer ℓ has input width n + Σ_{j<ℓ} m_j, and equals the explicit concatenations."""
-    net, x = MLP.init(3, 4, 5, 2, activation=layers.tanh, connect=Concat, key=jr.key(0)), normal(1, 3)
+    """MLP with Concat: layer ℓ has input width n + Σ_{j<ℓ} m_j, and equals the explicit
+    concatenations.
+    """
+    net = MLP.init(3, 4, 5, 2, activation=layers.tanh, connect=Concat, key=jr.key(0))
+    x = normal(1, 3)
     first, second, last = net.body.layers
     widths = [first.inner.layers[0].W.shape, second.inner.layers[0].W.shape, last.W.shape]
     assert widths == [(4, 3), (5, 3 + 4), (2, 3 + 4 + 5)]
@@ -78,8 +99,11 @@ def test_dense_network_reads_all_that_came_before():
 
 
 def test_dense_network_without_its_skips_is_plain():
-    """Zero columns for everything but the newest activation give the plain network (2.4-densenet)."""
-    plain, x = MLP.init(3, 4, 2, activation=layers.tanh, key=jr.key(0)), normal(1, 3)
+    """Zero columns for everything but the newest activation give the plain network
+    (2.4-densenet).
+    """
+    plain = MLP.init(3, 4, 2, activation=layers.tanh, key=jr.key(0))
+    x = normal(1, 3)
     first, _, last = plain.body.layers
     wide = Linear(jnp.concatenate([jnp.zeros((2, 3)), last.W], axis=1), last.b)
     assert jnp.allclose(Chain(Concat(Chain(first, jnp.tanh)), wide)(x), plain(x), atol=1e-6)
@@ -87,7 +111,9 @@ def test_dense_network_without_its_skips_is_plain():
 
 def test_chain_is_composition():
     """Functions are layers; any prefix gives the activations; the empty chain is the identity."""
-    a, b, x = Linear(normal(0, 4, 3), normal(1, 4)), Linear(normal(2, 2, 4), normal(3, 2)), normal(4, 3)
+    a = Linear(normal(0, 4, 3), normal(1, 4))
+    b = Linear(normal(2, 2, 4), normal(3, 2))
+    x = normal(4, 3)
     assert jnp.array_equal(Chain(a, jnp.tanh, b)(x), b(jnp.tanh(a(x))))
     assert jnp.array_equal(Chain(Chain(a, jnp.tanh), b)(x), Chain(a, Chain(jnp.tanh, b))(x))
     assert jnp.array_equal(Chain()(x), x)
@@ -95,14 +121,17 @@ def test_chain_is_composition():
 
 
 def test_chain_gives_each_layer_a_key_of_its_own():
-    """Two equal dropouts in a row draw different masks: 1000 units survive both with probability ¼, not ½."""
+    """Two equal dropouts in a row draw different masks: 1000 units survive both with probability ¼,
+    not ½.
+    """
     kept = float((Chain(Dropout(0.5), Dropout(0.5))(jnp.ones(1000), key=jr.key(0)) > 0).mean())
     assert abs(kept - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 1000)
 
 
 @pytest.mark.parametrize("wrap", [Residual, Concat], ids=["Residual", "Concat"])
 def test_keys_reach_the_inner_part(wrap):
-    layer, x = wrap(Dropout(0.5)), jnp.ones(64)
+    layer = wrap(Dropout(0.5))
+    x = jnp.ones(64)
     assert jnp.array_equal(layer(x)[-64:], 2 * x if wrap is Residual else x)
     assert not jnp.array_equal(layer(x, key=jr.key(0)), layer(x, key=jr.key(1)))
 
@@ -110,7 +139,8 @@ def test_keys_reach_the_inner_part(wrap):
 def test_ensemble_pools_its_members():
     """The mean and the mixture over members called one by one."""
     net = Ensemble.init(partial(Linear.init, 3, 4), 5, key=jr.key(0))
-    members, x = [jax.tree.map(lambda leaf, i=i: leaf[i], net.members) for i in range(5)], normal(1, 3)
+    members = [jax.tree.map(lambda leaf, i=i: leaf[i], net.members) for i in range(5)]
+    x = normal(1, 3)
     alone = jnp.stack([member(x) for member in members])
     assert len({member.W[0, 0].item() for member in members}) == 5
     assert jnp.allclose(net(x), alone.mean(axis=0), atol=1e-6)
@@ -134,6 +164,8 @@ def test_mixture_is_stable():
 
 @pytest.mark.slow
 def test_generic_rows_are_generic():
-    """The models on which the contracts run have no zero weights (else the checks would check little)."""
+    """The models on which the contracts run have no zero weights (else the checks would check
+    little).
+    """
     leaves = [leaf for row in MODELS for leaf in jax.tree.leaves(generic(row))]
     assert all(float(jnp.abs(leaf).min()) > 0.04 for leaf in leaves)

@@ -19,7 +19,9 @@ N = 40_000
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_frequency_and_mean(p):
-    """Units stay with probability 1 − p; the mean of the output is the input; what stays is x / (1 − p)."""
+    """Units stay with probability 1 − p; the mean of the output is the input; what stays is x / (1
+    − p).
+    """
     y = np.asarray(Dropout(p)(jnp.ones(N), key=jr.key(0)), np.float64)
     kept = (y > 0).mean()
     assert abs(kept - (1 - p)) < 4 * np.sqrt(p * (1 - p) / N)
@@ -37,7 +39,8 @@ def test_units_are_independent():
 @pytest.mark.slow
 def test_gradient_has_the_same_mask():
     """∂y/∂x is y/x: zero where the unit was dropped, 1/(1 − p) where it stayed."""
-    x, drop = jnp.abs(normal(0, 100)) + 1, Dropout(0.3)
+    x = jnp.abs(normal(0, 100)) + 1
+    drop = Dropout(0.3)
     y = drop(x, key=jr.key(2))
     grad = jax.grad(lambda x: drop(x, key=jr.key(2)).sum())(x)
     assert jnp.allclose(grad, y / x, rtol=1e-5)
@@ -65,25 +68,35 @@ def test_half_precision_stays():
 
 @pytest.mark.slow
 def test_linear_readout_averages_to_the_whole():
-    """8.4-dropout-scaling: over all 2⁸ masks E[wᵀ(b ⊙ x)/π] = wᵀx, and draws agree with it within 4 s.e."""
-    w, x, keep = np.asarray(normal(2, 8), np.float64), np.asarray(normal(3, 8), np.float64), 0.6
+    """8.4-dropout-scaling: over all 2⁸ masks E[wᵀ(b ⊙ x)/π] = wᵀx, and draws agree with it within 4
+    s.e.
+    """
+    w = np.asarray(normal(2, 8), np.float64)
+    x = np.asarray(normal(3, 8), np.float64)
+    keep = 0.6
     masks = np.array(list(itertools.product([0, 1], repeat=8)))
     weights = np.prod(np.where(masks == 1, keep, 1 - keep), axis=1)
     assert np.isclose(weights.sum(), 1)
     assert np.isclose(weights @ (masks * x / keep @ w), w @ x)
     net = Chain(Dropout(1 - keep), Linear(jnp.asarray(w[None], jnp.float32), jnp.zeros(1)))
     keys = jr.split(jr.key(0), 5000)
-    drawn = np.asarray(jax.vmap(lambda key: net(jnp.asarray(x, jnp.float32), key=key))(keys), np.float64)
+    drawn = np.asarray(
+        jax.vmap(lambda key: net(jnp.asarray(x, jnp.float32), key=key))(keys), np.float64
+    )
     assert abs(drawn.mean() - w @ x) < 4 * drawn.std() / np.sqrt(5000)
 
 
 def test_coins_of_neighbouring_keys_and_places_are_uncorrelated():
-    """Keys 0, 1, 2, ... as raw words, the worst case: correlations of places and of keys are those of noise.
+    """Keys 0, 1, 2, ... as raw words, the worst case: correlations of places and of keys are those
+    of noise.
 
-    Normalised correlations of independent signs are standard normal: their spread is 1 to 3 % (over 30,000 pairs)
-    and the largest of m stays below sqrt(2 log m) + 1, exceeded once in some hundred tries of fair coins.
+    Normalised correlations of independent signs are standard normal: their spread is 1 to 3 % (over
+    30,000 pairs) and the largest of m stays below sqrt(2 log m) + 1, exceeded once in some hundred
+    tries of fair coins.
     """
-    keys = jax.vmap(lambda i: jr.wrap_key_data(jnp.stack([jnp.uint32(0), i])))(jnp.arange(1000, dtype=jnp.uint32))
+    keys = jax.vmap(lambda i: jr.wrap_key_data(jnp.stack([jnp.uint32(0), i])))(
+        jnp.arange(1000, dtype=jnp.uint32)
+    )
     signs = np.asarray(jax.vmap(lambda key: coins(key, (256,), probability=0.5))(keys)) * 2.0 - 1
     for table in (signs, signs.T):
         pairs = np.triu_indices(table.shape[1], 1)
@@ -93,7 +106,9 @@ def test_coins_of_neighbouring_keys_and_places_are_uncorrelated():
 
 
 def test_drop_connect_thins_weights():
-    """Weights and offsets stay with probability 1 − p, divided by it; each leaf has coins of its own."""
+    """Weights and offsets stay with probability 1 − p, divided by it; each leaf has coins of its
+    own.
+    """
     layer = DropConnect(Linear(jnp.ones((200, 200)), jnp.ones(200)), 0.3)
     left = layer.thinned(jr.key(0))
     kept = np.concatenate([np.ravel(left.W), left.b]).astype(np.float64)
@@ -104,12 +119,19 @@ def test_drop_connect_thins_weights():
 
 @pytest.mark.slow
 def test_drop_connect_is_its_layer_without_a_key_and_on_average():
-    """E over draws of an affine layer is the layer, within 4 s.e.; every example has a mask of its own."""
-    inner, x = Linear.init(3, 2, key=jr.key(0)), normal(1, 3)
+    """E over draws of an affine layer is the layer, within 4 s.e.; every example has a mask of its
+    own.
+    """
+    inner = Linear.init(3, 2, key=jr.key(0))
+    x = normal(1, 3)
     layer = DropConnect(inner, 0.4)
     assert jnp.array_equal(layer(x), inner(x))
-    drawn = np.asarray(jax.vmap(lambda key: layer(x, key=key))(jr.split(jr.key(1), 8000)), np.float64)
-    assert np.all(np.abs(drawn.mean(axis=0) - np.asarray(inner(x))) < 4 * drawn.std(axis=0) / np.sqrt(8000))
+    drawn = np.asarray(
+        jax.vmap(lambda key: layer(x, key=key))(jr.split(jr.key(1), 8000)), np.float64
+    )
+    assert np.all(
+        np.abs(drawn.mean(axis=0) - np.asarray(inner(x))) < 4 * drawn.std(axis=0) / np.sqrt(8000)
+    )
     same = predict(layer, jnp.stack([x] * 50), key=jr.key(2))
     assert len({tuple(row) for row in np.asarray(same).tolist()}) > 5
 

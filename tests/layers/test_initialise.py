@@ -1,4 +1,6 @@
-"""The laws of θ₀ (§8.1). Statistical checks have fixed keys and stated widths: 4 s.e. is a false alarm in 16,000."""
+"""The laws of θ₀ (§8.1). Statistical checks have fixed keys and stated widths: 4 s.e. is a false
+alarm in 16,000.
+"""
 
 import math
 
@@ -38,9 +40,13 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize(("law", "sigma", "spread"), [row[1:] for row in LAWS], ids=[row[0] for row in LAWS])
+@pytest.mark.parametrize(
+    ("law", "sigma", "spread"), [row[1:] for row in LAWS], ids=[row[0] for row in LAWS]
+)
 def test_mean_and_variance(law, sigma, spread):
-    """Mean 0 and variance σ² within 4 s.e.; Var(s²) = spread σ⁴/n with spread 2 (normal) or 0.8 (uniform)."""
+    """Mean 0 and variance σ² within 4 s.e.; Var(s²) = spread σ⁴/n with spread 2 (normal) or 0.8
+    (uniform).
+    """
     W = np.asarray(law(jr.key(0), SHAPE), np.float64).ravel()
     assert abs(W.mean()) < 4 * sigma / math.sqrt(W.size)
     assert abs(W.var() - sigma**2) < 4 * sigma**2 * math.sqrt(spread / W.size)
@@ -53,7 +59,12 @@ def test_shapes_of_the_laws():
     assert np.abs(flat).max() <= np.float32(edge)
     assert np.abs(flat).max() > 0.999 * edge
     assert stats.kstest(flat, stats.uniform(-edge, 2 * edge).cdf).pvalue > 1e-3
-    assert stats.kstest(np.asarray(gaussian(0.3)(jr.key(1), SHAPE)).ravel(), stats.norm(0, 0.3).cdf).pvalue > 1e-3
+    assert (
+        stats.kstest(
+            np.asarray(gaussian(0.3)(jr.key(1), SHAPE)).ravel(), stats.norm(0, 0.3).cdf
+        ).pvalue
+        > 1e-3
+    )
 
 
 def test_fans():
@@ -74,16 +85,22 @@ def test_orthogonal(shape):
 
 @pytest.mark.usefixtures("x64")
 def test_orthogonal_is_uniform_over_the_group():
-    """E W = 0 and E W₁₁² = 1/n within 4 s.e. over 2,000 draws: QR without the sign of R fails the first."""
+    """E W = 0 and E W₁₁² = 1/n within 4 s.e. over 2,000 draws: QR without the sign of R fails the
+    first.
+    """
     W = jax.vmap(lambda key: orthogonal(key, (3, 3)))(jr.split(jr.key(0), 2000))
     assert np.abs(W.mean(axis=0)).max() < 4 / math.sqrt(3 * 2000)
     assert np.abs((W**2).mean(axis=0) - 1 / 3).max() < 4 * math.sqrt((3 / 15 - 1 / 9) / 2000)
     assert np.abs(np.abs(np.linalg.eigvals(W)) - 1).max() < 1e-12
-    assert np.abs(np.linalg.eigvals(W).imag).max() > 0.01  # on the circle, not only at ±1 as the notes have it
+    assert (
+        np.abs(np.linalg.eigvals(W).imag).max() > 0.01
+    )  # on the circle, not only at ±1 as the notes have it
 
 
 def test_variance_kept_forward():
-    """lecun keeps the variance of linear units, he the second moment of ReLU units (8.1-lecun, 8.1-kaiming)."""
+    """lecun keeps the variance of linear units, he the second moment of ReLU units (8.1-lecun,
+    8.1-kaiming).
+    """
     n, m = 300, 4000
     x = normal(0, n)
     for law, activation in ((lecun, lambda z: z), (he, relu)):
@@ -94,17 +111,22 @@ def test_variance_kept_forward():
 
 @pytest.mark.usefixtures("x64")
 def test_half_width_draw_by_draw():
-    """Every uniform weight is √3σ times the draw from [−1, 1] of the same key, and a normal one σ times the normal."""
+    """Every uniform weight is √3σ times the draw from [−1, 1] of the same key, and a normal one σ
+    times the normal.
+    """
     unit = jr.uniform(jr.key(2), (50, 4), minval=-1.0, maxval=1.0)
     assert np.allclose(uniform(0.7)(jr.key(2), (50, 4)), math.sqrt(3) * 0.7 * unit, rtol=1e-12)
-    assert np.allclose(gaussian(0.7)(jr.key(2), (50, 4)), 0.7 * jr.normal(jr.key(2), (50, 4)), rtol=1e-12)
+    assert np.allclose(
+        gaussian(0.7)(jr.key(2), (50, 4)), 0.7 * jr.normal(jr.key(2), (50, 4)), rtol=1e-12
+    )
 
 
 def test_glorot_stands_between_forward_and_backward():
     """nσ² = 1/2 forward and mσ² = 3/2 backward for m = 3n, within 4 s.e.; their mean is 1."""
     n, m = 200, 600
     layer = Linear.init(n, m, law=glorot, bias=False, key=jr.key(0))
-    x, delta = normal(3, n), normal(4, m)
+    x = normal(3, n)
+    delta = normal(4, m)
     y, back = jax.vjp(layer, x)
     for out, came, expected in ((y, x, 2 * n / (n + m)), (back(delta)[0], delta, 2 * m / (n + m))):
         moment = np.asarray(out, np.float64) ** 2 / np.mean(np.asarray(came, np.float64) ** 2)
@@ -117,15 +139,21 @@ def test_orthogonal_layers_keep_norms_both_ways():
     """A tall layer keeps every length forward, a wide one backward, a square one both."""
     for n, m in ((4, 9), (9, 4), (6, 6)):
         layer = Linear.init(n, m, law=orthogonal, bias=False, key=jr.key(0))
-        x, delta = jr.normal(jr.key(1), (n,), float), jr.normal(jr.key(2), (m,), float)
+        x = jr.normal(jr.key(1), (n,), float)
+        delta = jr.normal(jr.key(2), (m,), float)
         y, back = jax.vjp(layer, x)
-        kept = [jnp.linalg.norm(y) / jnp.linalg.norm(x), jnp.linalg.norm(back(delta)[0]) / jnp.linalg.norm(delta)]
+        kept = [
+            jnp.linalg.norm(y) / jnp.linalg.norm(x),
+            jnp.linalg.norm(back(delta)[0]) / jnp.linalg.norm(delta),
+        ]
         assert (abs(kept[0] - 1) < 1e-12) == (m >= n)
         assert (abs(kept[1] - 1) < 1e-12) == (m <= n)
 
 
 def test_a_network_begins_by_the_law_it_is_given():
-    """Each layer of an MLP is drawn with its own fan-in, and no two alike; a law is a function of its key."""
+    """Each layer of an MLP is drawn with its own fan-in, and no two alike; a law is a function of
+    its key.
+    """
     net = MLP.init(100, 400, 300, 50, law=lecun, key=jr.key(0))
     held = [layer for layer in net.body.layers if isinstance(layer, Linear)]
     for layer, n in zip(held, (100, 400, 300), strict=True):
@@ -139,7 +167,9 @@ def test_standard_bias_is_zero():
 
 
 def test_tangent_has_the_function_law_of_the_standard_parametrisation():
-    """(σ_W/√n) W with W standard normal is gaussian(σ_W/√n), and its bias has variance σ_b², within 4 s.e."""
+    """(σ_W/√n) W with W standard normal is gaussian(σ_W/√n), and its bias has variance σ_b², within
+    4 s.e.
+    """
     n, m = 200, 5000
     layer = Linear.init(n, m, law=tangent(weight=1.5, bias=0.5), key=jr.key(0))
     standard = np.asarray(layer.W, np.float64)
@@ -155,9 +185,11 @@ def test_tangent_has_the_function_law_of_the_standard_parametrisation():
 def test_tangent_scales_the_gradients():
     """At the same function, ∂/∂W and ∂/∂b are the standard ones times s_W and s_b."""
     layer = Linear.init(4, 3, law=tangent(weight=1.5, bias=0.5), key=jr.key(0))
-    plain, x = Linear(layer.scale_W * layer.W, layer.scale_b * layer.b), normal(2, 4)
+    plain = Linear(layer.scale_W * layer.W, layer.scale_b * layer.b)
+    x = normal(2, 4)
     loss = lambda layer: jnp.sin(layer(x)).sum()
-    scaled, standard = jax.grad(loss)(layer), jax.grad(loss)(plain)
+    scaled = jax.grad(loss)(layer)
+    standard = jax.grad(loss)(plain)
     assert layer.scale_W == 1.5 / 2
     assert jnp.allclose(scaled.W, 0.75 * standard.W, rtol=1e-5)
     assert jnp.allclose(scaled.b, 0.5 * standard.b, rtol=1e-5)
@@ -165,11 +197,13 @@ def test_tangent_scales_the_gradients():
 
 def test_a_convolution_in_the_tangent_parametrisation_is_the_plain_one_of_scaled_weights():
     layer = Convolution.init(2, 3, (3, 3), law=tangent(weight=1.5, bias=0.5), key=jr.key(0))
-    plain, x = Convolution(layer.scale_W * layer.W, layer.scale_b * layer.b), normal(2, 2, 4, 5)
+    plain = Convolution(layer.scale_W * layer.W, layer.scale_b * layer.b)
+    x = normal(2, 2, 4, 5)
     assert math.isclose(layer.scale_W, 1.5 / math.sqrt(2 * 3 * 3))
     assert layer.scale_b == 0.5
     assert jnp.allclose(plain(x), layer(x), rtol=1e-4, atol=1e-5)
     loss = lambda layer: jnp.sin(layer(x)).sum()
-    scaled, standard = jax.grad(loss)(layer), jax.grad(loss)(plain)
+    scaled = jax.grad(loss)(layer)
+    standard = jax.grad(loss)(plain)
     assert jnp.allclose(scaled.W, layer.scale_W * standard.W, rtol=1e-4, atol=1e-5)
     assert jnp.allclose(scaled.b, 0.5 * standard.b, rtol=1e-4, atol=1e-5)

@@ -28,14 +28,18 @@ pytestmark = pytest.mark.usefixtures("x64", "strict")
 
 def reference(x, axis, gamma, mu, epsilon=1e-5):
     """Written out in numpy with the biased variance; γ and μ shaped by the caller."""
-    x, gamma, mu = np.asarray(x), np.asarray(gamma), np.asarray(mu)
+    x = np.asarray(x)
+    gamma = np.asarray(gamma)
+    mu = np.asarray(mu)
     centre = x - x.mean(axis=axis, keepdims=True)
     return mu + gamma * centre / np.sqrt((centre**2).mean(axis=axis, keepdims=True) + epsilon)
 
 
 def test_layer_norm_formula():
     """Mean and biased variance over the features of one example; then γ and μ by feature."""
-    x, gamma, mu = normal(0, 7), normal(1, 7), normal(2, 7)
+    x = normal(0, 7)
+    gamma = normal(1, 7)
+    mu = normal(2, 7)
     assert np.allclose(LayerNorm(gamma, mu)(x), reference(x, 0, gamma, mu), atol=1e-12)
     plain = LayerNorm.init(7, epsilon=0.0)(x)
     assert abs(plain.mean()) < 1e-14
@@ -44,14 +48,19 @@ def test_layer_norm_formula():
 
 def test_layer_norm_forgets_scale_and_shift():
     """LN(ax + b) = LN(x) for a > 0 where ε = 0, and its mirror image for a < 0."""
-    x, norm = normal(0, 7), LayerNorm.init(7, epsilon=0.0)
+    x = normal(0, 7)
+    norm = LayerNorm.init(7, epsilon=0.0)
     assert np.allclose(norm(3.7 * x + 5), norm(x), atol=1e-12)
     assert np.allclose(norm(-2 * x + 1), -norm(x), atol=1e-12)
 
 
 def test_batch_norm_formula():
-    """Over the batch, feature by feature, with the biased variance; BN(X) = LN(Xᵀ)ᵀ before the affine map."""
-    xs, gamma, mu = 3 * normal(0, 10, 4) + 2, normal(1, 4), normal(2, 4)
+    """Over the batch, feature by feature, with the biased variance; BN(X) = LN(Xᵀ)ᵀ before the
+    affine map.
+    """
+    xs = 3 * normal(0, 10, 4) + 2
+    gamma = normal(1, 4)
+    mu = normal(2, 4)
     assert np.allclose(predict(BatchNorm(gamma, mu), xs), reference(xs, 0, gamma, mu), atol=1e-12)
     flipped = jax.vmap(LayerNorm.init(10))(xs.T).T
     assert np.allclose(predict(BatchNorm.init(4), xs), flipped, atol=1e-12)
@@ -59,13 +68,19 @@ def test_batch_norm_formula():
 
 def test_batch_norm_on_images_is_over_batch_and_space():
     """One mean and one variance a channel, over examples, rows and columns."""
-    xs, gamma, mu = normal(0, 5, 2, 3, 4), normal(1, 2), normal(2, 2)
+    xs = normal(0, 5, 2, 3, 4)
+    gamma = normal(1, 2)
+    mu = normal(2, 2)
     by_channel = [np.asarray(v)[None, :, None, None] for v in (gamma, mu)]
-    assert np.allclose(predict(BatchNorm(gamma, mu), xs), reference(xs, (0, 2, 3), *by_channel), atol=1e-12)
+    assert np.allclose(
+        predict(BatchNorm(gamma, mu), xs), reference(xs, (0, 2, 3), *by_channel), atol=1e-12
+    )
 
 
 def test_a_batch_of_one_number_a_feature_is_refused():
-    """One number less its mean is 0; one image has many numbers a channel, and a folded norm needs none."""
+    """One number less its mean is 0; one image has many numbers a channel, and a folded norm needs
+    none.
+    """
     norm = BatchNorm(jnp.ones(3), normal(0, 3))
     for one in (normal(1, 1, 3), normal(1, 1, 3, 1, 1)):
         with pytest.raises(ValueError, match="the batch has one example of shape"):
@@ -73,15 +88,20 @@ def test_a_batch_of_one_number_a_feature_is_refused():
         with pytest.raises(ValueError, match="at least 2 examples"):
             fold(norm, one)
     image = normal(2, 1, 3, 2, 2)
-    assert np.allclose(predict(BatchNorm.init(3), image), reference(image, (0, 2, 3), 1.0, 0.0), atol=1e-12)
+    assert np.allclose(
+        predict(BatchNorm.init(3), image), reference(image, (0, 2, 3), 1.0, 0.0), atol=1e-12
+    )
     xs = normal(3, 8, 3)
     assert np.allclose(predict(fold(norm, xs), xs[:1]), predict(norm, xs)[:1], atol=1e-12)
 
 
 def test_batch_norm_after_linear_forgets_the_scale():
     """8.5-bn-scale-inv: f(cw) = f(w), w·∇ = 0 row by row, and ∇(cw) = ∇(w)/c."""
-    xs, weights = normal(0, 12, 3), normal(1, 12, 2)
-    loss = lambda W: jnp.vdot(weights, predict(Chain(Linear(W, jnp.ones(2)), BatchNorm.init(2, epsilon=0.0)), xs))
+    xs = normal(0, 12, 3)
+    weights = normal(1, 12, 2)
+    loss = lambda W: jnp.vdot(
+        weights, predict(Chain(Linear(W, jnp.ones(2)), BatchNorm.init(2, epsilon=0.0)), xs)
+    )
     W = normal(2, 2, 3)
     gradient = jax.grad(loss)(W)
     assert np.isclose(loss(3 * W), loss(W), atol=1e-12)
@@ -92,7 +112,10 @@ def test_batch_norm_after_linear_forgets_the_scale():
 
 def test_batch_norm_after_linear_is_a_reparametrisation():
     """8.5-bn-reparam: γ wᵀ(x − E x)/√(wᵀ Σ w) + μ with the covariance Σ, not E xxᵀ."""
-    xs, w, gamma, mu = normal(0, 50, 3) + 2, normal(1, 3), 1.7, 0.3
+    xs = normal(0, 50, 3) + 2
+    w = normal(1, 3)
+    gamma = 1.7
+    mu = 0.3
     net = Chain(Linear(w[None], jnp.zeros(1)), BatchNorm(jnp.array([gamma]), jnp.array([mu]), 0.0))
     covariance = np.cov(np.asarray(xs).T, bias=True)
     expected = mu + gamma * (xs - xs.mean(axis=0)[None]) @ w / np.sqrt(w @ covariance @ w)
@@ -103,7 +126,10 @@ def test_batch_norm_after_linear_is_a_reparametrisation():
 
 def test_weight_norm_formula():
     """w_i = γ_i v_i/‖v_i‖, so ‖w_i‖ = |γ_i|, also for γ < 0; the length of v does not matter."""
-    V, gamma, b, x = normal(0, 4, 3), normal(1, 4), normal(2, 4), normal(3, 3)
+    V = normal(0, 4, 3)
+    gamma = normal(1, 4)
+    b = normal(2, 4)
+    x = normal(3, 3)
     layer = WeightNorm(V, gamma, b)
     loop = [gamma[i] * V[i] @ x / np.linalg.norm(V[i]) + b[i] for i in range(4)]
     assert (gamma < 0).any()
@@ -114,17 +140,23 @@ def test_weight_norm_formula():
 
 def test_weight_norm_begins_as_linear():
     x = normal(0, 3)
-    assert np.allclose(WeightNorm.init(3, 4, key=jr.key(0))(x), Linear.init(3, 4, key=jr.key(0))(x), atol=1e-14)
+    assert np.allclose(
+        WeightNorm.init(3, 4, key=jr.key(0))(x), Linear.init(3, 4, key=jr.key(0))(x), atol=1e-14
+    )
 
 
 def test_weight_norm_gradients():
     """8.6: ∂ℓ/∂γ = ∂ℓ/∂w·v/‖v‖ and ∂ℓ/∂v = γ/‖v‖ (I − wwᵀ/‖w‖²) ∂ℓ/∂w, with γ = −1.3 too."""
-    V, gamma, x = normal(0, 2, 3), jnp.array([-1.3, 0.7]), normal(1, 3)
+    V = normal(0, 2, 3)
+    gamma = jnp.array([-1.3, 0.7])
+    x = normal(1, 3)
     layer = WeightNorm(V, gamma, jnp.zeros(2))
     grad = jax.grad(lambda layer: jnp.square(jnp.tanh(layer(x))).sum())(layer)
     by_W = jax.grad(lambda W: jnp.square(jnp.tanh(W @ x)).sum())(layer.W)
     for i in range(2):
-        v, w, g = V[i], layer.W[i], by_W[i]
+        v = V[i]
+        w = layer.W[i]
+        g = by_W[i]
         projector = np.eye(3) - np.outer(w, w) / float(w @ w)
         assert np.allclose(projector @ projector, projector, atol=1e-14)
         assert np.isclose(grad.gamma[i], g @ v / np.linalg.norm(v), atol=1e-12)
@@ -134,7 +166,8 @@ def test_weight_norm_gradients():
 
 def test_weight_norm_never_shrinks_v():
     """8.6-wn-projection: ‖v − η∂v‖² = ‖v‖² + η²‖∂v‖² exactly, step after step."""
-    xs, ys = normal(0, 8, 3), normal(1, 8)
+    xs = normal(0, 8, 3)
+    ys = normal(1, 8)
 
     @jax.jit
     def step(layer):
@@ -145,7 +178,9 @@ def test_weight_norm_never_shrinks_v():
     layer = WeightNorm(normal(2, 1, 3), jnp.ones(1), jnp.zeros(1))
     for _ in range(20):
         after, grad = step(layer)
-        assert np.isclose((after.V**2).sum(), (layer.V**2).sum() + 0.01 * (grad.V**2).sum(), rtol=1e-13)
+        assert np.isclose(
+            (after.V**2).sum(), (layer.V**2).sum() + 0.01 * (grad.V**2).sum(), rtol=1e-13
+        )
         layer = after
 
 
@@ -154,11 +189,14 @@ def test_weight_norm_is_batch_norm_on_whitened_data():
     raw = np.asarray(normal(0, 40, 3) * jnp.array([[1.0, 2.0, 3.0]]) + 1)
     values, basis = np.linalg.eigh(np.cov(raw.T, bias=True))
     white = jnp.asarray((raw - raw.mean(axis=0)) @ basis / np.sqrt(values) @ basis.T)
-    W, gamma = normal(1, 2, 3), jnp.array([1.5, -0.5])
+    W = normal(1, 2, 3)
+    gamma = jnp.array([1.5, -0.5])
     batch = Chain(Linear(W, jnp.zeros(2)), BatchNorm(gamma, jnp.zeros(2), 0.0))
     weight = WeightNorm(W, gamma, jnp.zeros(2))
     assert np.allclose(predict(batch, white), predict(weight, white), atol=1e-10)
-    assert not np.allclose(predict(batch, jnp.asarray(raw)), predict(weight, jnp.asarray(raw)), atol=0.1)
+    assert not np.allclose(
+        predict(batch, jnp.asarray(raw)), predict(weight, jnp.asarray(raw)), atol=0.1
+    )
 
 
 def test_normalising_twice_is_a_choice_of_gamma_and_mu():
@@ -172,13 +210,22 @@ def test_normalising_twice_is_a_choice_of_gamma_and_mu():
 
 
 def residual_net():
-    block = Residual(Chain(Linear(normal(5, 4, 4), normal(6, 4)), BatchNorm(normal(7, 4), normal(8, 4)), jnp.tanh))
-    return Chain(Linear(normal(9, 4, 3), normal(10, 4)), BatchNorm.init(4), centred(jnp.tanh), block, block)
+    block = Residual(
+        Chain(
+            Linear(normal(5, 4, 4), normal(6, 4)), BatchNorm(normal(7, 4), normal(8, 4)), jnp.tanh
+        )
+    )
+    return Chain(
+        Linear(normal(9, 4, 3), normal(10, 4)), BatchNorm.init(4), centred(jnp.tanh), block, block
+    )
 
 
 def test_fold_is_the_network_on_its_data():
-    """Nested in residual blocks and used in two places of the tree: equal on the data, also compiled."""
-    net, xs = residual_net(), 2 * normal(0, 32, 3) + 1
+    """Nested in residual blocks and used in two places of the tree: equal on the data, also
+    compiled.
+    """
+    net = residual_net()
+    xs = 2 * normal(0, 32, 3) + 1
     expected = predict(net, xs)
     for folded in (fold(net, xs), jax.jit(fold)(net, xs)):
         assert not has_batch_norm(folded)
@@ -198,7 +245,9 @@ def test_fold_in_float32_and_on_images():
 
 def test_fold_by_hand():
     """One norm: slope γ/√(s² + ε) and offset μ − slope·mean, by numpy."""
-    xs, gamma, mu = 2 * normal(0, 20, 3) + 1, normal(1, 3), normal(2, 3)
+    xs = 2 * normal(0, 20, 3) + 1
+    gamma = normal(1, 3)
+    mu = normal(2, 3)
     affine = fold(Chain(BatchNorm(gamma, mu)), xs).layers[0]
     slope = gamma / np.sqrt(np.asarray(xs).var(axis=0) + 1e-5)
     assert np.allclose(affine.gamma, slope, atol=1e-12)
@@ -224,17 +273,22 @@ def test_fold_leaves_a_model_without_norms_alone():
 
 def test_fold_folds_each_member_of_an_ensemble():
     """On the data the folded ensemble is the ensemble, and each member is the one folded alone."""
-    make, xs = lambda key: MLP.init(3, 4, 2, normalise=BatchNorm.init, key=key), normal(0, 8, 3)
+    make = lambda key: MLP.init(3, 4, 2, normalise=BatchNorm.init, key=key)
+    xs = normal(0, 8, 3)
     net = Ensemble.init(make, 3, key=jr.key(0))
     folded = fold(net, xs)
     assert not has_batch_norm(folded)
     assert np.allclose(predict(folded, xs), predict(net, xs), atol=1e-10)
     alone = fold(jax.tree.map(lambda leaf: leaf[1], net.members), xs)
-    assert np.allclose(folded.members.body.layers[1].gamma[1], alone.body.layers[1].gamma, atol=1e-12)
+    assert np.allclose(
+        folded.members.body.layers[1].gamma[1], alone.body.layers[1].gamma, atol=1e-12
+    )
 
 
 def test_statistics_of_half_precision_are_taken_in_float32():
-    """Around 100 with a spread of 1/2, where bfloat16 moments are off by percents; the output stays bfloat16."""
+    """Around 100 with a spread of 1/2, where bfloat16 moments are off by percents; the output stays
+    bfloat16.
+    """
     cast = lambda norm, dtype: jax.tree.map(lambda leaf: leaf.astype(dtype), norm)
     x = (100 + 0.5 * normal(20, 64)).astype(jnp.bfloat16)
     half, exact = (cast(LayerNorm.init(64), dtype) for dtype in (jnp.bfloat16, jnp.float32))
@@ -242,4 +296,6 @@ def test_statistics_of_half_precision_are_taken_in_float32():
     assert jnp.array_equal(half(x), exact(x.astype(jnp.float32)).astype(jnp.bfloat16))
     xs = (100 + 0.5 * normal(21, 32, 4)).astype(jnp.bfloat16)
     half, exact = (cast(BatchNorm.init(4), dtype) for dtype in (jnp.bfloat16, jnp.float32))
-    assert jnp.array_equal(predict(half, xs), predict(exact, xs.astype(jnp.float32)).astype(jnp.bfloat16))
+    assert jnp.array_equal(
+        predict(half, xs), predict(exact, xs.astype(jnp.float32)).astype(jnp.bfloat16)
+    )

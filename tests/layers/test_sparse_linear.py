@@ -1,4 +1,6 @@
-"""A bag of words is the affine layer at a vector of zeros and ones: value, gradient, and what stands for nothing."""
+"""A bag of words is the affine layer at a vector of zeros and ones: value, gradient, and what
+stands for nothing.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +35,8 @@ def test_it_is_linear_on_the_hot_vector(sets, more):
     peer = Linear(layer.W, layer.b)
     total = lambda layer, xs: jnp.sin(predict(layer, xs)).sum()
     np.testing.assert_allclose(predict(layer, bags), predict(peer, hot(bags)), atol=1e-5)
-    mine, other = jax.grad(total)(layer, bags), jax.grad(total)(peer, hot(bags))
+    mine = jax.grad(total)(layer, bags)
+    other = jax.grad(total)(peer, hot(bags))
     np.testing.assert_allclose(mine.W, other.W, atol=1e-5)
     np.testing.assert_allclose(mine.b, other.b, atol=1e-5)
 
@@ -63,6 +66,8 @@ def test_bad_input():
         layer(jnp.ones(3))
     with pytest.raises(ValueError, match=r"got int32\(2, 3\); map over a batch with jax.vmap"):
         layer(jnp.ones((2, 3), jnp.int32))
-    with pytest.raises(ValueError, match=r"W must be \(m, V\), a column for each word, and b \(m,\)"):
+    with pytest.raises(
+        ValueError, match=r"W must be \(m, V\), a column for each word, and b \(m,\)"
+    ):
         Bag(jnp.ones((2, 3)), jnp.ones(3))
     assert Bag.init(4, 2, bias=False, key=jr.key(0)).b is None

@@ -25,7 +25,8 @@ DEPTHS = pytest.mark.parametrize("depth", [3, 6], ids=["written out", "scanned"]
 @DEPTHS
 @pytest.mark.usefixtures("x64", "strict")
 def test_it_is_the_loop(depth):
-    net, x = Stacked.init(make, depth, key=jr.key(0)), normal(0, 2, 3)
+    net = Stacked.init(make, depth, key=jr.key(0))
+    x = normal(0, 2, 3)
     y = x
     for at, key in enumerate(jr.split(jr.key(0), depth)):
         assert close(layer_of(net, at), make(key=key), rtol=1e-12)
@@ -37,9 +38,12 @@ def test_it_is_the_loop(depth):
 @pytest.mark.slow
 @DEPTHS
 def test_what_is_not_remembered_is_computed_again(depth):
-    net, x = Stacked.init(make, depth, key=jr.key(0)), normal(0, 2, 3)
+    net = Stacked.init(make, depth, key=jr.key(0))
+    x = normal(0, 2, 3)
     again = Stacked(net.layers, remember=False)
-    slope = lambda net: jax.grad(lambda layers, x: jnp.square(Stacked(layers, net.remember)(x)).sum(), argnums=(0, 1))
+    slope = lambda net: jax.grad(
+        lambda layers, x: jnp.square(Stacked(layers, net.remember)(x)).sum(), argnums=(0, 1)
+    )
     assert close(slope(net)(net.layers, x), slope(again)(net.layers, x))
     inside = lambda net: str(jax.make_jaxpr(slope(net))(net.layers, x))
     assert "checkpoint" in inside(again) or "remat" in inside(again)
@@ -47,8 +51,12 @@ def test_what_is_not_remembered_is_computed_again(depth):
 
 
 def test_each_layer_has_a_key_of_its_own():
-    net = Stacked.init(lambda key: Chain(Linear.init(64, 64, key=key), Dropout(0.5)), 2, key=jr.key(0))
-    net = jax.tree.map(lambda a: jnp.zeros_like(a) if a.ndim == 2 else jnp.stack([jnp.eye(64)] * 2), net)
+    net = Stacked.init(
+        lambda key: Chain(Linear.init(64, 64, key=key), Dropout(0.5)), 2, key=jr.key(0)
+    )
+    net = jax.tree.map(
+        lambda a: jnp.zeros_like(a) if a.ndim == 2 else jnp.stack([jnp.eye(64)] * 2), net
+    )
     found = net(jnp.ones(64), key=jr.key(1))
     keys = jr.split(jr.key(1), 2)
     y = jnp.ones(64)
@@ -64,7 +72,8 @@ def test_what_goes_in_and_comes_out_on_the_way(depth):
     net = Stacked.init(partial(Linear.init, 2, 2), depth, key=jr.key(0))
     items = jnp.arange(float(depth))
     last, out = net.through(lambda layer, x, item: (layer(x) + item, x.sum()), jnp.ones(2), items)
-    y, expected = jnp.ones(2), []
+    y = jnp.ones(2)
+    expected = []
     for at in range(depth):
         expected.append(y.sum())
         y = layer_of(net, at)(y) + items[at]
@@ -76,7 +85,11 @@ def test_one_layer_is_compiled_however_many_there_are(monkeypatch):
     """On a CPU; on an accelerator a few layers are written out."""
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     size = lambda depth: len(
-        str(jax.make_jaxpr(lambda net, x: net(x))(Stacked.init(make, depth, key=jr.key(0)), jnp.ones((2, 3))))
+        str(
+            jax.make_jaxpr(lambda net, x: net(x))(
+                Stacked.init(make, depth, key=jr.key(0)), jnp.ones((2, 3))
+            )
+        )
     )
     assert abs(size(9) - size(6)) < 10
 

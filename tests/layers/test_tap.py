@@ -23,7 +23,9 @@ def is_linear(node):
 
 def test_tap_sees_every_chosen_layer_by_name():
     """Names are the paths of the tree, inputs are those the layer got, the output is unchanged."""
-    net, x, seen = network(), normal(4, 3), {}
+    net = network()
+    x = normal(4, 3)
+    seen = {}
 
     def visit(name, layer, call, x):
         assert isinstance(layer, Linear)
@@ -38,8 +40,11 @@ def test_tap_sees_every_chosen_layer_by_name():
 
 def test_the_visitor_answers_for_the_layer():
     """An ablated layer is one line, under jit, vmap and grad."""
-    net, xs = network(), normal(5, 4, 3)
-    ablated = lambda net, x: tap(net, select=is_linear, visit=lambda name, layer, call, x: 0 * call(x))(x)
+    net = network()
+    xs = normal(5, 4, 3)
+    ablated = lambda net, x: tap(
+        net, select=is_linear, visit=lambda name, layer, call, x: 0 * call(x)
+    )(x)
     assert jnp.array_equal(jax.jit(jax.vmap(ablated, (None, 0)))(net, xs), jnp.zeros((4, 2)))
     grad = jax.grad(lambda net: ablated(net, xs[0]).sum())(net)
     assert jax.tree.structure(grad) == jax.tree.structure(net)
@@ -47,8 +52,11 @@ def test_the_visitor_answers_for_the_layer():
 
 def test_keys_pass_through():
     """A tapped layer that draws draws the same."""
-    net, x = Chain(Dropout(0.5), jnp.tanh), jnp.ones(50)
-    tapped = tap(net, select=lambda m: isinstance(m, Dropout), visit=lambda name, layer, call, x: call(x))
+    net = Chain(Dropout(0.5), jnp.tanh)
+    x = jnp.ones(50)
+    tapped = tap(
+        net, select=lambda m: isinstance(m, Dropout), visit=lambda name, layer, call, x: call(x)
+    )
     assert jnp.array_equal(tapped(x, key=jr.key(0)), net(x, key=jr.key(0)))
     assert not jnp.array_equal(tapped(x, key=jr.key(0)), net(x))
 
@@ -62,6 +70,7 @@ def test_tied_weights_are_read_through_a_tap():
         def __call__(self, x):
             return self.encode.W.T @ self.encode(x)
 
-    net, x = Tied(Linear(normal(6, 2, 3), normal(7, 2))), normal(8, 3)
+    net = Tied(Linear(normal(6, 2, 3), normal(7, 2)))
+    x = normal(8, 3)
     tapped = tap(net, select=is_linear, visit=lambda name, layer, call, x: call(x))
     assert jnp.array_equal(tapped(x), net(x))

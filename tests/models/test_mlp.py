@@ -44,7 +44,8 @@ def test_plain_network_is_the_loop():
 
 
 def test_no_hidden_layer_is_linear():
-    net, x = MLP.init(3, 2, key=jr.key(0)), normal(0, 3)
+    net = MLP.init(3, 2, key=jr.key(0))
+    x = normal(0, 3)
     assert kinds(net) == ["Linear"]
     assert jnp.array_equal(net(x), net.body.layers[0](x))
 
@@ -54,7 +55,14 @@ def test_options_choose_the_layers():
     make = lambda **options: kinds(MLP.init(3, 4, 4, 2, key=jr.key(0), **options))
     assert make() == ["Linear", "Pointwise"] * 2 + ["Linear"]
     assert make(dropout=0.5) == ["Linear", "Pointwise", "Dropout"] * 2 + ["Linear"]
-    assert make(dropout=(0.0, 0.5)) == ["Linear", "Pointwise", "Linear", "Pointwise", "Dropout", "Linear"]
+    assert make(dropout=(0.0, 0.5)) == [
+        "Linear",
+        "Pointwise",
+        "Linear",
+        "Pointwise",
+        "Dropout",
+        "Linear",
+    ]
     assert make(normalise=LayerNorm.init) == ["Linear", "LayerNorm", "Pointwise"] * 2 + ["Linear"]
     assert make(affine=WeightNorm.init) == ["WeightNorm", "Pointwise"] * 2 + ["WeightNorm"]
     assert make(connect=Residual) == ["Residual"] * 2 + ["Linear"]
@@ -71,7 +79,8 @@ def test_residual_network_with_zero_weights_is_linear():
     """Blocks of equal width are the identity at zero weights, so the network is its last layer."""
     net = MLP.init(4, 4, 4, 2, activation=sigmoid, connect=Residual, key=jr.key(0))
     *blocks, last = net.body.layers
-    still, x = MLP(Chain(*map(tree.zeros_like, blocks), last)), normal(0, 4)
+    still = MLP(Chain(*map(tree.zeros_like, blocks), last))
+    x = normal(0, 4)
     assert jnp.allclose(still(x), last(x), atol=1e-6)
     assert MLP.init(3, 4, 2, connect=Residual, key=jr.key(0)).body.layers[0].skip.W.shape == (4, 3)
 
@@ -106,15 +115,22 @@ def test_a_bad_dropout_rate_is_refused():
 
 def test_tanh_network_is_a_sigmoid_network():
     """2.5-tanh-equivalence: vᵀtanh(Wx + b) = 2vᵀσ(2Wx + 2b) − 1ᵀv."""
-    net, x = MLP.init(3, 6, 1, activation=tanh, key=jr.key(0)), normal(1, 3)
+    net = MLP.init(3, 6, 1, activation=tanh, key=jr.key(0))
+    x = normal(1, 3)
     first, _, last = net.body.layers
-    twin = Chain(Linear(2 * first.W, 2 * first.b), sigmoid, Linear(2 * last.W, last.b - last.W.sum(axis=1)))
+    twin = Chain(
+        Linear(2 * first.W, 2 * first.b), sigmoid, Linear(2 * last.W, last.b - last.W.sum(axis=1))
+    )
     assert jnp.allclose(twin(x), net(x), atol=1e-5)
 
 
 def test_networks_of_one_make_form_a_vector_space():
-    """Two draws can be added leaf by leaf, whatever the options: functions are shared, not made anew."""
-    make = lambda seed: MLP.init(3, 4, 4, 2, connect=Residual, normalise=LayerNorm.init, key=jr.key(seed))
+    """Two draws can be added leaf by leaf, whatever the options: functions are shared, not made
+    anew.
+    """
+    make = lambda seed: MLP.init(
+        3, 4, 4, 2, connect=Residual, normalise=LayerNorm.init, key=jr.key(seed)
+    )
     middle = tree.axpy(0.5, make(0), jax.tree.map(lambda leaf: 0.5 * leaf, make(1)))
     assert middle(jnp.ones(3)).shape == (2,)
 

@@ -1,4 +1,6 @@
-"""The same perturbations as torchattacks, and attacks at least as strong as theirs and Foolbox's, on the same nets."""
+"""The same perturbations as torchattacks, and attacks at least as strong as theirs and Foolbox's,
+on the same nets.
+"""
 
 from functools import cache
 
@@ -9,7 +11,18 @@ import numpy as np
 import pytest
 
 from thetax import data
-from thetax.attack import APGD, PGD, Square, Targeted, away, fgsm, instead, margin, perturb, strongest
+from thetax.attack import (
+    APGD,
+    PGD,
+    Square,
+    Targeted,
+    away,
+    fgsm,
+    instead,
+    margin,
+    perturb,
+    strongest,
+)
 from thetax.layers import Chain, Convolution, Linear, relu
 from thetax.threat import L2, Linf
 from thetax.train import log_loss
@@ -19,7 +32,9 @@ torchattacks = pytest.importorskip("torchattacks")
 foolbox = pytest.importorskip("foolbox")
 pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore")]
 
-N, BOX, KEY = 64, (0.0, 1.0), jr.key(0)
+N = 64
+BOX = (0.0, 1.0)
+KEY = jr.key(0)
 EPSILON = {"Linf": 0.1, "L2": 0.6}
 BALLS = {"Linf": Linf(0.1), "L2": L2(0.6)}
 each_net = pytest.mark.parametrize("kind", ["mlp", "cnn"])
@@ -44,17 +59,27 @@ def twins(kind):
     nn = torch.nn
     layers = {
         "mlp": [nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)],
-        "cnn": [nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 10)],
+        "cnn": [
+            nn.Conv2d(1, 8, 3),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(128, 10),
+        ],
     }[kind]
     theirs = nn.Sequential(*layers)
-    xs, ys = torch.tensor(digits()[0]), torch.tensor(digits()[1], dtype=torch.long)
+    xs = torch.tensor(digits()[0])
+    ys = torch.tensor(digits()[1], dtype=torch.long)
     descent = torch.optim.Adam(theirs.parameters(), 3e-3)
     for _ in range(150):
         descent.zero_grad()
         nn.functional.cross_entropy(theirs(xs), ys).backward()
         descent.step()
     ours = Chain(*(copied(layer) for layer in theirs.eval()))
-    np.testing.assert_allclose(jax.vmap(ours)(digits()[0][:N]), theirs(xs[:N]).detach().numpy(), atol=2e-5)
+    np.testing.assert_allclose(
+        jax.vmap(ours)(digits()[0][:N]), theirs(xs[:N]).detach().numpy(), atol=2e-5
+    )
     return theirs, ours
 
 
@@ -80,35 +105,51 @@ def robust(net, points):
 def valid(points, norm):
     eta = (np.asarray(points) - digits()[0][:N]).reshape(N, -1)
     size = np.abs(eta).max(axis=1) if norm == "Linf" else np.linalg.norm(eta, axis=1)
-    return (size <= EPSILON[norm] * (1 + 1e-5)).all() and np.min(points) >= 0 and np.max(points) <= 1
+    return (
+        (size <= EPSILON[norm] * (1 + 1e-5)).all() and np.min(points) >= 0 and np.max(points) <= 1
+    )
 
 
 @each_net
 def test_the_fast_gradient_sign_method_is_that_of_torchattacks(kind):
     theirs, ours = twins(kind)
     found = torchattacks.FGSM(theirs, eps=0.1)(*images()).detach().numpy()
-    np.testing.assert_allclose(ours_on(fgsm(log_loss, Linf(0.1), box=BOX), ours, None), found, atol=1e-5)
+    np.testing.assert_allclose(
+        ours_on(fgsm(log_loss, Linf(0.1), box=BOX), ours, None), found, atol=1e-5
+    )
 
 
 @each_net
 def test_projected_ascent_from_the_input_is_that_of_torchattacks(kind):
     theirs, ours = twins(kind)
-    found = torchattacks.PGD(theirs, eps=0.1, alpha=0.02, steps=10, random_start=False)(*images()).detach().numpy()
+    found = (
+        torchattacks.PGD(theirs, eps=0.1, alpha=0.02, steps=10, random_start=False)(*images())
+        .detach()
+        .numpy()
+    )
     attack = PGD(log_loss, Linf(0.1), rate=0.02, steps=10, box=BOX, keep="last")
     np.testing.assert_allclose(ours_on(attack, ours, None), found, atol=1e-5)
 
 
 @each_net
 def test_projected_ascent_from_the_same_random_start_is_that_of_torchattacks(kind):
-    """Where no pixel meets the range, the start is a draw of torch's, and our ascent begins there."""
+    """Where no pixel meets the range, the start is a draw of torch's, and our ascent begins
+    there.
+    """
     theirs, ours = twins(kind)
     xs, ys = images()
     xs = 0.25 + xs / 2
     torch.manual_seed(1)
-    found = torchattacks.PGD(theirs, eps=0.1, alpha=0.02, steps=10, random_start=True)(xs, ys).detach().numpy()
+    found = (
+        torchattacks.PGD(theirs, eps=0.1, alpha=0.02, steps=10, random_start=True)(xs, ys)
+        .detach()
+        .numpy()
+    )
     torch.manual_seed(1)
     start = torch.empty_like(xs).uniform_(-0.1, 0.1).numpy()
-    again = jax.vmap(lambda x, eta, y: _from(ours, x, eta, y))(xs.numpy(), start, ys.numpy().astype(np.int32))
+    again = jax.vmap(lambda x, eta, y: _from(ours, x, eta, y))(
+        xs.numpy(), start, ys.numpy().astype(np.int32)
+    )
     np.testing.assert_allclose(again, found, atol=1e-5)
 
 
@@ -128,11 +169,17 @@ class _Around(Linf):
 
 @each_net
 def test_euclidean_ascent_is_that_of_torchattacks_where_the_range_is_far(kind):
-    """At the edge of the range theirs clips what it projected before, ours projects onto both at once."""
+    """At the edge of the range theirs clips what it projected before, ours projects onto both at
+    once.
+    """
     theirs, ours = twins(kind)
     xs, ys = images()
     xs = 0.25 + xs / 2
-    found = torchattacks.PGDL2(theirs, eps=0.2, alpha=0.05, steps=10, random_start=False)(xs, ys).detach().numpy()
+    found = (
+        torchattacks.PGDL2(theirs, eps=0.2, alpha=0.05, steps=10, random_start=False)(xs, ys)
+        .detach()
+        .numpy()
+    )
     attack = PGD(log_loss, L2(0.2), rate=0.05, steps=10, keep="last", box=BOX)
     again = np.asarray(perturb(attack, ours, (xs.numpy(), ys.numpy().astype(np.int32))))
     np.testing.assert_allclose(again, found, atol=1e-5)
@@ -143,8 +190,12 @@ def test_euclidean_ascent_is_that_of_torchattacks_where_the_range_is_far(kind):
 def test_adaptive_ascent_is_as_strong_as_theirs(kind, norm):
     theirs, ours = twins(kind)
     peers = {
-        "torchattacks": torchattacks.APGD(theirs, norm=norm, eps=EPSILON[norm], steps=20)(*images()).detach().numpy(),
-        "torchattacks, targeted": torchattacks.APGDT(theirs, norm=norm, eps=EPSILON[norm], steps=20)(*images())
+        "torchattacks": torchattacks.APGD(theirs, norm=norm, eps=EPSILON[norm], steps=20)(*images())
+        .detach()
+        .numpy(),
+        "torchattacks, targeted": torchattacks.APGDT(
+            theirs, norm=norm, eps=EPSILON[norm], steps=20
+        )(*images())
         .detach()
         .numpy(),
     }
@@ -156,7 +207,8 @@ def test_adaptive_ascent_is_as_strong_as_theirs(kind, norm):
     }
     for name, attack in own.items():
         found = ours_on(attack, ours)
-        left, left_by_peer = robust(ours, found).sum(), robust(ours, peers[name]).sum()
+        left = robust(ours, found).sum()
+        left_by_peer = robust(ours, peers[name]).sum()
         print(f"{kind} {norm} {name}: {left} of {N} left, by the peer {left_by_peer}")
         assert valid(found, norm)
         assert left <= left_by_peer + (0 if "targeted" in name else 1)
@@ -164,16 +216,25 @@ def test_adaptive_ascent_is_as_strong_as_theirs(kind, norm):
 
 def fooled(theirs, norm, steps):
     model = foolbox.PyTorchModel(theirs, bounds=BOX, device="cpu")
-    attack = foolbox.attacks.LinfPGD(steps=steps) if norm == "Linf" else foolbox.attacks.L2PGD(steps=steps)
+    attack = (
+        foolbox.attacks.LinfPGD(steps=steps)
+        if norm == "Linf"
+        else foolbox.attacks.L2PGD(steps=steps)
+    )
     return attack(model, *images(), epsilons=EPSILON[norm])[1].detach().numpy()
 
 
 @each_net
 def test_square_is_as_strong_as_theirs(kind):
     theirs, ours = twins(kind)
-    peer = torchattacks.Square(theirs, norm="Linf", eps=0.1, n_queries=1000)(*images()).detach().numpy()
+    peer = (
+        torchattacks.Square(theirs, norm="Linf", eps=0.1, n_queries=1000)(*images())
+        .detach()
+        .numpy()
+    )
     found = ours_on(Square(away(margin), Linf(0.1), queries=1000, box=BOX), ours)
-    left, left_by_peer = robust(ours, found).sum(), robust(ours, peer).sum()
+    left = robust(ours, found).sum()
+    left_by_peer = robust(ours, peer).sum()
     print(f"{kind} square: {left} of {N} left, by the peer {left_by_peer}")
     assert valid(found, "Linf")
     assert left <= left_by_peer + 1
@@ -182,13 +243,23 @@ def test_square_is_as_strong_as_theirs(kind):
 @each_net
 @each_norm
 def test_the_ensemble_is_as_strong_as_theirs(kind, norm):
-    """AutoAttack of torchattacks (APGD, APGD targeted, FAB, Square) and Foolbox's ascent of as many steps."""
+    """AutoAttack of torchattacks (APGD, APGD targeted, FAB, Square) and Foolbox's ascent of as many
+    steps.
+    """
     theirs, ours = twins(kind)
-    peer = torchattacks.AutoAttack(theirs, norm=norm, eps=EPSILON[norm], seed=0)(*images()).detach().numpy()
+    peer = (
+        torchattacks.AutoAttack(theirs, norm=norm, eps=EPSILON[norm], seed=0)(*images())
+        .detach()
+        .numpy()
+    )
     fool = fooled(theirs, norm, steps=100)
     found = ours_on(strongest(BALLS[norm], steps=50, queries=1000, box=BOX), ours)
-    left, left_by_peer = robust(ours, found).sum(), robust(ours, peer).sum()
-    print(f"{kind} {norm} ensemble: {left} of {N} left; AutoAttack {left_by_peer}, Foolbox {robust(ours, fool).sum()}")
+    left = robust(ours, found).sum()
+    left_by_peer = robust(ours, peer).sum()
+    print(
+        f"{kind} {norm} ensemble: {left} of {N} left; AutoAttack {left_by_peer}, Foolbox "
+        f"{robust(ours, fool).sum()}"
+    )
     assert valid(found, norm)
     assert left <= left_by_peer
     assert left <= robust(ours, fool).sum()

@@ -1,4 +1,6 @@
-"""MiniLM and SmolLM2, as they are fetched: the same numbers and words as in sentence-transformers and transformers."""
+"""MiniLM and SmolLM2, as they are fetched: the same numbers and words as in sentence-transformers
+and transformers.
+"""
 
 import importlib
 
@@ -18,7 +20,9 @@ pytestmark = [pytest.mark.peer, pytest.mark.network, pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def transformers():
-    """It imports torchvision where there is one; if that was built for another torch, declare what it lacks."""
+    """It imports torchvision where there is one; if that was built for another torch, declare what
+    it lacks.
+    """
     own = torch.library.Library("torchvision", "FRAGMENT")
     try:
         importlib.import_module("torchvision")
@@ -44,7 +48,13 @@ SENTENCES = [
         "東京は大きい都市です。",
         "Привет, мир",
     ),
-    *("😀 emoji 🎉 here", "e\u0301 combined", "A" * 150, "antidisestablishmentarianism", "x = y ** 2 + 3"),
+    *(
+        "😀 emoji 🎉 here",
+        "e\u0301 combined",
+        "A" * 150,
+        "antidisestablishmentarianism",
+        "x = y ** 2 + 3",
+    ),
     *(
         "http://example.org/a?b=c",
         "user@example.org",
@@ -52,7 +62,13 @@ SENTENCES = [
         "  spaces   around  ",
         "[MASK] and [SEP]",
     ),
-    *("UPPER and lower", "don't can't won't", "“quoted” – dashes — here", "zero\u200bwidth", "50% of $100 is €50"),
+    *(
+        "UPPER and lower",
+        "don't can't won't",
+        "“quoted” – dashes — here",
+        "zero\u200bwidth",
+        "50% of $100 is €50",
+    ),
     *(
         f"The {animal} sat on the {thing}."
         for animal in ("cat", "horse", "gnu", "axolotl")
@@ -65,7 +81,12 @@ SENTENCES = [
     ),
     "It was the best of times, it was the worst of times, it was the age of wisdom. " * 4,
     "word " * 400,
-    *("What is the capital of France?", "Paris is the capital of France.", "Gradient descent converges slowly.", "a"),
+    *(
+        "What is the capital of France?",
+        "Paris is the capital of France.",
+        "Gradient descent converges slowly.",
+        "a",
+    ),
     "The quick brown fox jumps over the lazy dog while the sun sets behind the mountains.",
 ]
 
@@ -77,7 +98,8 @@ def test_minilm_is_that_of_sentence_transformers(transformers):
     theirs.max_seq_length = 256
     expected = theirs.encode(SENTENCES, normalize_embeddings=True)
     network = load_pretrained(folder)
-    tokeniser, model = network.tokeniser, SentenceEncoder(network.model)
+    tokeniser = network.tokeniser
+    model = SentenceEncoder(network.model)
     assert len(SENTENCES) >= 50
     rows = np.full((len(SENTENCES), 256), -1, np.int32)
     for text, row in zip(SENTENCES, rows):
@@ -93,7 +115,9 @@ def smol(transformers):
     """SmolLM2 as transformers itself reads it out of the GGUF file, and as we do."""
     folder = fetch_model("smollm2")
     file = next(folder.glob("*.gguf"))
-    reader = importlib.import_module("transformers.modeling_gguf_pytorch_utils").load_gguf_checkpoint
+    reader = importlib.import_module(
+        "transformers.modeling_gguf_pytorch_utils"
+    ).load_gguf_checkpoint
     theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**reader(str(file))["config"]))
     found = theirs.load_state_dict(
         reader(str(file), return_tensors=True, model_to_load=theirs)["tensors"], strict=False
@@ -106,7 +130,10 @@ def smol(transformers):
 
 def test_smollm2_has_the_same_logits(smol):
     theirs, their_tokeniser, network = smol
-    text = "The history of Zürich in 1848 begins with 3 small towns, doesn't it? Naïve 😀 readers disagree."
+    text = (
+        "The history of Zürich in 1848 begins with 3 small towns, doesn't it? Naïve 😀 readers "
+        "disagree."
+    )
     tokens = network.tokeniser.tokens(text)
     assert tokens.tolist() == their_tokeniser(text)["input_ids"]
     with torch.no_grad():
@@ -118,11 +145,15 @@ def test_smollm2_has_the_same_logits(smol):
 def test_smollm2_says_the_same(smol):
     theirs, their_tokeniser, network = smol
     prompt = their_tokeniser.apply_chat_template(
-        [{"role": "user", "content": "Write a short poem about rain."}], tokenize=False, add_generation_prompt=True
+        [{"role": "user", "content": "Write a short poem about rain."}],
+        tokenize=False,
+        add_generation_prompt=True,
     )
     tokens = network.tokeniser.tokens(prompt)
     with torch.no_grad():
-        said = theirs.generate(torch.tensor(tokens[None].astype(int)), max_new_tokens=64, do_sample=False)
+        said = theirs.generate(
+            torch.tensor(tokens[None].astype(int)), max_new_tokens=64, do_sample=False
+        )
     expected = said[0, len(tokens) :].tolist()
     assert list(stream(network.model, tokens, length=64, end=(2,))) == expected
 
@@ -140,9 +171,16 @@ def test_smollm2_as_a_folder_of_theirs(smol, transformers, tmp_path):
     """Out of the GGUF file into a folder that they open, with its tokeniser."""
     theirs, _, network = smol
     save_pretrained(tmp_path, network.model, tokeniser=network.tokeniser, config=network.config)
-    again, info = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    again, info = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
     assert not any(info[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     for name, tensor in theirs.state_dict().items():
-        np.testing.assert_array_equal(again.state_dict()[name].numpy(), tensor.numpy(), err_msg=name)
+        np.testing.assert_array_equal(
+            again.state_dict()[name].numpy(), tensor.numpy(), err_msg=name
+        )
     tokeniser = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert tokeniser("Hello 42 worlds")["input_ids"] == network.tokeniser.tokens("Hello 42 worlds").tolist()
+    assert (
+        tokeniser("Hello 42 worlds")["input_ids"]
+        == network.tokeniser.tokens("Hello 42 worlds").tolist()
+    )

@@ -16,13 +16,22 @@ from thetax.train import load_pretrained, save_pretrained
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore")]
 
-SMALL = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 24}
-TOKENS = np.random.default_rng(0).integers(1, 23, (2, 9))  # 0 is padding to torch, and gets no gradient
+SMALL = {
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+}
+TOKENS = np.random.default_rng(0).integers(
+    1, 23, (2, 9)
+)  # 0 is padding to torch, and gets no gradient
 
 
 @pytest.fixture(scope="module")
 def transformers():
-    """It imports torchvision where there is one; if that was built for another torch, declare what it lacks."""
+    """It imports torchvision where there is one; if that was built for another torch, declare what
+    it lacks.
+    """
     own = torch.library.Library("torchvision", "FRAGMENT")
     try:
         importlib.import_module("torchvision")
@@ -61,7 +70,13 @@ def gpt2(transformers, **more):
 
 
 def llama(transformers, **more):
-    config = {**SMALL, "vocab_size": 23, "num_key_value_heads": 2, "max_position_embeddings": 64, **more}
+    config = {
+        **SMALL,
+        "vocab_size": 23,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        **more,
+    }
     return shaken(transformers.LlamaForCausalLM(transformers.LlamaConfig(**config)))
 
 
@@ -74,9 +89,13 @@ def opens_again(theirs, network, path):
     """What we write, they read: nothing missing or unexpected, and all numbers equal."""
     save_pretrained(path, network.model, config=network.config, pool=network.pool)
     again, info = type(theirs).from_pretrained(path, output_loading_info=True)
-    assert not any(info[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+    assert not any(info[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys")), (
+        info
+    )
     for name, tensor in theirs.state_dict().items():
-        np.testing.assert_array_equal(again.state_dict()[name].numpy(), tensor.numpy(), err_msg=name)
+        np.testing.assert_array_equal(
+            again.state_dict()[name].numpy(), tensor.numpy(), err_msg=name
+        )
 
 
 def gradients_agree(theirs, loss, network, ours, path):
@@ -89,7 +108,9 @@ def gradients_agree(theirs, loss, network, ours, path):
     checked = 0
     for name, weight in theirs.named_parameters():
         if weight.grad is not None and "pooler" not in name:
-            np.testing.assert_allclose(found[name].numpy(), weight.grad.numpy(), rtol=2e-3, atol=2e-4, err_msg=name)
+            np.testing.assert_allclose(
+                found[name].numpy(), weight.grad.numpy(), rtol=2e-3, atol=2e-4, err_msg=name
+            )
             checked += 1
     assert checked > 10
 
@@ -106,7 +127,9 @@ def test_bert(transformers, tmp_path):
     )
     rows = jnp.asarray(np.where(there, TOKENS, -1))
     found = jax.vmap(lambda row: network.model((row, jnp.asarray(segments))))(rows)
-    np.testing.assert_allclose(found[:, :7], out.last_hidden_state.detach().numpy()[:, :7], atol=1e-4)
+    np.testing.assert_allclose(
+        found[:, :7], out.last_hidden_state.detach().numpy()[:, :7], atol=1e-4
+    )
     pooled = jnp.tanh(jax.vmap(network.pool)(found[:, 0]))
     np.testing.assert_allclose(pooled, out.pooler_output.detach().numpy(), atol=1e-4)
     opens_again(theirs, network, tmp_path / "ours")
@@ -123,7 +146,9 @@ def test_bert_for_pretraining(transformers, tmp_path, act):
     out = theirs(torch.tensor(TOKENS))
     found = jax.vmap(network.model)(jnp.asarray(TOKENS))
     np.testing.assert_allclose(found.tokens, out.prediction_logits.detach().numpy(), atol=1e-4)
-    np.testing.assert_allclose(found.follows, out.seq_relationship_logits.detach().numpy(), atol=1e-4)
+    np.testing.assert_allclose(
+        found.follows, out.seq_relationship_logits.detach().numpy(), atol=1e-4
+    )
     opens_again(theirs, network, tmp_path / "ours")
     loss = out.prediction_logits.square().mean() + out.seq_relationship_logits.square().sum()
 
@@ -134,9 +159,13 @@ def test_bert_for_pretraining(transformers, tmp_path, act):
     gradients_agree(theirs, loss, network, ours, tmp_path / "gradient")
 
 
-@pytest.mark.parametrize("task", ["SequenceClassification", "TokenClassification", "QuestionAnswering"])
+@pytest.mark.parametrize(
+    "task", ["SequenceClassification", "TokenClassification", "QuestionAnswering"]
+)
 def test_bert_for_a_task(transformers, tmp_path, task):
-    theirs = bert(transformers, f"BertFor{task}", num_labels=2 if task == "QuestionAnswering" else 5)
+    theirs = bert(
+        transformers, f"BertFor{task}", num_labels=2 if task == "QuestionAnswering" else 5
+    )
     network = load_pretrained(folder_of(theirs, tmp_path / "theirs"))
     out = theirs(torch.tensor(TOKENS), token_type_ids=torch.ones(TOKENS.shape, dtype=torch.long))
     pair = (jnp.asarray(TOKENS[0]), jnp.ones(9, int))
@@ -159,11 +188,13 @@ def test_vit(transformers, tmp_path, kind, size):
     xs = np.random.default_rng(1).normal(size=(2, 3, *network.model.size)).astype(np.float32)
     out = theirs(torch.tensor(xs))
     if kind == "ViTModel":
-        f, expected = lambda model, x: model.think(x), out.last_hidden_state
+        f = lambda model, x: model.think(x)
+        expected = out.last_hidden_state
         pooled = jnp.tanh(network.pool(network.model.think(jnp.asarray(xs[0]))[0]))
         np.testing.assert_allclose(pooled, out.pooler_output[0].detach().numpy(), atol=1e-4)
     else:
-        f, expected = lambda model, x: model(x), out.logits
+        f = lambda model, x: model(x)
+        expected = out.logits
     found = jax.vmap(partial(f, network.model))(jnp.asarray(xs))
     np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-4)
     opens_again(theirs, network, tmp_path / "ours")
@@ -173,7 +204,15 @@ def test_vit(transformers, tmp_path, kind, size):
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"tie_word_embeddings": False, "n_inner": 24, "activation_function": "relu", "layer_norm_epsilon": 1e-3}],
+    [
+        {},
+        {
+            "tie_word_embeddings": False,
+            "n_inner": 24,
+            "activation_function": "relu",
+            "layer_norm_epsilon": 1e-3,
+        },
+    ],
     ids=["as published", "otherwise"],
 )
 def test_gpt2(transformers, tmp_path, more):
@@ -192,7 +231,12 @@ def test_gpt2(transformers, tmp_path, more):
     "more",
     [
         {},
-        {"tie_word_embeddings": True, "head_dim": 6, "num_key_value_heads": 1, "rms_norm_eps": 1e-3},
+        {
+            "tie_word_embeddings": True,
+            "head_dim": 6,
+            "num_key_value_heads": 1,
+            "rms_norm_eps": 1e-3,
+        },
         {"rope_parameters": {"rope_type": "default", "rope_theta": 321.0}, "hidden_act": "gelu"},
     ],
     ids=["as published", "tied, other heads", "other turns"],

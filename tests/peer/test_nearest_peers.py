@@ -20,10 +20,13 @@ pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore::DeprecationW
 
 @cache
 def twins():
-    """A network of torch, trained on digits, the same as ours, and 60 digits that both get right."""
+    """A network of torch, trained on digits, the same as ours, and 60 digits that both get
+    right.
+    """
     torch.manual_seed(0)
     data: Any = load_digits()
-    xs, ys = torch.tensor(data.data / 16, dtype=torch.float32), torch.tensor(data.target)
+    xs = torch.tensor(data.data / 16, dtype=torch.float32)
+    ys = torch.tensor(data.target)
     net = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
     adam = torch.optim.Adam(net.parameters(), 3e-3)
     for _ in range(6):
@@ -63,7 +66,11 @@ def summary(ends, order):
     ("attack", "peer", "order"),
     [
         (DeepFool(box=(0.0, 1.0)), foolbox.attacks.L2DeepFoolAttack(steps=50, overshoot=0.02), 2),
-        (DeepFool(Linf, box=(0.0, 1.0)), foolbox.attacks.LinfDeepFoolAttack(steps=50, overshoot=0.02), float("inf")),
+        (
+            DeepFool(Linf, box=(0.0, 1.0)),
+            foolbox.attacks.LinfDeepFoolAttack(steps=50, overshoot=0.02),
+            float("inf"),
+        ),
     ],
     ids=["L2", "Linf"],
 )
@@ -94,7 +101,8 @@ def test_carlini_wagner_goes_no_further_than_torchattacks():
     ours = ours_of(CarliniWagner(steps=300, rounds=1, rate=0.01, price=1.0, box=(0.0, 1.0)))
     wrong, caught = (net(ends).argmax(1) != ys for ends in (ours, theirs))
     near, far = ((ends - xs)[wrong & caught].norm(dim=1).mean().item() for ends in (ours, theirs))
-    share, other = wrong.float().mean().item(), caught.float().mean().item()
+    share = wrong.float().mean().item()
+    other = caught.float().mean().item()
     print(f"CarliniWagner {near:.6f} ({share:.3f} wrong), torchattacks {far:.6f} ({other:.3f})")
     assert share >= other
     assert near <= far

@@ -1,4 +1,6 @@
-"""The same tokens as transformers, on a thousand lines of everything; and it reads the files we write."""
+"""The same tokens as transformers, on a thousand lines of everything; and it reads the files we
+write.
+"""
 
 import random
 import re
@@ -12,9 +14,11 @@ transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.peer
 WORDS = re.split(
     " ",
-    "the unbelievable Ångström naïve café résumé STRASSE Straße don't it's 3.14 1984 x²+y² ﬁne ½ İstanbul ǅ ΣΊΣΥΦΟΣ "
+    "the unbelievable Ångström naïve café résumé STRASSE Straße don't it's 3.14 1984 x²+y² ﬁne ½ "
+    "İstanbul ǅ ΣΊΣΥΦΟΣ "
     "Привет мир שלום مرحبا नमस्ते สวัสดี 東京 日本語 한국어 漢字かな 𝔘𝔫𝔦 𠀀 😀 🇩🇪 👨\u200d👩\u200d👧 "
-    "e\u0301 a\u0308\u0323 ‘quoted’ “so” — … zero\u200bwidth soft\u00adhyphen tab\there nul\x00l bell\x07 "
+    "e\u0301 a\u0308\u0323 ‘quoted’ “so” — … zero\u200bwidth soft\u00adhyphen tab\there nul\x00l "
+    "bell\x07 "
     "file\x1csep next\x85line nb\u00a0space wide\u3000space \ufffd \ufeffbom \u2028 "
     "[MASK] [CLS] [mask] <|endoftext|> ''' !!! a_b C++ #tag @me <b> &amp; http://x.y/z?q=1 ",
 )
@@ -26,8 +30,12 @@ def lines():
     anything = lambda: chr(draw.randrange(*draw.choice(blocks)))
     made = [" ".join(draw.choices(WORDS, k=draw.randint(0, 12))) for _ in range(600)]
     made += ["".join(anything() for _ in range(draw.randint(1, 40))) for _ in range(300)]
-    made += [draw.choice("abé") * draw.randint(95, 105) + draw.choice(["", " ", "!"]) for _ in range(60)]
-    made += ["  ".join(draw.choices(WORDS, k=3)) + draw.choice(["\n", "\n\n ", "\t"]) for _ in range(40)]
+    made += [
+        draw.choice("abé") * draw.randint(95, 105) + draw.choice(["", " ", "!"]) for _ in range(60)
+    ]
+    made += [
+        "  ".join(draw.choices(WORDS, k=3)) + draw.choice(["\n", "\n\n ", "\t"]) for _ in range(40)
+    ]
     return made
 
 
@@ -60,15 +68,19 @@ def disputed(c):
 def test_word_pieces_in_plain_python(tmp_path):
     """An independent route: the older tokeniser of BERT, written in Python.
 
-    Lines are left out that have a Σ, which it writes as ς at the end of a word, or characters of no old standing, which
-    may be marks for one edition of Unicode and unknown to the other.
+    Lines are left out that have a Σ, which it writes as ς at the end of a word, or characters of no
+    old standing, which may be marks for one edition of Unicode and unknown to the other.
     """
     legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
     known = WordPiece.fit(LINES[::3], size=3000)
     save_tokeniser(known, tmp_path)
     peer = legacy.BertTokenizerLegacy(str(tmp_path / "vocab.txt"))
     plain = [line for line in LINES if not any(map(disputed, line))]
-    different = [line for line in plain if peer.encode(line, add_special_tokens=False) != known.tokens(line).tolist()]
+    different = [
+        line
+        for line in plain
+        if peer.encode(line, add_special_tokens=False) != known.tokens(line).tolist()
+    ]
     assert len(plain) > 700
     assert not different
 

@@ -1,4 +1,6 @@
-"""The same numbers as PyTorch: layers, losses and optimiser trajectories, on the same weights and data."""
+"""The same numbers as PyTorch: layers, losses and optimiser trajectories, on the same weights and
+data.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,16 @@ import optax
 import pytest
 
 from thetax.core import predict, run
-from thetax.layers import BatchNorm, LayerNorm, Linear, Residual, WeightNorm, gelu, leaky_relu, softplus
+from thetax.layers import (
+    BatchNorm,
+    LayerNorm,
+    Linear,
+    Residual,
+    WeightNorm,
+    gelu,
+    leaky_relu,
+    softplus,
+)
 from thetax.models import MLP
 from thetax.train import binary_cross_entropy, cross_entropy, descend, smooth_labels, weight_decay
 
@@ -22,36 +33,54 @@ def rows(seed: int, *shape: int) -> np.ndarray:
 
 
 def close(ours, theirs, tolerance=2e-5):
-    np.testing.assert_allclose(np.asarray(ours), theirs.detach().numpy(), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        np.asarray(ours), theirs.detach().numpy(), rtol=tolerance, atol=tolerance
+    )
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
-    [(gelu, F.gelu), (leaky_relu, F.leaky_relu), (softplus, F.softplus), (jax.nn.sigmoid, torch.sigmoid)],
+    [
+        (gelu, F.gelu),
+        (leaky_relu, F.leaky_relu),
+        (softplus, F.softplus),
+        (jax.nn.sigmoid, torch.sigmoid),
+    ],
 )
 def test_activations_and_their_slopes(ours, theirs):
     z = np.linspace(-8, 8, 100).astype(np.float32)
     tensor = torch.tensor(z, requires_grad=True)
     theirs(tensor).sum().backward()
     close(ours(jnp.asarray(z)), theirs(tensor))
-    np.testing.assert_allclose(jax.vmap(jax.grad(ours))(jnp.asarray(z)), tensor.grad.numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        jax.vmap(jax.grad(ours))(jnp.asarray(z)), tensor.grad.numpy(), atol=1e-5
+    )
 
 
 def test_layer_norm():
-    xs, gamma, mu = rows(0, 6, 5), rows(1, 5), rows(2, 5)
+    xs = rows(0, 6, 5)
+    gamma = rows(1, 5)
+    mu = rows(2, 5)
     theirs = F.layer_norm(torch.tensor(xs), (5,), torch.tensor(gamma), torch.tensor(mu), 1e-5)
     close(jax.vmap(LayerNorm(jnp.asarray(gamma), jnp.asarray(mu)))(jnp.asarray(xs)), theirs)
 
 
 @pytest.mark.parametrize("shape", [(16, 5), (16, 5, 4, 3)], ids=["features", "images"])
 def test_batch_norm(shape):
-    xs, gamma, mu = rows(0, *shape), rows(1, 5), rows(2, 5)
-    theirs = F.batch_norm(torch.tensor(xs), None, None, torch.tensor(gamma), torch.tensor(mu), training=True)
+    xs = rows(0, *shape)
+    gamma = rows(1, 5)
+    mu = rows(2, 5)
+    theirs = F.batch_norm(
+        torch.tensor(xs), None, None, torch.tensor(gamma), torch.tensor(mu), training=True
+    )
     close(predict(BatchNorm(jnp.asarray(gamma), jnp.asarray(mu)), jnp.asarray(xs)), theirs)
 
 
 def test_weight_norm_and_its_gradients():
-    V, gamma, b, x = rows(0, 4, 3), rows(1, 4), rows(2, 4), rows(3, 3)
+    V = rows(0, 4, 3)
+    gamma = rows(1, 4)
+    b = rows(2, 4)
+    x = rows(3, 3)
     layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 4))
     with torch.no_grad():
         layer.parametrizations.weight.original0.copy_(torch.tensor(gamma[:, None]))
@@ -67,29 +96,43 @@ def test_weight_norm_and_its_gradients():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_cross_entropy(smoothing):
-    logits, ys = rows(0, 8, 5), np.arange(8) % 5
+    logits = rows(0, 8, 5)
+    ys = np.arange(8) % 5
     theirs = F.cross_entropy(torch.tensor(logits), torch.tensor(ys), label_smoothing=smoothing)
     objective = smooth_labels(cross_entropy, 5, strength=smoothing)
     close(objective(lambda z: z, (jnp.asarray(logits), jnp.asarray(ys, jnp.int32))), theirs)
 
 
 def test_binary_cross_entropy():
-    logits, ys = 20 * rows(0, 9, 1), (np.arange(9) % 2).astype(np.float32)
+    logits = 20 * rows(0, 9, 1)
+    ys = (np.arange(9) % 2).astype(np.float32)
     theirs = F.binary_cross_entropy_with_logits(torch.tensor(logits[:, 0]), torch.tensor(ys))
     close(binary_cross_entropy(lambda z: z, (jnp.asarray(logits), jnp.asarray(ys))), theirs)
 
 
 OPTIMISERS = {
     "sgd": (optax.sgd(0.1), lambda p: torch.optim.SGD(p, 0.1), 0.0),
-    "heavy ball": (optax.sgd(0.05, momentum=0.9), lambda p: torch.optim.SGD(p, 0.05, momentum=0.9), 0.0),
+    "heavy ball": (
+        optax.sgd(0.05, momentum=0.9),
+        lambda p: torch.optim.SGD(p, 0.05, momentum=0.9),
+        0.0,
+    ),
     "nesterov": (
         optax.sgd(0.05, momentum=0.9, nesterov=True),
         lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, nesterov=True),
         0.0,
     ),
     "adam": (optax.adam(0.01), lambda p: torch.optim.Adam(p, 0.01), 0.0),
-    "adam, coupled decay": (optax.adam(0.01), lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.1), 0.1),
-    "adamw": (optax.adamw(0.01, weight_decay=0.1), lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1), 0.0),
+    "adam, coupled decay": (
+        optax.adam(0.01),
+        lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.1),
+        0.1,
+    ),
+    "adamw": (
+        optax.adamw(0.01, weight_decay=0.1),
+        lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),
+        0.0,
+    ),
 }
 
 
@@ -97,7 +140,8 @@ OPTIMISERS = {
 def test_fifty_steps_of_a_network(name):
     """A 4-8-3 tanh network follows torch's trajectory for fifty steps."""
     optimiser, theirs, decay = OPTIMISERS[name]
-    xs, ys = rows(0, 50, 16, 4), np.random.default_rng(1).integers(0, 3, (50, 16))
+    xs = rows(0, 50, 16, 4)
+    ys = np.random.default_rng(1).integers(0, 3, (50, 16))
     model = MLP.init(4, 8, 3, activation=jnp.tanh, key=jr.key(0))
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
     linears = [layer for layer in model.body.layers if isinstance(layer, Linear)]
@@ -120,7 +164,13 @@ def test_residual_network():
     """The library's residual block is torch's x + φ(Wx + b) − φ(0) with a projection."""
     model = MLP.init(3, 5, 2, activation=jax.nn.sigmoid, connect=Residual, key=jr.key(0))
     block, last = model.body.layers
-    W, b, V = (torch.tensor(np.asarray(a)) for a in (block.inner.layers[0].W, block.inner.layers[0].b, block.skip.W))
+    W, b, V = (
+        torch.tensor(np.asarray(a))
+        for a in (block.inner.layers[0].W, block.inner.layers[0].b, block.skip.W)
+    )
     x = torch.tensor(rows(0, 3))
     hidden = V @ x + torch.sigmoid(W @ x + b) - 0.5
-    close(model(jnp.asarray(x.numpy())), torch.tensor(np.asarray(last.W)) @ hidden + torch.tensor(np.asarray(last.b)))
+    close(
+        model(jnp.asarray(x.numpy())),
+        torch.tensor(np.asarray(last.W)) @ hidden + torch.tensor(np.asarray(last.b)),
+    )

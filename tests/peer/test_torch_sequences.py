@@ -1,4 +1,6 @@
-"""The same numbers as PyTorch: convolution, pooling and recurrence, values and gradients, on copied weights."""
+"""The same numbers as PyTorch: convolution, pooling and recurrence, values and gradients, on copied
+weights.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +39,9 @@ def normal(seed, dtype, *shape):
 
 def same(ours, theirs, tolerance):
     theirs = theirs.detach().numpy()
-    np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance * max(1.0, np.abs(theirs).max()))
+    np.testing.assert_allclose(
+        ours, theirs, rtol=tolerance, atol=tolerance * max(1.0, np.abs(theirs).max())
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,8 +63,12 @@ def test_convolution(space, window, how, padding, precision):
     kind = torch.nn.Conv1d if len(space) == 1 else torch.nn.Conv2d
     named = {name: how[name] for name in ("stride", "dilation", "groups") if name in how}
     mode = "circular" if how["boundary"] == "circular" else "zeros"
-    theirs = kind(4, 8, window, padding=padding, padding_mode=mode, **named).to(torch.tensor(np.zeros(1, dtype)).dtype)
-    W, b, xs = normal(0, dtype, 8, 4 // groups, *window), normal(1, dtype, 8), normal(2, dtype, 3, 4, *space)
+    theirs = kind(4, 8, window, padding=padding, padding_mode=mode, **named).to(
+        torch.tensor(np.zeros(1, dtype)).dtype
+    )
+    W = normal(0, dtype, 8, 4 // groups, *window)
+    b = normal(1, dtype, 8)
+    xs = normal(2, dtype, 3, 4, *space)
     with torch.no_grad():
         theirs.weight.copy_(torch.tensor(W))
         theirs.bias.copy_(torch.tensor(b))
@@ -96,13 +104,20 @@ def test_pools(ours, theirs, precision):
     weights = normal(1, dtype, *out.shape)
     (out * torch.tensor(weights)).sum().backward()
     same(jax.vmap(ours)(jnp.asarray(xs)), out, tolerance)
-    same(jax.grad(lambda xs: jnp.vdot(jax.vmap(ours)(xs), weights))(jnp.asarray(xs)), tensor.grad, tolerance)
+    same(
+        jax.grad(lambda xs: jnp.vdot(jax.vmap(ours)(xs), weights))(jnp.asarray(xs)),
+        tensor.grad,
+        tolerance,
+    )
 
 
 def copied(net, layer, direction=""):
     """Our cell with the weights of a layer of theirs."""
     part = lambda name: jnp.asarray(getattr(net, f"{name}_l{layer}{direction}").detach().numpy())
-    U, V, b, c = part("weight_hh"), part("weight_ih"), part("bias_ih"), part("bias_hh")
+    U = part("weight_hh")
+    V = part("weight_ih")
+    b = part("bias_ih")
+    c = part("bias_hh")
     if isinstance(net, torch.nn.GRU):
         m = U.shape[1]
         return GRU(U, V, b + c.at[2 * m :].set(0), c[2 * m :])
@@ -114,7 +129,9 @@ def test_recurrence(kind, precision):
     """Two layers, in batches, and the gradients of every weight."""
     dtype, tolerance = precision
     torch.manual_seed(0)
-    net = getattr(torch.nn, kind)(3, 5, num_layers=2, batch_first=True).to(torch.tensor(np.zeros(1, dtype)).dtype)
+    net = getattr(torch.nn, kind)(3, 5, num_layers=2, batch_first=True).to(
+        torch.tensor(np.zeros(1, dtype)).dtype
+    )
     xs = normal(0, dtype, 4, 7, 3)
     tensor = torch.tensor(xs, requires_grad=True)
     out, last = net(tensor)
@@ -139,8 +156,11 @@ def test_both_ways_with_lengths(kind, precision):
     """A packed batch of theirs is a mask of ours."""
     dtype, tolerance = precision
     torch.manual_seed(1)
-    net = getattr(torch.nn, kind)(3, 4, bidirectional=True, batch_first=True).to(torch.tensor(np.zeros(1, dtype)).dtype)
-    lengths, xs = [6, 4, 1], normal(0, dtype, 3, 6, 3)
+    net = getattr(torch.nn, kind)(3, 4, bidirectional=True, batch_first=True).to(
+        torch.tensor(np.zeros(1, dtype)).dtype
+    )
+    lengths = [6, 4, 1]
+    xs = normal(0, dtype, 3, 6, 3)
     pack = torch.nn.utils.rnn.pack_padded_sequence(torch.tensor(xs), lengths, batch_first=True)
     out, _ = torch.nn.utils.rnn.pad_packed_sequence(net(pack)[0], batch_first=True)
     layer = Bidirectional(copied(net, 0), copied(net, 0, "_reverse"))

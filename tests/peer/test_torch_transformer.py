@@ -1,4 +1,6 @@
-"""The same numbers as PyTorch: attention, encoders and decoders, values and gradients, on copied weights."""
+"""The same numbers as PyTorch: attention, encoders and decoders, values and gradients, on copied
+weights.
+"""
 
 import equinox as eqx
 import jax
@@ -34,19 +36,29 @@ def of_kind(net, dtype):
     net = net.to(torch.tensor(np.zeros(1, dtype)).dtype)
     with torch.no_grad():
         for at, weight in enumerate(net.parameters()):
-            weight.copy_(torch.tensor(0.4 * normal(at, dtype, *weight.shape) + (0.3 if weight.ndim == 1 else 0)))
+            weight.copy_(
+                torch.tensor(
+                    0.4 * normal(at, dtype, *weight.shape) + (0.3 if weight.ndim == 1 else 0)
+                )
+            )
     return net
 
 
 def same(ours, theirs, tolerance):
     theirs = theirs.detach().numpy()
-    np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance * max(1.0, np.abs(theirs).max()))
+    np.testing.assert_allclose(
+        ours, theirs, rtol=tolerance, atol=tolerance * max(1.0, np.abs(theirs).max())
+    )
 
 
 def of_attention(part, read):
     """Q, K, V and O of theirs, matrix and offset; `read` takes the weight or its gradient."""
-    W, b = read(part.in_proj_weight).chunk(3), read(part.in_proj_bias).chunk(3)
-    return [a for pair in zip(W, b) for a in pair] + [read(part.out_proj.weight), read(part.out_proj.bias)]
+    W = read(part.in_proj_weight).chunk(3)
+    b = read(part.in_proj_bias).chunk(3)
+    return [a for pair in zip(W, b) for a in pair] + [
+        read(part.out_proj.weight),
+        read(part.out_proj.bias),
+    ]
 
 
 def in_attention(part):
@@ -55,17 +67,35 @@ def in_attention(part):
 
 def of_layer(layer, read):
     pair = lambda part: [read(part.weight), read(part.bias)]
-    found = [*of_attention(layer.self_attn, read), *pair(layer.norm1), *pair(layer.linear1), *pair(layer.linear2)]
+    found = [
+        *of_attention(layer.self_attn, read),
+        *pair(layer.norm1),
+        *pair(layer.linear1),
+        *pair(layer.linear2),
+    ]
     if not hasattr(layer, "multihead_attn"):
         return [*found, *pair(layer.norm2)]
-    return [*found, *pair(layer.norm3), *of_attention(layer.multihead_attn, read), *pair(layer.norm2)]
+    return [
+        *found,
+        *pair(layer.norm3),
+        *of_attention(layer.multihead_attn, read),
+        *pair(layer.norm2),
+    ]
 
 
 def in_block(block):
     pair = lambda part: [part.gamma, part.mu]
     own = [*in_attention(block.attention), *pair(block.norm)]
-    own += [block.feed.up.W, block.feed.up.b, block.feed.down.W, block.feed.down.b, *pair(block.feed_norm)]
-    return own if block.cross is None else [*own, *in_attention(block.cross), *pair(block.cross_norm)]
+    own += [
+        block.feed.up.W,
+        block.feed.up.b,
+        block.feed.down.W,
+        block.feed.down.b,
+        *pair(block.feed_norm),
+    ]
+    return (
+        own if block.cross is None else [*own, *in_attention(block.cross), *pair(block.cross_norm)]
+    )
 
 
 def value(weight):
@@ -88,7 +118,10 @@ MASKS = {
     "all": (ALL, {}),
     "causal": (CAUSAL, {"is_causal": True}),
     "pairs": (Mask(there=jnp.asarray(KEPT)), {"attn_mask": torch.tensor(KEPT)}),
-    "length": (Mask(length=jnp.array(4, jnp.int32)), {"attn_mask": torch.arange(7)[None].expand(5, 7) < 4}),
+    "length": (
+        Mask(length=jnp.array(4, jnp.int32)),
+        {"attn_mask": torch.arange(7)[None].expand(5, 7) < 4},
+    ),
 }
 
 
@@ -98,7 +131,9 @@ def test_scaled_dot_product_attention(name, groups, precision):
     dtype, tolerance = precision
     mask, named = MASKS[name]
     s = 5 if name == "causal" else 7  # theirs aligns a causal mask only for as many queries as keys
-    q, k, v = normal(0, dtype, 5, 4, 3), normal(1, dtype, s, groups, 3), normal(2, dtype, s, groups, 6)
+    q = normal(0, dtype, 5, 4, 3)
+    k = normal(1, dtype, s, groups, 3)
+    v = normal(2, dtype, s, groups, 6)
     theirs = [torch.tensor(a.swapaxes(0, 1)[None], requires_grad=True) for a in (q, k, v)]
     out = torch.nn.functional.scaled_dot_product_attention(*theirs, **named, enable_gqa=True)
     weights = normal(3, dtype, 5, 4, 6)
@@ -115,13 +150,18 @@ def test_multihead_attention(name, precision):
     """Looking at a memory; the weights of each head too."""
     dtype, tolerance = precision
     net = of_kind(torch.nn.MultiheadAttention(8, 2, batch_first=True), dtype)
-    x, memory, weights = normal(0, dtype, 5, 8), normal(1, dtype, 7, 8), normal(2, dtype, 5, 8)
+    x = normal(0, dtype, 5, 8)
+    memory = normal(1, dtype, 7, 8)
+    weights = normal(2, dtype, 5, 8)
     theirs = [torch.tensor(a[None], requires_grad=True) for a in (x, memory)]
     hidden = None if name == "all" else torch.tensor(~KEPT)
     out, A = net(theirs[0], theirs[1], theirs[1], attn_mask=hidden, average_attn_weights=False)
     (out[0] * torch.tensor(weights)).sum().backward()
-    layer = with_weights(Attention.init(8, 2, key=jr.key(0)), in_attention, of_attention(net, value))
-    mask, parts = MASKS[name][0], (jnp.asarray(x), jnp.asarray(memory))
+    layer = with_weights(
+        Attention.init(8, 2, key=jr.key(0)), in_attention, of_attention(net, value)
+    )
+    mask = MASKS[name][0]
+    parts = (jnp.asarray(x), jnp.asarray(memory))
     same(layer(*parts, mask=mask), out[0], tolerance)
     same(layer.weights(*parts, mask=mask), A[0], tolerance)
     total = lambda layer, parts: jnp.vdot(layer(*parts, mask=mask), weights)
@@ -138,10 +178,18 @@ def test_encoder_layer_in_batches(norms, precision):
     dtype, tolerance = precision
     how = {"dropout": 0.0, "batch_first": True, "norm_first": norms == "before"}
     net = of_kind(torch.nn.TransformerEncoderLayer(8, 2, 12, **how), dtype)
-    xs, lengths = normal(0, dtype, 3, 5, 8), [5, 3, 1]
-    out = net(torch.tensor(xs), src_key_padding_mask=torch.arange(5)[None] >= torch.tensor(lengths)[:, None])
-    block = with_weights(TransformerBlock.init(8, 2, 12, norms=norms, key=jr.key(0)), in_block, of_layer(net, value))
-    ours = jax.vmap(lambda x, n: block(x, mask=Mask(length=n)))(jnp.asarray(xs), jnp.array(lengths, jnp.int32))
+    xs = normal(0, dtype, 3, 5, 8)
+    lengths = [5, 3, 1]
+    out = net(
+        torch.tensor(xs),
+        src_key_padding_mask=torch.arange(5)[None] >= torch.tensor(lengths)[:, None],
+    )
+    block = with_weights(
+        TransformerBlock.init(8, 2, 12, norms=norms, key=jr.key(0)), in_block, of_layer(net, value)
+    )
+    ours = jax.vmap(lambda x, n: block(x, mask=Mask(length=n)))(
+        jnp.asarray(xs), jnp.array(lengths, jnp.int32)
+    )
     for at, n in enumerate(lengths):
         same(ours[at, :n], out[at, :n], tolerance)
 
@@ -152,7 +200,9 @@ def test_encoder(norms, precision):
     how = {"dropout": 0.0, "batch_first": True, "norm_first": norms == "before"}
     layer = torch.nn.TransformerEncoderLayer(8, 2, 12, **how)
     last = torch.nn.LayerNorm(8) if norms == "before" else None
-    net = of_kind(torch.nn.TransformerEncoder(layer, 3, norm=last, enable_nested_tensor=False), dtype)
+    net = of_kind(
+        torch.nn.TransformerEncoder(layer, 3, norm=last, enable_nested_tensor=False), dtype
+    )
     check(net, Trunk.init(3, 8, 2, 12, norms=norms, key=jr.key(0)), dtype, tolerance)
 
 
@@ -172,8 +222,13 @@ def check(net, trunk, dtype, tolerance, memory=None):
     inside = lambda trunk: in_block(trunk.blocks.layers)
     trunk = with_weights(trunk, inside, stacked(net.layers, value))
     if net.norm is not None:
-        trunk = with_weights(trunk, lambda t: [t.last.gamma, t.last.mu], [value(net.norm.weight), value(net.norm.bias)])
-    x, weights = normal(3, dtype, 5, 8), normal(4, dtype, 5, 8)
+        trunk = with_weights(
+            trunk,
+            lambda t: [t.last.gamma, t.last.mu],
+            [value(net.norm.weight), value(net.norm.bias)],
+        )
+    x = normal(3, dtype, 5, 8)
+    weights = normal(4, dtype, 5, 8)
     given = [a for a in (x, memory) if a is not None]
     theirs = [torch.tensor(a[None], requires_grad=True) for a in given]
     later = torch.triu(torch.ones(5, 5, dtype=torch.bool), diagonal=1)

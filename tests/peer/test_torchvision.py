@@ -1,4 +1,6 @@
-"""The same numbers as torchvision and timm: networks for images, from their state dict and to it."""
+"""The same numbers as torchvision and timm: networks for images, from their state dict and to
+it.
+"""
 
 import importlib
 from functools import partial
@@ -11,7 +13,14 @@ import pytest
 
 from thetax.core import predict
 from thetax.layers import Affine
-from thetax.models import DenseNet, Mixer, ResNet, timm_mixer, torchvision_densenet, torchvision_resnet
+from thetax.models import (
+    DenseNet,
+    Mixer,
+    ResNet,
+    timm_mixer,
+    torchvision_densenet,
+    torchvision_resnet,
+)
 from thetax.train import load_weights, save_weights
 
 torch = pytest.importorskip("torch")
@@ -20,7 +29,9 @@ pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore")]
 
 @pytest.fixture(scope="module")
 def libraries():
-    """A torchvision built for another torch lacks its own operators, which these networks do not use: declare them."""
+    """A torchvision built for another torch lacks its own operators, which these networks do not
+    use: declare them.
+    """
     try:
         torchvision = pytest.importorskip("torchvision")
     except RuntimeError:
@@ -34,7 +45,9 @@ def libraries():
 def shaken(theirs):
     """Random weights everywhere, the moments of norms too."""
     generator = torch.Generator().manual_seed(0)
-    uniform = lambda t, low, high: t.copy_(torch.rand(t.shape, generator=generator) * (high - low) + low)
+    uniform = lambda t, low, high: t.copy_(
+        torch.rand(t.shape, generator=generator) * (high - low) + low
+    )
     with torch.no_grad():
         for module in theirs.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
@@ -48,7 +61,12 @@ def shaken(theirs):
 
 def resnet(depth):
     make = partial(ResNet.init, depth, classes=1000, normalise=Affine.init)
-    return make, torchvision_resnet, lambda tv, timm: getattr(tv, f"resnet{depth}")(weights=None), (3, 65, 64)
+    return (
+        make,
+        torchvision_resnet,
+        lambda tv, timm: getattr(tv, f"resnet{depth}")(weights=None),
+        (3, 65, 64),
+    )
 
 
 NETWORKS = {
@@ -74,7 +92,8 @@ NETWORKS = {
 def test_networks_from_their_weights_and_back(libraries, tmp_path, name):
     """Loaded from their file, the output is theirs; saved, and loaded by them, theirs is ours."""
     make, names, peer, shape = NETWORKS[name]
-    theirs, like = shaken(peer(*libraries)), jax.eval_shape(make, key=jr.key(0))
+    theirs = shaken(peer(*libraries))
+    like = jax.eval_shape(make, key=jr.key(0))
     tensors = {k: v.numpy() for k, v in theirs.state_dict().items()}
     model = names.read(tensors, like)
     xs = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)

@@ -1,4 +1,6 @@
-"""A folder of weights as transformers reads and writes it, and the rows of a GGUF file as it puts them right."""
+"""A folder of weights as transformers reads and writes it, and the rows of a GGUF file as it puts
+them right.
+"""
 
 import importlib
 import json
@@ -18,7 +20,9 @@ pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore")]
 
 @pytest.fixture(scope="module")
 def transformers():
-    """It imports torchvision where there is one; if that was built for another torch, declare what it lacks."""
+    """It imports torchvision where there is one; if that was built for another torch, declare what
+    it lacks.
+    """
     own = torch.library.Library("torchvision", "FRAGMENT")
     try:
         importlib.import_module("torchvision")
@@ -37,7 +41,11 @@ def transformers():
 def bert(transformers):
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=11, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
+        vocab_size=11,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
     )
     return transformers.BertModel(config).eval()
 
@@ -83,22 +91,43 @@ PLACES |= {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm
 
 
 def test_rows_for_rotary_positions(transformers, tmp_path):
-    """A Llama written with its queries and keys in pairs comes back through transformers as it was."""
-    sizes = {"block_count": 1, "context_length": 16, "embedding_length": 32, "feed_forward_length": 32}
-    sizes |= {"attention.head_count": 4, "attention.head_count_kv": 2, "vocab_size": 32, "rope.dimension_count": 8}
+    """A Llama written with its queries and keys in pairs comes back through transformers as it
+    was.
+    """
+    sizes = {
+        "block_count": 1,
+        "context_length": 16,
+        "embedding_length": 32,
+        "feed_forward_length": 32,
+    }
+    sizes |= {
+        "attention.head_count": 4,
+        "attention.head_count_kv": 2,
+        "vocab_size": 32,
+        "rope.dimension_count": 8,
+    }
     config = transformers.LlamaConfig(
-        vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=False,
-    )  # fmt: skip
+        vocab_size=32,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=False,
+    )
     llama = transformers.LlamaForCausalLM(config)
-    names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+    names = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+    }
     names |= {"lm_head.weight": "output.weight"}
     writer = gguf.GGUFWriter(tmp_path / "tiny.gguf", "llama")
     for name, size in sizes.items():
         writer.add_uint32(f"llama.{name}", size)
     writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-6)
     for name, tensor in llama.state_dict().items():
-        W, part = tensor.numpy(), name.split(".")[-2]
+        W = tensor.numpy()
+        part = name.split(".")[-2]
         heads = {"q_proj": 4, "k_proj": 2}.get(part)
         theirs = names.get(name) or f"blk.0.{PLACES[part]}.weight"
         writer.add_tensor(theirs, rotary_pairs(W, heads=heads) if heads else W)
@@ -107,7 +136,9 @@ def test_rows_for_rotary_positions(transformers, tmp_path):
     writer.write_tensors_to_file()
     writer.close()
     reader = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
-    read = reader.load_gguf_checkpoint(tmp_path / "tiny.gguf", return_tensors=True, model_to_load=llama)["tensors"]
+    read = reader.load_gguf_checkpoint(
+        tmp_path / "tiny.gguf", return_tensors=True, model_to_load=llama
+    )["tensors"]
     tensors = read_gguf(tmp_path).tensors
     for name, tensor in llama.state_dict().items():
         np.testing.assert_array_equal(read[name].numpy(), tensor.numpy())

@@ -7,7 +7,11 @@ import pytest
 from thetax.plot import DARK, LIGHT, Arrow, Box, Diagram, Panel, Sheet, draw
 
 CODER = Diagram(
-    {"x": Box(0, 0, 1, 6, "input"), "z": Box(3, 0, 1, 2, "code"), "=": Box(5, 0, 1, 1, "equals", frame=False)},
+    {
+        "x": Box(0, 0, 1, 6, "input"),
+        "z": Box(3, 0, 1, 2, "code"),
+        "=": Box(5, 0, 1, 1, "equals", frame=False),
+    },
     [Arrow("x", "z", "C"), Arrow("z", "x", "back", bend=0.3)],
     title="Coder",
 )
@@ -34,7 +38,9 @@ def test_a_sheet_has_rows_of_two_and_hides_what_is_left(tmp_path):
 
 
 def test_boxes_far_from_the_origin_fill_the_figure():
-    figure = draw(Diagram({"x": Box(40, 90, 1, 1, "far"), "z": Box(43, 99, 1, 1, "off")}, [Arrow("x", "z")]))
+    figure = draw(
+        Diagram({"x": Box(40, 90, 1, 1, "far"), "z": Box(43, 99, 1, 1, "off")}, [Arrow("x", "z")])
+    )
     figure.draw_without_rendering()  # a layout that fails warns, and a warning is an error
     place = figure.axes[0].get_position()
     assert min(place.width, place.height) > 0.9

@@ -8,7 +8,9 @@ from thetax.plot import Column, Dots, draw
 
 
 def test_dots_stand_where_the_numbers_are():
-    one = Column("error", {"linear": (5.0, 0.5), "network": (4.0, 0.25)}, levels={"null": 9.0}, title="A")
+    one = Column(
+        "error", {"linear": (5.0, 0.5), "network": (4.0, 0.25)}, levels={"null": 9.0}, title="A"
+    )
     two = Column("seconds", {"linear": (1.0, 0.0), "network": (8.0, 0.0)})
     axes = draw(Dots(one, two)).axes
     assert [axis.get_xlabel() for axis in axes] == ["error", "seconds"]

@@ -17,7 +17,10 @@ from thetax.plot import DARK, LIGHT, as_pictures, draw, drawable, draws
 
 grid = np.linspace(-1, 5, 512)
 spectrum = Spectrum(
-    *(np.array([4.0, 1.0]), np.zeros(2), np.array([-0.1, 0.0]), np.zeros(2)), grid, np.exp(-(grid**2)), 1000
+    *(np.array([4.0, 1.0]), np.zeros(2), np.array([-0.1, 0.0]), np.zeros(2)),
+    grid,
+    np.exp(-(grid**2)),
+    1000,
 )
 
 
@@ -29,7 +32,8 @@ def worst(x, classes=("cat", "dog")):
 
 
 def depth(layers):
-    names, values = tuple(f"Linear {i}" for i in range(layers)), np.linspace(0.5, 2, layers)
+    names = tuple(f"Linear {i}" for i in range(layers))
+    values = np.linspace(0.5, 2, layers)
     edges = np.tile(np.linspace(-1, 1, 11), (layers, 1))
     return {
         "activations": explain.Activations(names, values, values, values / 4, values / 8),
@@ -57,12 +61,21 @@ net = MLP.init(2, 5, 2, key=jr.key(0))
 confused = explain.Confusion(np.eye(3, dtype=int) + 2, np.full(3, 2 / 3), ("a", "b", "c"))
 scores = np.array([np.nan, 0.3, 0.9])
 believed = explain.DropoutBelief(
-    *(np.full((9, 3), 1 / 3), np.full((9, 3), 0.1), np.linspace(0, 1.1, 9), np.linspace(0, 0.4, 9), np.zeros(9)), 50
+    *(
+        np.full((9, 3), 1 / 3),
+        np.full((9, 3), 0.1),
+        np.linspace(0, 1.1, 9),
+        np.linspace(0, 0.4, 9),
+        np.zeros(9),
+    ),
+    50,
 )
 drifts = np.array([[0.0, 0.2], [0.0, 0.1], [0.0, 0.5], [0.3, 0.6], [0.0, 1.0]])
 like = np.exp(-np.abs(np.subtract.outer(square[:, 0], square[:, 0])).astype(np.float64))
 RESULTS = {
-    "curves": explain.curves({"train loss": np.array([5.0, 0.1]), "valid loss": np.array([4.0, np.nan])}),
+    "curves": explain.curves(
+        {"train loss": np.array([5.0, 0.1]), "valid loss": np.array([4.0, np.nan])}
+    ),
     "one epoch": explain.curves({"train loss": np.ones(1)}),
     "confusion": confused,
     "many classes": explain.Confusion(
@@ -70,20 +83,30 @@ RESULTS = {
     ),
     "calibration": explain.Calibration(0.1, 0.2, 0.3, scores, scores, np.array([0, 5, 9])),
     "pictures": worst(np.zeros((5, 64))),
-    "colour": worst(np.random.default_rng(0).normal(size=(2, 3, 6, 6)), ("a very long name of a class", "dog")),
+    "colour": worst(
+        np.random.default_rng(0).normal(size=(2, 3, 6, 6)), ("a very long name of a class", "dog")
+    ),
     "features": worst(np.zeros((4, 3))),
     "no mistakes": worst(np.zeros((0, 64))),
     "spectrum": spectrum,
-    "curvature": Curvature(Sharpness(4.0, 0.0, 0.1, 0.1, 0.0, 1.0, 0.05), Trace(3.0, 0.1), spectrum),
+    "curvature": Curvature(
+        Sharpness(4.0, 0.0, 0.1, 0.1, 0.0, 1.0, 0.05), Trace(3.0, 0.1), spectrum
+    ),
     "recall": remembered(64),
     "recall of no pictures": remembered(7, names=("Hebb",), right=True),
-    "capacity": explain.Capacity(np.array([1.0, 0.4]), np.array([0.1, 0.2]), np.array([[1.0, 1.0], [0.2, 0.6]]), 500),
+    "capacity": explain.Capacity(
+        np.array([1.0, 0.4]), np.array([0.1, 0.2]), np.array([[1.0, 1.0], [0.2, 0.6]]), 500
+    ),
     "landscape": explain.Landscape(steep, side, side, 0.01),
     "flat landscape with a path": explain.Landscape(
         np.ones((9, 9)), side, side, 1.0, path=np.array([[-0.5, 0.5], [0.0, 0.0]])
     ),
-    "landscape with a cliff": explain.Landscape(np.where(steep > 5, np.inf, steep), side, side, 0.01),
-    "rates": explain.Rates(decays, gaps, explain.promises(steps=30, smooth=1.0, distance=1.0, gap=1.0, convex=0.1)),
+    "landscape with a cliff": explain.Landscape(
+        np.where(steep > 5, np.inf, steep), side, side, 0.01
+    ),
+    "rates": explain.Rates(
+        decays, gaps, explain.promises(steps=30, smooth=1.0, distance=1.0, gap=1.0, convex=0.1)
+    ),
     "powers": explain.Rates({"Nesterov": decays["Nesterov"]}, {"Nesterov": gaps["Nesterov"]}),
     "trajectory": explain.trajectory([2.0, 1.0, 0.6, 0.3], bends),
     "two epochs": explain.trajectory([1.0, 0.5], bends),
@@ -92,50 +115,92 @@ RESULTS = {
     "boundary": explain.boundary(net, explain.window(-1.0, 1.0), classes=("a", "b"), grid=20),
     "margins": explain.margins(Perceptron(jnp.array([1.0, 0.1]), jnp.array(0.0)), (square, halves)),
     "cone": explain.version_cone(square[:3], halves[:3]),
-    "minimax": explain.minimax(jnp.square, lambda x: jnp.stack([x**0, x]), low=-1.0, high=1.0, points=21),
+    "minimax": explain.minimax(
+        jnp.square, lambda x: jnp.stack([x**0, x]), low=-1.0, high=1.0, points=21
+    ),
     "dominance": explain.Dominance(0.5, np.array([0.5, np.inf, 2.0])),
     "dropout belief": believed,
     "dropout penalty": explain.DropoutPenalty(0.3, 0.02, 0.25, 0.01, 1.0, 50),
     "doubt": explain.Doubt(
-        believed, np.arange(9) % 3, np.array([8, 7]), np.zeros((2, 64)), ("a", "b", "a very long name of a class")
+        believed,
+        np.arange(9) % 3,
+        np.array([8, 7]),
+        np.zeros((2, 64)),
+        ("a", "b", "a very long name of a class"),
     ),
     "shrinkage": explain.Shrinkage(
         np.array([0.9, 0.5]), np.array([9.0, 1.0]), np.zeros(2), 1.4, 0.1, 0.0, 30, 1.0, None, None
     ),
     "importance": explain.Importance(
-        np.array([0.1, 0.0, 0.3]), np.array([0.01, 0.0, 0.02]), 0.05, ("money", "a feature of a long name", "!")
+        np.array([0.1, 0.0, 0.3]),
+        np.array([0.01, 0.0, 0.02]),
+        0.05,
+        ("money", "a feature of a long name", "!"),
     ),
     "cost": explain.Cost(*[explain.Pass(1000 * n, 900 * n, 1e-3 * n) for n in (1, 3, 2)], 600, 1),
-    "critical": explain.critical_points(lambda t: t**4 / 4 - t**2 / 2 + t / 10, low=-2.0, high=2.0, points=101),
+    "critical": explain.critical_points(
+        lambda t: t**4 / 4 - t**2 / 2 + t / 10, low=-2.0, high=2.0, points=101
+    ),
     "wiring": explain.wiring(MLP.init(30, 4, 2, key=jr.key(0))),
     "convexity": explain.Convexity(0.3, np.array([0.3, -0.1]), side[4:], np.square(side[4:])),
     "filters": explain.Filters(np.linspace(-1, 1, 90).reshape(10, 1, 3, 3), "Convolution 1"),
     "feature maps": explain.FeatureMaps(
-        (np.ones((9, 8, 8)), np.ones((4, 4, 4))), ("Convolution 1", "Convolution 12"), np.zeros((1, 8, 8))
+        (np.ones((9, 8, 8)), np.ones((4, 4, 4))),
+        ("Convolution 1", "Convolution 12"),
+        np.zeros((1, 8, 8)),
     ),
-    "saliency": explain.Saliency(np.ones((5, 64)), np.zeros((5, 64)), np.arange(5) % 2, ("cat", "a very long name")),
+    "saliency": explain.Saliency(
+        np.ones((5, 64)), np.zeros((5, 64)), np.arange(5) % 2, ("cat", "a very long name")
+    ),
     "equivariance": explain.Equivariance(
-        *np.ones((2, 3, 2)), *np.ones((2, 2)), np.array([1, 2]), np.array([1, 2, 4]), ("relu 1", "relu 2", "MaxPool 3")
+        *np.ones((2, 3, 2)),
+        *np.ones((2, 2)),
+        np.array([1, 2]),
+        np.array([1, 2, 4]),
+        ("relu 1", "relu 2", "MaxPool 3"),
     ),
-    "through time": explain.ThroughTime(*np.geomspace(1, 1e-3, 30).reshape(3, 2, 5), np.ones(5), 9, "Elman 1"),
+    "through time": explain.ThroughTime(
+        *np.geomspace(1, 1e-3, 30).reshape(3, 2, 5), np.ones(5), 9, "Elman 1"
+    ),
     "eigenvalues": explain.Eigenvalues(np.exp(1j * side) * 0.9, "the matrix U"),
-    "speech": explain.Speech(("so it was", "and so"), 0.7, np.array([1.0, 2.0, 4.0]), np.array([4.0, 2.5, 2.0])),
-    "translations": explain.Translations(("so",), ("also",), ("so",), np.array([0.5, 0.2, 0.1, 0.0])),
+    "speech": explain.Speech(
+        ("so it was", "and so"), 0.7, np.array([1.0, 2.0, 4.0]), np.array([4.0, 2.5, 2.0])
+    ),
+    "translations": explain.Translations(
+        ("so",), ("also",), ("so",), np.array([0.5, 0.2, 0.1, 0.0])
+    ),
     "attention": explain.AttentionMaps(np.full((2, 2, 3, 3), 1 / 3), ("a", "word", "seen")),
-    "token saliency": explain.TokenSaliency(np.ones(2), np.array([1.0, -1.0]), ("good", "bad"), "class"),
+    "token saliency": explain.TokenSaliency(
+        np.ones(2), np.array([1.0, -1.0]), ("good", "bad"), "class"
+    ),
     "embedding map": explain.EmbeddingMap(np.eye(3, 2), ("a", "b", "c"), np.array([0.6, 0.3])),
-    "alignment": explain.Alignment(np.eye(3, 4), ("a", "word", "of", "source"), ("and", "its", "target")),
-    "tangent spectrum": explain.TangentSpectrum(np.geomspace(10, 0.01, 20), np.full(20, 0.05), 0.4, 3, 0.1),
+    "alignment": explain.Alignment(
+        np.eye(3, 4), ("a", "word", "of", "source"), ("and", "its", "target")
+    ),
+    "tangent spectrum": explain.TangentSpectrum(
+        np.geomspace(10, 0.01, 20), np.full(20, 0.05), 0.4, 3, 0.1
+    ),
     "flat tangent spectrum": explain.TangentSpectrum(np.ones(5), np.full(5, 0.2), 0.4, 1, None),
-    "drift": explain.Drift(*drifts, like, like**2, halves, ("Linear 1", "Linear 2"), np.array([0.1, np.inf])),
+    "drift": explain.Drift(
+        *drifts, like, like**2, halves, ("Linear 1", "Linear 2"), np.array([0.1, np.inf])
+    ),
     "drift of numbers, along a way": explain.Drift(
-        *np.linspace(0, 0.3, 20).reshape(4, 5), np.arange(5.0), like, like, square[:, 0], ("Linear 1",), np.ones(1)
+        *np.linspace(0, 0.3, 20).reshape(4, 5),
+        np.arange(5.0),
+        like,
+        like,
+        square[:, 0],
+        ("Linear 1",),
+        np.ones(1),
     ),
     "drift of many layers": explain.Drift(
         *drifts, like, like, halves, tuple(f"Linear {i}" for i in range(90)), np.linspace(0, 1, 90)
     ),
     "kernel map": explain.KernelMap(
-        like, np.array([[0.9, 0.1], [0.1, np.nan]]), np.arange(20) // 19, ("cat", "a very long name of a class")
+        like,
+        np.array([[0.9, 0.1], [0.1, np.nan]]),
+        np.arange(20) // 19,
+        ("cat", "a very long name of a class"),
     ),
     "kernel map of many classes": explain.KernelMap(
         like, np.ones((60, 60)), np.arange(20), tuple(f"class number {i}" for i in range(60))
@@ -149,13 +214,22 @@ RESULTS = {
         0.1,
         True,
     ),
-    "laziness of numbers": explain.Laziness(*np.ones((2, 2, 3)), np.ones(3), np.array([0, 1, 9]), 30, 0.1, False),
+    "laziness of numbers": explain.Laziness(
+        *np.ones((2, 2, 3)), np.ones(3), np.array([0, 1, 9]), 30, 0.1, False
+    ),
     "intervals": explain.intervals(np.zeros(3), np.ones(3), np.array([0.1, 3.0, -0.4])),
     "widths": explain.Widths(*np.geomspace(1, 0.01, 18).reshape(3, 3, 2), np.array([8, 32, 128])),
-    "wide beliefs": explain.WideBeliefs(np.linspace(-1, 1, 60).reshape(2, 10, 3), np.linspace(1, 2, 20).reshape(2, 10)),
-    "certificates": certify.Certificates(np.linspace(0, 1.2, 9), np.array([0.5, 1.0]), np.array([0.9, 0.6]), 1.3),
+    "wide beliefs": explain.WideBeliefs(
+        np.linspace(-1, 1, 60).reshape(2, 10, 3), np.linspace(1, 2, 20).reshape(2, 10)
+    ),
+    "certificates": certify.Certificates(
+        np.linspace(0, 1.2, 9), np.array([0.5, 1.0]), np.array([0.9, 0.6]), 1.3
+    ),
     "disguise": attack.Disguise(
-        np.full((3, 6, 6), 9, np.uint8), np.full((3, 6, 6), 8, np.uint8), ("cat", "a very long name"), (0.9, 0.4)
+        np.full((3, 6, 6), 9, np.uint8),
+        np.full((3, 6, 6), 8, np.uint8),
+        ("cat", "a very long name"),
+        (0.9, 0.4),
     ),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},
@@ -168,8 +242,11 @@ RESULTS = {
 def test_every_result_is_drawn(name, theme):
     figure = draw(RESULTS[name], theme=theme)
     assert isinstance(figure, Figure)
-    figure.draw_without_rendering()  # a label that cannot be laid out warns, and a warning is an error
-    assert figure.get_facecolor()[:3] == pytest.approx([int(theme.paper[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    # a label that cannot be laid out warns, and a warning is an error
+    figure.draw_without_rendering()
+    assert figure.get_facecolor()[:3] == pytest.approx(
+        [int(theme.paper[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    )
 
 
 NUMBERS = {
@@ -203,7 +280,9 @@ NUMBERS = {
 
 def test_there_is_a_drawing_for_every_result():
     public = [*vars(explain).values(), attack.Disguise, certify.Certificates]
-    results = [kind for kind in public if isinstance(kind, type) and not issubclass(kind, Exception)]
+    results = [
+        kind for kind in public if isinstance(kind, type) and not issubclass(kind, Exception)
+    ]
     kinds = {kind.__name__ for kind in results}
     assert kinds - NUMBERS == set(drawable()) & kinds
     assert {type(result).__name__ for result in RESULTS.values()} == set(drawable()) & kinds
@@ -249,7 +328,10 @@ def test_pictures_are_recognised():
 def test_an_unknown_result_is_refused_and_can_be_taught():
     class Answer(float): ...
 
-    with pytest.raises(TypeError, match=r"no drawing is known for Answer; there are drawings for Activations, .*Worst"):
+    with pytest.raises(
+        TypeError,
+        match=r"no drawing is known for Answer; there are drawings for Activations, .*Worst",
+    ):
         draw(Answer(42))
     draws(Answer)(lambda result, theme: Figure())
     assert isinstance(draw(Answer(42)), Figure)
@@ -258,10 +340,15 @@ def test_an_unknown_result_is_refused_and_can_be_taught():
 def test_a_real_network_end_to_end():
     net = MLP.init(4, 8, 3, key=jr.key(0))
     xs = jr.normal(jr.key(1), (30, 4))
-    draw(explain.calibration(net, (xs, jnp.argmax(jax.vmap(net)(xs), axis=1)))).draw_without_rendering()
+    draw(
+        explain.calibration(net, (xs, jnp.argmax(jax.vmap(net)(xs), axis=1)))
+    ).draw_without_rendering()
 
 
 def test_science_does_not_import_matplotlib_and_drawing_not_pyplot():
-    code = "import sys, thetax.explain; assert 'matplotlib' not in sys.modules; import thetax.plot, thetax.report;"
+    code = (
+        "import sys, thetax.explain; assert 'matplotlib' not in sys.modules; import thetax.plot, "
+        "thetax.report;"
+    )
     code += "assert 'matplotlib.pyplot' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

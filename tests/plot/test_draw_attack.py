@@ -8,22 +8,33 @@ from thetax.certify import RobustCurves
 from thetax.plot import DARK, LIGHT, draw
 
 rng = np.random.default_rng(0)
-far = {"Linf": np.append(rng.uniform(0.01, 0.2, 30), [0.0, np.inf]), "L2": np.append(rng.uniform(1, 2, 30), [0.0, 1.5])}
+far = {
+    "Linf": np.append(rng.uniform(0.01, 0.2, 30), [0.0, np.inf]),
+    "L2": np.append(rng.uniform(1, 2, 30), [0.0, 1.5]),
+}
 none = {"Linf": np.full(4, np.inf)}
 side = np.linspace(-2, 2, 21)
 bowl = np.exp(side)[None] + 0.1 * side[:, None] ** 2
 
 
 def moved(x, classes=("a", "a very long name of a class"), features=()):
-    m, pair = len(x), np.array([[0], [1]]).repeat(len(x), axis=1)
+    m = len(x)
+    pair = np.array([[0], [1]]).repeat(len(x), axis=1)
     found = Boundary(
-        np.linspace(0.1, 0.2, m), x + rng.normal(size=x.shape).astype(x.dtype) / 9, x, pair[0], pair, pair * 0.1 + 0.5
+        np.linspace(0.1, 0.2, m),
+        x + rng.normal(size=x.shape).astype(x.dtype) / 9,
+        x,
+        pair[0],
+        pair,
+        pair * 0.1 + 0.5,
     )
     return Fragile(found, np.arange(m), "L2", classes, features)
 
 
 RESULTS = {
-    "curves": RobustCurves(far, {norm: np.nan_to_num(d, posinf=0.1) / 2 for norm, d in far.items()}, "linear"),
+    "curves": RobustCurves(
+        far, {norm: np.nan_to_num(d, posinf=0.1) / 2 for norm, d in far.items()}, "linear"
+    ),
     "nothing proven": RobustCurves(far, {}, "refused"),
     "never wrong": RobustCurves(none, {}, ""),
     "distances": Distances(far),
@@ -32,7 +43,9 @@ RESULTS = {
     "pictures": moved(rng.uniform(size=(6, 1, 8, 8))),
     "two pictures": moved(rng.uniform(size=(2, 64)).astype(np.float32)),
     "coloured": moved(rng.uniform(size=(4, 3, 8, 8))),
-    "rows": moved(rng.normal(size=(6, 9)), features=tuple(f"the feature number {i}" for i in range(9))),
+    "rows": moved(
+        rng.normal(size=(6, 9)), features=tuple(f"the feature number {i}" for i in range(9))
+    ),
     "one short row": moved(rng.normal(size=(1, 2))),
     "nobody": moved(np.zeros((0, 4))),
     "surface": Surface(bowl, bowl - 2, side, 1.0, 1.0),
@@ -65,20 +78,26 @@ def test_the_figures_hold_the_numbers():
 
 
 def test_the_factor_of_the_change_is_said_and_kept():
-    x, step = np.zeros((1, 64)), np.zeros((1, 64))
+    x = np.zeros((1, 64))
+    step = np.zeros((1, 64))
     x[0, 0], step[0, 1:9] = 1.0, 0.04
     pair = np.array([[0], [1]])
     found = Boundary(np.array([0.1]), x + step, x, pair[0], pair, pair * 0.1 + 0.5)
     figure = draw(Fragile(found, np.arange(1), "L2", ("a", "b")))
     names = [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()]
     assert names == ["before", "after", "change × 25"]
-    change = next(axes for axes in figure.axes if axes.get_ylabel().startswith("change")).images[0].get_array()
+    change = (
+        next(axes for axes in figure.axes if axes.get_ylabel().startswith("change"))
+        .images[0]
+        .get_array()
+    )
     assert change[0, 1, 3] == pytest.approx(25 * 0.04)
     assert change[2, 0, 3] == 0
 
 
 def test_bars_name_the_features_that_change_most():
-    x, step = np.zeros((1, 4)), np.array([[0.1, -0.3, 0.2, 0.0]])
+    x = np.zeros((1, 4))
+    step = np.array([[0.1, -0.3, 0.2, 0.0]])
     pair = np.array([[0], [1]])
     found = Boundary(np.array([0.4]), x + step, x, pair[0], pair, pair * 0.1 + 0.5)
     (axes,) = draw(Fragile(found, np.arange(1), "L2", ("no", "yes"), ("p", "q", "r", "s"))).axes

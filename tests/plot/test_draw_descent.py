@@ -31,13 +31,19 @@ def test_a_landscape_without_a_finite_loss_is_refused():
         draw(explain.Landscape(np.full((9, 9), np.nan), side, side, np.nan))
 
 
-@pytest.mark.parametrize(("gap", "scale", "said"), [
-    (0.5 ** np.arange(20.0), "linear", "ρ = 0.5"), (1 / np.arange(1.0, 40) ** 2, "log", "1/t^"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gap", "scale", "said"),
+    [
+        (0.5 ** np.arange(20.0), "linear", "ρ = 0.5"),
+        (1 / np.arange(1.0, 40) ** 2, "log", "1/t^"),
+    ],
+)
 def test_rates_are_named_beside_their_curves(gap, scale, said):
     promised = {"a bound": 2 * gap}
     found = explain.Rates(
-        {"descent": explain.fit_decay(gap[1:], times=np.arange(1, len(gap)))}, {"descent": gap}, promised
+        {"descent": explain.fit_decay(gap[1:], times=np.arange(1, len(gap)))},
+        {"descent": gap},
+        promised,
     )
     (axes,) = draw(found).axes
     assert axes.get_xscale() == scale
@@ -66,12 +72,16 @@ def test_no_two_methods_look_alike_and_a_promise_has_the_colour_of_its_method():
     assert len(draw(explain.Rates(decays, few, promised)).axes[0].lines) == 3
 
 
-@pytest.mark.parametrize(("kind", "words"), [(explain.Smoothness, ", a lower"), (explain.Dominance, ", an upper")])
+@pytest.mark.parametrize(
+    ("kind", "words"), [(explain.Smoothness, ", a lower"), (explain.Dominance, ", an upper")]
+)
 @pytest.mark.parametrize("count", [1, 3])
 def test_points_are_whole_and_bounds_are_named(kind, words, count):
     (axes,) = draw(kind(1.0, np.ones(count))).axes
     assert words in axes.get_title(loc="left")
-    assert [tick for tick in axes.get_xticks() if 0.5 <= tick <= count + 0.5] == list(range(1, count + 1))
+    assert [tick for tick in axes.get_xticks() if 0.5 <= tick <= count + 0.5] == list(
+        range(1, count + 1)
+    )
 
 
 def test_the_loss_at_the_model_is_read_over_the_contours():

@@ -20,13 +20,16 @@ def test_numbers_of_both_signs_have_a_colour_each_and_zero_has_none():
     assert tuple(shown[0, 1, :3]) == to_rgb(LIGHT.orange)
 
 
-@pytest.mark.parametrize(("shape", "drawn", "says"), [
-    ((5, 1, 3, 3), 5, "5 kernels of 3 × 3"),
-    ((40, 1, 3, 3), 32, "the first 32 of 40"),
-    ((4, 3, 5, 5), 4, "4 kernels of 5 × 5 on 3 channels"),
-    ((2, 4, 3, 3), 8, "2 kernels of 3 × 3 on 4 channels"),
-    ((2, 1, 7), 2, "2 kernels of 7"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "drawn", "says"),
+    [
+        ((5, 1, 3, 3), 5, "5 kernels of 3 × 3"),
+        ((40, 1, 3, 3), 32, "the first 32 of 40"),
+        ((4, 3, 5, 5), 4, "4 kernels of 5 × 5 on 3 channels"),
+        ((2, 4, 3, 3), 8, "2 kernels of 3 × 3 on 4 channels"),
+        ((2, 1, 7), 2, "2 kernels of 7"),
+    ],
+)
 def test_filters(shape, drawn, says):
     kernels = np.random.default_rng(0).normal(size=shape)
     figure = draw(explain.Filters(kernels, "Convolution 1"), theme=DARK)
@@ -41,7 +44,11 @@ def test_filters(shape, drawn, says):
 def test_feature_maps_show_the_example_and_the_strongest_channels():
     maps = np.zeros((10, 4, 4))
     maps[[2, 9], 1, 1] = 3.0, -5.0
-    figure = draw(explain.FeatureMaps((maps, np.ones((2, 2, 2))), ("Convolution 1", "Convolution 2"), np.eye(4)[None]))
+    figure = draw(
+        explain.FeatureMaps(
+            (maps, np.ones((2, 2, 2))), ("Convolution 1", "Convolution 2"), np.eye(4)[None]
+        )
+    )
     shown = pictures(figure)
     assert len(shown) == 1 + 7 + 2
     assert shown[0].tolist() == np.eye(4).tolist()
@@ -54,7 +61,9 @@ def test_feature_maps_show_the_example_and_the_strongest_channels():
 def test_saliency_lies_beside_each_picture():
     slopes = np.zeros((2, 3, 6, 6))
     slopes[0, 1, 2, 3] = -4.0
-    result = explain.Saliency(slopes, np.random.default_rng(0).random((2, 3, 6, 6)), np.array([1, 0]), ("cat", "dog"))
+    result = explain.Saliency(
+        slopes, np.random.default_rng(0).random((2, 3, 6, 6)), np.array([1, 0]), ("cat", "dog")
+    )
     figure = draw(result)
     shown = pictures(figure)
     assert len(shown) == 4
@@ -63,7 +72,9 @@ def test_saliency_lies_beside_each_picture():
 
 
 def test_saliency_of_a_table_is_a_bar_for_each_number():
-    result = explain.Saliency(np.array([[1.0, -3.0], [1.0, -1.0]]), np.ones((2, 2)), np.zeros(2, int), ("a", "b"))
+    result = explain.Saliency(
+        np.array([[1.0, -3.0], [1.0, -1.0]]), np.ones((2, 2)), np.zeros(2, int), ("a", "b")
+    )
     (axes,) = draw(result).axes
     assert [bar.get_width() for bar in axes.containers[0]] == [2.0, 1.0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["x2", "x1"]
@@ -72,19 +83,29 @@ def test_saliency_of_a_table_is_a_bar_for_each_number():
 def test_errors_of_shifts_are_drawn_for_the_last_layer_of_each_stride():
     inside = np.array([[0.0, 0.0], [1e-3, 0.0], [0.5, np.nan]])
     everywhere = np.array([[0.1, 0.2], [0.3, 0.4], [0.6, 0.7]])
-    kept, names = np.array([1.0, 0.75]), ("a", "b", "c")
+    kept = np.array([1.0, 0.75])
+    names = ("a", "b", "c")
     found = explain.Equivariance(
         inside, everywhere, np.array([0.1, 0.2]), kept, np.array([1, 2]), np.array([1, 1, 2]), names
     )
     figure = draw(found)
     above, below = figure.axes
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["b, stride 1", "c, stride 2"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "b, stride 1",
+        "c, stride 2",
+    ]
     lines = [np.asarray(line.get_ydata()) for line in above.lines]
     assert lines[0] == pytest.approx([1e-3, 1e-7])
     assert lines[1] == pytest.approx(everywhere[1])
     assert lines[8] == pytest.approx([0.7])  # at a whole stride; no interior, so at all places
-    assert [lines[i].tolist() for i in (9, 10, 11)] == [[0.5], [0.6], [0.5]]  # between, by a line of its own
-    assert above.get_yticklabels()[0].get_text() == r"$\leq 10^{-7}$"  # where what is exact is drawn
+    assert [lines[i].tolist() for i in (9, 10, 11)] == [
+        [0.5],
+        [0.6],
+        [0.5],
+    ]  # between, by a line of its own
+    assert (
+        above.get_yticklabels()[0].get_text() == r"$\leq 10^{-7}$"
+    )  # where what is exact is drawn
     assert above.get_yticks()[0] == 1e-7
     assert np.asarray(below.lines[1].get_ydata()) == pytest.approx([0, 25])
 
@@ -100,7 +121,14 @@ def test_norms_by_lag_with_their_bound():
     assert bound == pytest.approx(found.bound)
     assert np.asarray(below.lines[0].get_xdata()).tolist() == [-2, -1, 0]
     assert np.asarray(below.lines[1].get_ydata()) == pytest.approx(np.full(3, 0.45))
-    assert len(draw(explain.ThroughTime(norms[:1], sigma[:1], sigma[:1], None, 4, "GRU 1")).axes[0].lines) == 1
+    assert (
+        len(
+            draw(explain.ThroughTime(norms[:1], sigma[:1], sigma[:1], None, 4, "GRU 1"))
+            .axes[0]
+            .lines
+        )
+        == 1
+    )
 
 
 def test_steps_that_change_little_have_plain_ticks():
@@ -114,7 +142,8 @@ def test_steps_that_change_little_have_plain_ticks():
 def test_eigenvalues_on_the_disk_and_their_times():
     found = explain.Eigenvalues(np.array([1.5j, 1.0, np.exp(-0.5), 0.0]), "the matrix U")
     disk, clock = draw(found).axes
-    inside, outside = disk.lines[1], disk.lines[2]
+    inside = disk.lines[1]
+    outside = disk.lines[2]
     assert np.asarray(inside.get_xdata()) == pytest.approx([1.0, np.exp(-0.5), 0])
     assert np.asarray(outside.get_ydata()) == pytest.approx([1.5])
     assert np.asarray(clock.lines[0].get_ydata()) == pytest.approx([2.0])

@@ -8,11 +8,19 @@ from thetax.plot import draw
 
 
 def test_forecasts_and_calibration():
-    found = intervals(np.zeros(5), np.ones(5), np.array([0.1, -0.4, 3.0, 1.0, -2.5]), levels=(0.2, 0.8))
+    found = intervals(
+        np.zeros(5), np.ones(5), np.array([0.1, -0.4, 3.0, 1.0, -2.5]), levels=(0.2, 0.8)
+    )
     left, right = draw(found).axes
-    assert [text.get_text() for text in left.get_legend().get_texts()] == ["inside: 3", "outside: 2"]
+    assert [text.get_text() for text in left.get_legend().get_texts()] == [
+        "inside: 3",
+        "outside: 2",
+    ]
     bars = [line.get_xydata() for line in right.lines if len(line.get_xdata()) == 2]
-    assert any(bar == pytest.approx(np.array([[0.2, found.coverage[0]], [0.8, found.coverage[1]]])) for bar in bars)
+    assert any(
+        bar == pytest.approx(np.array([[0.2, found.coverage[0]], [0.8, found.coverage[1]]]))
+        for bar in bars
+    )
 
 
 def test_all_inside():

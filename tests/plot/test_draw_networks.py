@@ -13,7 +13,9 @@ from thetax.plot import DARK, LIGHT, draw
 
 def drawn(result, kind):
     things = draw(result).axes[0].collections
-    count = lambda thing: len(thing.get_segments() if kind is LineCollection else thing.get_offsets())
+    count = lambda thing: len(
+        thing.get_segments() if kind is LineCollection else thing.get_offsets()
+    )
     return sum(count(thing) for thing in things if isinstance(thing, kind))
 
 
@@ -24,7 +26,10 @@ def shape(*sizes):
 @pytest.mark.parametrize("sizes", [(1, 1), (3, 5, 2), (12, 12, 12)])
 def test_small_networks_are_drawn_whole(sizes):
     found = explain.wiring(shape(*sizes))
-    assert (drawn(found, PathCollection), drawn(found, LineCollection)) == (found.nodes, found.edges)
+    assert (drawn(found, PathCollection), drawn(found, LineCollection)) == (
+        found.nodes,
+        found.edges,
+    )
 
 
 def test_wide_layers_are_drawn_in_part_and_told_in_full():

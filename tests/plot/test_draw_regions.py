@@ -29,19 +29,25 @@ def kinds(figure, kind):
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_regions_are_polygons_with_their_patterns(theme):
-    net = Chain(Linear(jnp.array([[1.0, 0.2], [-0.3, 1.0], [1.0, 1.0]]), jnp.array([0.0, 0.1, -0.5])), relu)
+    net = Chain(
+        Linear(jnp.array([[1.0, 0.2], [-0.3, 1.0], [1.0, 1.0]]), jnp.array([0.0, 0.1, -0.5])), relu
+    )
     found = regions(net, window(-1.0, 1.0))
     figure = draw(found, theme=theme)
     (cells,) = kinds(figure, PolyCollection)
     assert len(cells.get_paths()) == 7
-    assert {text.get_text() for text in figure.axes[0].texts} == {"".join(map(str, row)) for row in found.patterns}
+    assert {text.get_text() for text in figure.axes[0].texts} == {
+        "".join(map(str, row)) for row in found.patterns
+    }
     assert "7 linear regions" in figure.axes[0].get_title(loc="left")
 
 
 def test_boundary_is_drawn_with_what_it_found():
     net = MLP.init(2, 8, 3, key=jr.key(0))
     xs = np.random.default_rng(0).normal(size=(30, 2))
-    found = boundary(net, window(-2.0, 2.0), examples=(xs, np.arange(30) % 3), classes=("a", "b", "c"), grid=20)
+    found = boundary(
+        net, window(-2.0, 2.0), examples=(xs, np.arange(30) % 3), classes=("a", "b", "c"), grid=20
+    )
     figure = draw(found)
     assert len(kinds(figure, LineCollection)[0].get_segments()) == len(found.segments)
     assert len(figure.axes[0].images) == 1
@@ -72,7 +78,12 @@ def test_the_border_of_a_perceptron_is_drawn_as_a_line():
 
 def test_the_three_examples_of_the_plane_are_large():
     xs = np.random.default_rng(0).normal(size=(40, 5)) * [1, 1, 1e-2, 1e-2, 1e-2]
-    found = boundary(MLP.init(5, 6, 2, key=jr.key(0)), window_through(xs[:3]), examples=(xs, np.arange(40) % 2), grid=8)
+    found = boundary(
+        MLP.init(5, 6, 2, key=jr.key(0)),
+        window_through(xs[:3]),
+        examples=(xs, np.arange(40) % 2),
+        grid=8,
+    )
     sizes = draw(found).axes[0].collections[-1].get_sizes()
     assert (sizes == sizes.max()).sum() == 3
     assert sizes.max() > 4 * sizes.min()

@@ -8,7 +8,8 @@ from thetax.plot import draw
 
 
 def test_doubt_is_split_into_that_of_the_members_and_their_disagreement():
-    entropy, information = np.array([0.1, 0.6]), np.array([0.1, 0.2])
+    entropy = np.array([0.1, 0.6])
+    information = np.array([0.1, 0.2])
     found = explain.DropoutBelief(
         np.array([[0.98, 0.02], [0.7, 0.3]]), np.ones((2, 2)), entropy, information, np.zeros(2), 4
     )

@@ -11,8 +11,13 @@ from thetax.train import Setting, Trial
 
 
 def trials(count: int, *, error=lambda i: 0.1 + 0.01 * i) -> list[Trial]:
-    setting = lambda i: Setting(width=2 ** (3 + i % 3), rate=10.0 ** (-1 - i % 4), dropout=0.1 * (i % 5))
-    return [Trial(i, setting(i), error(i), 0.01, i % 3 == 1, np.full(5, error(i)), 1.0) for i in range(count)]
+    setting = lambda i: Setting(
+        width=2 ** (3 + i % 3), rate=10.0 ** (-1 - i % 4), dropout=0.1 * (i % 5)
+    )
+    return [
+        Trial(i, setting(i), error(i), 0.01, i % 3 == 1, np.full(5, error(i)), 1.0)
+        for i in range(count)
+    ]
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
@@ -36,7 +41,9 @@ def test_diverged_trials_do_not_spoil_the_axes():
 
 
 def test_the_lines_say_what_the_trials_say():
-    """Heights are ranks of the values: the least at the bottom, the largest on top, on every axis."""
+    """Heights are ranks of the values: the least at the bottom, the largest on top, on every
+    axis.
+    """
     found = trials(7)
     axes = draw(Coordinates(found)).axes[0]
     names = [label.get_text() for label in axes.get_xticklabels()]

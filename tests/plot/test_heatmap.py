@@ -9,10 +9,16 @@ from thetax.plot import DARK, LIGHT, Heatmap, draw
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_signs_are_colours_and_sizes_are_how_strong(theme):
-    (axes,) = draw(Heatmap(np.array([[2.0, -1.0, 0.0]]), "key", "query", title="A"), theme=theme).axes
+    (axes,) = draw(
+        Heatmap(np.array([[2.0, -1.0, 0.0]]), "key", "query", title="A"), theme=theme
+    ).axes
     (picture,) = axes.images
     shown = np.asarray(picture.get_array())[0]
     assert shown[0, :3] == pytest.approx(to_rgb(theme.blue))
     assert shown[1, :3] == pytest.approx(to_rgb(theme.orange))
     assert shown[:, 3].tolist() == [1.0, 0.5, 0.0]
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title(loc="left")) == ("key", "query", "A")
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title(loc="left")) == (
+        "key",
+        "query",
+        "A",
+    )

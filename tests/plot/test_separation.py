@@ -21,7 +21,9 @@ def test_margins(theme, push):
     figure.canvas.draw()
     axes = figure.axes[0]
     told = axes.get_title(loc="left")
-    assert told == (f"margin {result.margin:.3g}" if push else f"{round(60 * result.error)} on the wrong side")
+    assert told == (
+        f"margin {result.margin:.3g}" if push else f"{round(60 * result.error)} on the wrong side"
+    )
     bars = [bar for bar in axes.patches if bar.get_height() > 0]
     assert sum(bar.get_height() for bar in bars) == 60
     assert np.isclose(min(bar.get_x() for bar in axes.patches), result.margin)
@@ -30,7 +32,10 @@ def test_margins(theme, push):
     wrong = sum(bar.get_height() for bar in bars if bar.get_x() + bar.get_width() < 1e-9)
     assert wrong == round(60 * result.error)
     names = {text.get_text() for text in figure.legends[0].get_texts()}
-    kinds = {f"{kind} examples ({int((ys == y).sum())})" for kind, y in (("negative", -1), ("positive", 1))}
+    kinds = {
+        f"{kind} examples ({int((ys == y).sum())})"
+        for kind, y in (("negative", -1), ("positive", 1))
+    }
     assert names == kinds | {"boundary", "least distance"}
 
 
@@ -51,7 +56,9 @@ def test_cone():
 
 
 def test_cone_of_many():
-    """Only the two lines that bound the cone have a number, and they are those whose loss would widen it."""
+    """Only the two lines that bound the cone have a number, and they are those whose loss would
+    widen it.
+    """
     rng = np.random.default_rng(0)
     xs = rng.normal(size=(60, 2))
     ys = np.sign(xs @ np.array([1.0, 0.5]))

@@ -1,4 +1,6 @@
-"""The recipes `attack` and `smooth`, on small networks and pictures; the real ones are marked `network`."""
+"""The recipes `attack` and `smooth`, on small networks and pictures; the real ones are marked
+`network`.
+"""
 
 import json
 from dataclasses import replace
@@ -57,7 +59,8 @@ def attack(folder: Path, **options) -> tuple[Outcome, Run]:
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory) -> str:
     """A finished run of a small network."""
-    folder, options = tmp_path_factory.mktemp("runs") / "digits", {"hidden": (16,), "epochs": 8, "rate": 1e-2}
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    options = {"hidden": (16,), "epochs": 8, "rate": 1e-2}
     run = Run.begin(folder, recipe="digits", arguments=options, seed=0)
     recipes.digits(job(run), **options)
     return str(folder)
@@ -65,13 +68,17 @@ def digits(tmp_path_factory) -> str:
 
 @pytest.fixture
 def quick(monkeypatch):
-    """One short ascent in place of all attacks and trials, which take long to compile; and one example measured."""
+    """One short ascent in place of all attacks and trials, which take long to compile; and one
+    example measured.
+    """
 
     def judge(model, some, ball, *, box, steps, restarts, key):
         right = lambda xs: np.asarray(jax.vmap(model)(jnp.asarray(xs)).argmax(axis=1)) == some[1]
         worst = perturb(PGD(away(), ball, rate=ball.radius, steps=steps, box=box), model, some)
         checks = Check("sure", 0.0, "none", True, ""), Check("odd", 0.5, "none", False, "it is odd")
-        return Robustness(right(worst).mean().item(), right(some[0]).mean().item(), right(worst), worst, checks)
+        return Robustness(
+            right(worst).mean().item(), right(some[0]).mean().item(), right(worst), worst, checks
+        )
 
     monkeypatch.setattr(attacked, "robustness", judge)
     monkeypatch.setattr(attacked, "ROUNDS", 4)
@@ -95,9 +102,13 @@ def outcome(model, xs, ys=None, **more: Any) -> Outcome:
 
 @pytest.mark.slow
 def test_the_network_of_a_run(quick, digits, tmp_path, monkeypatch):
-    """More errors under attack, numbers kept in the folder, and read from there instead of attacking again."""
+    """More errors under attack, numbers kept in the folder, and read from there instead of
+    attacking again.
+    """
     options = {"of": digits, "radius": 0.1, **FEW}
-    run, first, second = Run.begin(tmp_path / "r", recipe="attack", arguments=options, seed=0), Heard(), Heard()
+    run = Run.begin(tmp_path / "r", recipe="attack", arguments=options, seed=0)
+    first = Heard()
+    second = Heard()
     found = recipes.attack(job(run, first), **options)
     (row,) = found.table.values()
     assert list(found.table) == ["multi-layer perceptron"]
@@ -125,7 +136,9 @@ def test_the_trials_of_the_attack_hold_for_digits(digits):
 
 @pytest.mark.slow
 def test_the_distance_is_that_of_a_line():
-    """Of a linear network the nearest wrong input is known: the margin over the dual norm of the slope."""
+    """Of a linear network the nearest wrong input is known: the margin over the dual norm of the
+    slope.
+    """
     line = Linear(jnp.array([[0.0, 0.0], [3.0, -4.0]]), jnp.zeros(2))
     some = np.array([[0.5, 0.5], [0.4, 0.6], [0.2, 0.9]], np.float32), np.zeros(3, np.int32)
     margins = -(some[0] @ np.array([3.0, -4.0]))
@@ -155,29 +168,50 @@ def test_the_range_is_that_of_pixels_or_what_the_data_span():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (replace(outcome(None, np.zeros((2, 3), np.float32)), test=np.zeros(3)), "reads no arrays of floats"),
+        (
+            replace(outcome(None, np.zeros((2, 3), np.float32)), test=np.zeros(3)),
+            "reads no arrays of floats",
+        ),
         (outcome(None, np.zeros((2, 3), np.int32)), "reads no arrays of floats"),
-        (outcome(None, np.zeros((2, 3), np.float32), tokens=("a", "b")), "reads no arrays of floats"),
+        (
+            outcome(None, np.zeros((2, 3), np.float32), tokens=("a", "b")),
+            "reads no arrays of floats",
+        ),
         (outcome(None, (np.zeros((2, 3), np.float32),) * 2), "reads no arrays of floats"),
         (outcome(None, np.zeros((2, 3), np.float32), classes=()), "tells no classes apart"),
-        (outcome(None, np.zeros((2, 3), np.float32), np.zeros((2, 3), np.int32)), "tells no classes apart"),
-        (outcome(None, np.zeros((2, 3), np.float32), np.zeros(2, np.float32)), "tells no classes apart"),
-        (outcome(Chain(), np.zeros((2, 3), np.float32)), r"expected 2 logits an example, got outputs of shape \(3,\)"),
+        (
+            outcome(None, np.zeros((2, 3), np.float32), np.zeros((2, 3), np.int32)),
+            "tells no classes apart",
+        ),
+        (
+            outcome(None, np.zeros((2, 3), np.float32), np.zeros(2, np.float32)),
+            "tells no classes apart",
+        ),
+        (
+            outcome(Chain(), np.zeros((2, 3), np.float32)),
+            r"expected 2 logits an example, got outputs of shape \(3,\)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_classifier_of_numbers_is_refused(never, given, says):
     with pytest.raises(ValueError, match=says):
         attacked.as_classifier(given, "runs/r")
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    ({"radius": -1.0}, "radius must be more than 0; got -1.0"),
-    ({"steps": 0}, "steps must be more than 0"),
-    ({"of": "nowhere"}, "nowhere holds no run"),
-    ({"of": "nowhere", "picture": "a.png"}, "--picture is about a photograph, and --of about a run"),
-    ({"of": "nowhere", "target": "goose"}, "--target is about a photograph"),
-    ({"picture": "none.jpg"}, "none.jpg: there is no such file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"radius": -1.0}, "radius must be more than 0; got -1.0"),
+        ({"steps": 0}, "steps must be more than 0"),
+        ({"of": "nowhere"}, "nowhere holds no run"),
+        (
+            {"of": "nowhere", "picture": "a.png"},
+            "--picture is about a photograph, and --of about a run",
+        ),
+        ({"of": "nowhere", "target": "goose"}, "--target is about a photograph"),
+        ({"picture": "none.jpg"}, "none.jpg: there is no such file"),
+    ],
+)
 def test_what_cannot_be_meant_is_refused(never, monkeypatch, options, says):
     monkeypatch.setattr(photograph, "resnet_imagenet", lambda: pytest.fail("it was fetched"))
     with pytest.raises(ValueError, match=says):
@@ -189,7 +223,9 @@ def test_a_run_under_way_and_a_search_are_refused(digits, tmp_path, never):
     (folder / "part").mkdir(parents=True)
     (folder / "run.json").write_text((Path(digits) / "run.json").read_text())
     (folder / "part" / "fit.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"part is not finished; go on with it first: thetax train --resume"):
+    with pytest.raises(
+        ValueError, match=r"part is not finished; go on with it first: thetax train --resume"
+    ):
         recipes.attack(job(), of=str(folder))
     (folder / "part" / "done.json").write_text("{}")
     (folder / "study.log").write_text("")
@@ -214,11 +250,15 @@ def purple(tmp_path) -> str:
 
 
 def test_a_photograph_fools_it_by_what_is_in_the_file(small, purple, tmp_path, monkeypatch):
-    """Within two levels red becomes blue; the files hold what was judged, and no second attack is made."""
+    """Within two levels red becomes blue; the files hold what was judged, and no second attack is
+    made.
+    """
     found, run = attack(tmp_path / "r", picture=purple, steps=4)
     assert list(found.table) == ["before: red", "after: blue"]
     assert found.reason == "fooled"
-    before, after = (read_picture(run.folder / name, side=SIDE) for name in ("before.png", "after.png"))
+    before, after = (
+        read_picture(run.folder / name, side=SIDE) for name in ("before.png", "after.png")
+    )
     assert before[:, 0, 0].tolist() == [102, 0, 100]
     assert after[:, 0, 0].tolist()[::2] == [100, 102]
     p = jax.nn.softmax(40 / 255 * jnp.asarray(after[[0, 2, 1], 0, 0], jnp.float32))
@@ -232,7 +272,9 @@ def test_a_photograph_fools_it_by_what_is_in_the_file(small, purple, tmp_path, m
     monkeypatch.setattr(photograph, "PGD", lambda *given, **named: pytest.fail("it attacked"))
     again = reopen(Run.open(run.folder, look_only=True), None)
     assert again.table == found.table
-    assert [lens.title for lens in LENSES if lens.applies(again)].count("The picture that fools it") == 1
+    assert [lens.title for lens in LENSES if lens.applies(again)].count(
+        "The picture that fools it"
+    ) == 1
 
 
 def test_a_photograph_becomes_what_is_wanted_or_does_not(small, purple, tmp_path):
@@ -246,7 +288,11 @@ def test_a_photograph_becomes_what_is_wanted_or_does_not(small, purple, tmp_path
 
 @pytest.mark.parametrize(
     ("target", "says"),
-    [("gose", "there is no class 'gose'; did you mean goose?"), ("red", "taken for red as it is"), ("x", "ImageNet's")],
+    [
+        ("gose", "there is no class 'gose'; did you mean goose?"),
+        ("red", "taken for red as it is"),
+        ("x", "ImageNet's"),
+    ],
 )
 def test_a_target_that_cannot_be_is_refused(small, purple, never, target, says):
     with pytest.raises(ValueError, match=says):
@@ -265,9 +311,15 @@ def test_whole_levels_stay_in_the_ball(ball):
 
 def test_a_residual_network_is_fooled_too(monkeypatch):
     """A small one of random weights, that is affine where it is trained."""
-    net = ResNet.init(Layout((1,)), classes=3, width=4, small=True, normalise=Affine.init, key=jr.key(0))
+    net = ResNet.init(
+        Layout((1,)), classes=3, width=4, small=True, normalise=Affine.init, key=jr.key(0)
+    )
     monkeypatch.setattr(photograph, "SIDE", SIDE)
-    monkeypatch.setattr(photograph, "resnet_imagenet", lambda: Pretrained(Chain(lambda x: x - 0.5, net), tuple("abc")))
+    monkeypatch.setattr(
+        photograph,
+        "resnet_imagenet",
+        lambda: Pretrained(Chain(lambda x: x - 0.5, net), tuple("abc")),
+    )
     found = recipes.attack(job(), radius=0.5, steps=4)
     assert found.reason == "fooled"
     assert found.model(jnp.asarray(found.test[0][1])).argmax() != found.test[1][1]
@@ -309,10 +361,17 @@ def little(monkeypatch):
 def test_smooth_proves_what_it_says(little, tmp_path):
     run = Run.begin(tmp_path / "r", recipe="smooth", arguments=TINY, seed=0)
     found = recipes.smooth(job(run), **TINY)
-    proven, bare = found.table["smoothed network"], found.table["network"]
+    proven = found.table["smoothed network"]
+    bare = found.table["network"]
     assert proven["right within 0.25 %"] > 50
-    assert proven["right within 0.25 %"] >= proven["right within 0.5 %"] >= proven["right within 1 %"]
-    assert proven["abstained %"] <= proven["test error %"] == pytest.approx(100 - 100 * found.measured.proven(0.0))
+    assert (
+        proven["right within 0.25 %"] >= proven["right within 0.5 %"] >= proven["right within 1 %"]
+    )
+    assert (
+        proven["abstained %"]
+        <= proven["test error %"]
+        == pytest.approx(100 - 100 * found.measured.proven(0.0))
+    )
     assert bare["test error %"] < 20
     assert bare["right within 0.25 %"] >= bare["right within 1 %"]
     assert isinstance(found.measured, Certificates)
@@ -330,15 +389,20 @@ def test_smooth_is_looked_at_without_votes_and_attacks(little, tmp_path, monkeyp
         monkeypatch.setattr(smoothed, name, lambda *given, **named: pytest.fail("again"))
     again = reopen(Run.open(run.folder, look_only=True), None)
     assert again.table == table
-    assert [lens.title for lens in LENSES if lens.applies(again)].count("Proven right within a radius") == 1
+    assert [lens.title for lens in LENSES if lens.applies(again)].count(
+        "Proven right within a radius"
+    ) == 1
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    ({"noise": 0.0}, "noise must be more than 0"),
-    ({"failure": 1.0}, "failure is a probability, between 0 and 1; got 1.0"),
-    ({"draws": 9}, "draws=9 that all agree prove nothing at failure=0.001; give more"),
-    ({"judged": 0}, "judged must be more than 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"noise": 0.0}, "noise must be more than 0"),
+        ({"failure": 1.0}, "failure is a probability, between 0 and 1; got 1.0"),
+        ({"draws": 9}, "draws=9 that all agree prove nothing at failure=0.001; give more"),
+        ({"judged": 0}, "judged must be more than 0"),
+    ],
+)
 def test_what_smooth_cannot_do_is_refused(little, options, says):
     with pytest.raises(ValueError, match=says):
         recipes.smooth(job(), **TINY | options)

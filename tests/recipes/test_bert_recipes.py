@@ -1,4 +1,6 @@
-"""The recipes on BERT, on small data of the right form; and their parts, each against a plain loop."""
+"""The recipes on BERT, on small data of the right form; and their parts, each against a plain
+loop.
+"""
 
 import json
 import sys
@@ -24,7 +26,12 @@ bert, sentiment, spans, tagging = (
     sys.modules[f"thetax.recipes.{n}"] for n in ("bert", "sentiment", "spans", "tagging")
 )
 
-TALE = ["Then he met Alice and Bill.", "The old king saw it.", "So he asked Alice to stay!", "All of them went off."]
+TALE = [
+    "Then he met Alice and Bill.",
+    "The old king saw it.",
+    "So he asked Alice to stay!",
+    "All of them went off.",
+]
 SMALL = {"pieces": 90, "width": 8, "depth": 1, "heads": 1, "length": 24, "batch": 10}
 KNOWN = WordPiece.fit([" ".join(TALE)], size=90, score=data.frequency)
 
@@ -39,29 +46,44 @@ def text_of(known, row) -> str:
 
 @pytest.fixture
 def little(monkeypatch, tmp_path):
-    """Books of one tale in turn, reviews of a few words, sentences in which a word has one tag, and a tiny MiniLM."""
+    """Books of one tale in turn, reviews of a few words, sentences in which a word has one tag, and
+    a tiny MiniLM.
+    """
     rng = np.random.default_rng(0)
     tales = [" ".join(rng.permutation(TALE).tolist() * 12) for _ in range(4)]
 
     def reviews(n):
         ys = np.arange(n, dtype=np.int32) % 2
-        texts = [f"{' '.join(rng.choice(['it', 'was', 'so'], 5))} {'great' if y else 'awful'}<br />it" for y in ys]
+        texts = [
+            f"{' '.join(rng.choice(['it', 'was', 'so'], 5))} {'great' if y else 'awful'}<br />it"
+            for y in ys
+        ]
         return np.array(texts, np.dtypes.StringDType()), ys
 
     names = np.array(["a", "b", "c", "carroll-alice"])
     sets = {
-        "gutenberg": data.Data((np.array(tales, np.dtypes.StringDType()), np.arange(4)), None, tuple(names), ()),
+        "gutenberg": data.Data(
+            (np.array(tales, np.dtypes.StringDType()), np.arange(4)), None, tuple(names), ()
+        ),
         "imdb": data.Data(reviews(200), reviews(20), ("negative", "positive"), ()),
     }
     monkeypatch.setattr(data, "load", lambda name, **where: sets[name])
     tags = {"he": "PRON", "runs": "VERB", "a": "DET", "race": "NOUN"}
     lines = [list(rng.permutation(list(tags))) for _ in range(80)]
     brown = data.Brown(
-        lines, [[]] * 80, [[tags[word] for word in line] for line in lines], np.zeros(80, np.int32), np.arange(80) // 4
+        lines,
+        [[]] * 80,
+        [[tags[word] for word in line] for line in lines],
+        np.zeros(80, np.int32),
+        np.arange(80) // 4,
     )
     monkeypatch.setattr(data, "load_brown", lambda **where: brown)
     folder = tmp_path / "minilm"
-    save_pretrained(folder, BERT.init(len(KNOWN), 8, depth=1, heads=1, length=24, key=jr.key(1)), tokeniser=KNOWN)
+    save_pretrained(
+        folder,
+        BERT.init(len(KNOWN), 8, depth=1, heads=1, length=24, key=jr.key(1)),
+        tokeniser=KNOWN,
+    )
     monkeypatch.setattr(data, "fetch_model", lambda name, **where: folder)
     return folder
 
@@ -92,23 +114,31 @@ def test_batches_of_pairs_are_as_many_as_is_said():
     """And of the length of their epoch, drawn anew in each, the same for the same key."""
     documents = [[KNOWN.tokens(text, special=False) for text in TALE * 3] for _ in range(2)]
     make = partial(bert.Drawn, documents, KNOWN, lengths=[24, 24, 40], count=9, batch=2)
-    drawn, again = make(key=jr.key(0)), make(key=jr.key(0))
+    drawn = make(key=jr.key(0))
+    again = make(key=jr.key(0))
     batches = [list(drawn(epoch)) for epoch in range(3)]
     assert sum(map(len, batches)) == drawn.steps
-    assert [{tokens.shape for (tokens, _), _ in own} for own in batches] == [{(2, 24)}, {(2, 24)}, {(2, 40)}]
+    assert [{tokens.shape for (tokens, _), _ in own} for own in batches] == [
+        {(2, 24)},
+        {(2, 24)},
+        {(2, 40)},
+    ]
     np.testing.assert_array_equal(drawn.pairs(1)[0][0], again.pairs(1)[0][0])
     assert (drawn.pairs(0)[0][0] != drawn.pairs(1)[0][0]).any()
 
 
 def test_frequencies_by_hand():
-    train, test = [[np.array([0, 0, 1])]], [[np.array([0, 2])]]
+    train = [[np.array([0, 0, 1])]]
+    test = [[np.array([0, 2])]]
     found = list(bert._counted(train, test, 3).values())
     np.testing.assert_allclose(found, [1 / np.sqrt(3 / 6 * 1 / 6), 50, 50])
 
 
 @pytest.mark.slow
 def test_bert_and_a_task_that_starts_from_it(little, tmp_path):
-    """The folder that is kept has the very model and its vocabulary, and a second call answers from the run."""
+    """The folder that is kept has the very model and its vocabulary, and a second call answers from
+    the run.
+    """
     run = Run.begin(tmp_path / "r", recipe="bert", arguments={}, seed=0)
     options = SMALL | {"valid": ("b",), "test": ("c",), "pairs_an_epoch": 20, "epochs": 2}
     call = partial(recipes.bert, job(run), **options)
@@ -120,16 +150,23 @@ def test_bert_and_a_task_that_starts_from_it(little, tmp_path):
     assert kept.tokeniser.pieces == outcome.tokens
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), kept.model, outcome.model))
     assert call().table == outcome.table
-    begun = encoder.encoder(str(tmp_path / "r"), [], sizes=encoder.Sizes(1, 1, 1, 1), length=24, key=jr.key(0))
+    begun = encoder.encoder(
+        str(tmp_path / "r"), [], sizes=encoder.Sizes(1, 1, 1, 1), length=24, key=jr.key(0)
+    )
     np.testing.assert_array_equal(begun.bert.embed.E, outcome.model.bert.embed.E)
     assert begun.pool is not None
     np.testing.assert_array_equal(begun.pool.W, outcome.model.pool.W)
     with pytest.raises(ValueError, match="reads at most 24 tokens; got 25"):
-        encoder.encoder(str(tmp_path / "r"), [], sizes=encoder.Sizes(1, 1, 1, 1), length=25, key=jr.key(0))
+        encoder.encoder(
+            str(tmp_path / "r"), [], sizes=encoder.Sizes(1, 1, 1, 1), length=25, key=jr.key(0)
+        )
 
 
 def test_bert_refuses_books_it_has_not(little):
-    with pytest.raises(ValueError, match="valid, test: expected some, not all, of a, b, c, carroll-alice; got 'cow'"):
+    with pytest.raises(
+        ValueError,
+        match="valid, test: expected some, not all, of a, b, c, carroll-alice; got 'cow'",
+    ):
         recipes.bert(job(), valid=("cow",))
 
 
@@ -143,7 +180,9 @@ def test_reviews_are_read_at_both_ends():
         letters = text.split()
         kept = letters if room >= 10 else letters[:head] + letters[10 - (room - head) :]
         said = ["[CLS]", *kept, "[SEP]"]
-        assert row.tolist() == [known.number(letter) for letter in said] + [-1] * (length - len(said))
+        assert row.tolist() == [known.number(letter) for letter in said] + [-1] * (
+            length - len(said)
+        )
     with pytest.raises(ValueError, match="must be at least 3; got 2"):
         sentiment.rows([text], known, length=2)
 
@@ -166,7 +205,10 @@ def test_sentiment(little, tmp_path):
 
 
 def test_tags_stand_at_the_first_piece_of_every_word():
-    sentences = [(["unable", "he", "he", "unableable"], ["ADJ", "PRON", "PRON", "X"]), (["he"], ["PRON"])]
+    sentences = [
+        (["unable", "he", "he", "unableable"], ["ADJ", "PRON", "PRON", "X"]),
+        (["he"], ["PRON"]),
+    ]
     known = WordPiece(["[UNK]", "[CLS]", "[SEP]", "un", "##able", "he"])
     xs, ys = tagging.rows(sentences, known, length=5)
     piece = dict(zip(("cls", "sep", "un", "able", "he"), range(1, 6)))
@@ -189,7 +231,8 @@ def test_whole_texts_are_held_out():
     """Of 23 texts of a genre two or three, of six one; never the same for validation."""
     genre = np.repeat([0, 1], [23 * 2, 6 * 2])
     brown = data.Brown([], [], [], genre, np.arange(58) // 2, ("news", "humor"))
-    test, valid = tagging.held_out(brown, 9), tagging.held_out(brown, 4)
+    test = tagging.held_out(brown, 9)
+    valid = tagging.held_out(brown, 4)
     assert np.unique(brown.document[test]).tolist() == [9, 19, 26]
     assert np.unique(brown.document[valid]).tolist() == [4, 14, 27]
 
@@ -218,7 +261,9 @@ def test_a_question_hides_a_name_that_was_told_before():
     (question,) = found
     assert question.passage == " ".join(TALE[:2])
     assert question.passage[question.begin : question.end] == "Alice"
-    assert not list(questions.cut_questions(["He met Alice.", "So he asked Alice."]))  # there is nobody else
+    assert not list(
+        questions.cut_questions(["He met Alice.", "So he asked Alice."])
+    )  # there is nobody else
     assert questions.commonest_name(question) == "Alice"
 
 
@@ -247,18 +292,30 @@ def test_a_question_about_others_is_the_same_question():
 
 def test_marks_are_those_of_squad():
     question = questions.Question("", "", 0, 0, ("Denver Broncos", "The Broncos"))
-    said = {"the denver broncos!": (100, 100), "Broncos": (100, 100), "Denver": (0, 100 * 2 / 3), "Carolina": (0, 0)}
+    said = {
+        "the denver broncos!": (100, 100),
+        "Broncos": (100, 100),
+        "Denver": (0, 100 * 2 / 3),
+        "Carolina": (0, 0),
+    }
     for text, expected in said.items():
         np.testing.assert_allclose(questions.mark([text], [question]), expected)
 
 
 def squad(asked: dict, articles: int = 1) -> dict:
     paragraph = {"context": "Bob ran. Then Alan sat.", "qas": [asked]}
-    return {"version": "1.1", "data": [{"title": f"t{i}", "paragraphs": [paragraph]} for i in range(articles)]}
+    return {
+        "version": "1.1",
+        "data": [{"title": f"t{i}", "paragraphs": [paragraph]} for i in range(articles)],
+    }
 
 
 def asked(**more) -> dict:
-    return {"id": "1", "question": "Who sat?", "answers": [{"text": "Alan", "answer_start": 14}]} | more
+    return {
+        "id": "1",
+        "question": "Who sat?",
+        "answers": [{"text": "Alan", "answer_start": 14}],
+    } | more
 
 
 def test_squad_is_read(tmp_path):
@@ -275,13 +332,22 @@ def test_squad_is_read(tmp_path):
         ("{", "not readable as SQuAD 1.1"),
         ('{"data": 3}', "not readable as SQuAD 1.1"),
         ('{"data": []}', "has no question in it"),
-        (json.dumps(squad(asked(answers=[]))), "'Who sat\\?' has no answer; give a file of SQuAD 1.1"),
-        (json.dumps(squad(asked(answers=[{"text": "Alan", "answer_start": 3}]))), "does not stand at 3 of its passage"),
+        (
+            json.dumps(squad(asked(answers=[]))),
+            "'Who sat\\?' has no answer; give a file of SQuAD 1.1",
+        ),
+        (
+            json.dumps(squad(asked(answers=[{"text": "Alan", "answer_start": 3}]))),
+            "does not stand at 3 of its passage",
+        ),
         (
             json.dumps(squad(asked(answers=[{"text": "Alan", "answer_start": -7}]))),
             "does not stand at -7 of its passage",
         ),
-        (json.dumps(squad(asked())), "expected a file of at least 10 articles, to hold some out; got 1"),
+        (
+            json.dumps(squad(asked())),
+            "expected a file of at least 10 articles, to hold some out; got 1",
+        ),
     ],
 )
 def test_a_bad_file_is_refused(tmp_path, text, trouble):
@@ -312,10 +378,18 @@ class Sure(SpanFinder):
 
 
 def test_an_answer_is_where_its_tokens_are():
-    """In every row the tokens from the first to the last target spell the answer; what is cut off is not asked for."""
+    """In every row the tokens from the first to the last target spell the answer; what is cut off
+    is not asked for.
+    """
     passage = " ".join(TALE)
     made = [
-        questions.Question("Who saw [MASK]?", passage, passage.index(name), passage.index(name) + len(name), (name,))
+        questions.Question(
+            "Who saw [MASK]?",
+            passage,
+            passage.index(name),
+            passage.index(name) + len(name),
+            (name,),
+        )
         for name in ("Alice", "old king", "them")
     ]
     read = spans.rows(made, KNOWN, length=30)
@@ -325,7 +399,9 @@ def test_an_answer_is_where_its_tokens_are():
         assert text_of(KNOWN, row[first : last + 1]) == question.answers[0].lower()
         assert set(segment[first : last + 1]) == {1}
         assert KNOWN.number("[MASK]") in row[segment == 0]
-    model = SpanFinder.init(BERT.init(len(KNOWN), 4, depth=1, heads=1, length=30, key=jr.key(0)), key=jr.key(1))
+    model = SpanFinder.init(
+        BERT.init(len(KNOWN), 4, depth=1, heads=1, length=30, key=jr.key(0)), key=jr.key(1)
+    )
     assert spans.answers(Sure(model.bert, model.head), read, made, longest=3) == ["king"] * 3
     assert spans.usual_length(targets[:2]) == max(last - first + 1 for first, last in targets[:2])
     assert len(spans._answered(read)[1]) == 2
@@ -334,7 +410,11 @@ def test_an_answer_is_where_its_tokens_are():
 @pytest.mark.slow
 def test_spans(little, tmp_path):
     run = Run.begin(tmp_path / "r", recipe="spans", arguments={}, seed=0)
-    monkeyed = {"questions": 40, "tests": 10, "fresh_epochs": 2, "epochs": 1} | SMALL | {"length": 40, "batch": 5}
+    monkeyed = (
+        {"questions": 40, "tests": 10, "fresh_epochs": 2, "epochs": 1}
+        | SMALL
+        | {"length": 40, "batch": 5}
+    )
     path = tmp_path / "train.json"
     path.write_text(json.dumps(squad(asked(), 40)))
     outcome = recipes.spans(job(run), start=("scratch",), squad=str(path), **monkeyed)
@@ -351,7 +431,9 @@ def test_spans_of_books(little, monkeypatch):
     told = []
     read = spans.rows
     monkeypatch.setattr(
-        spans, "rows", lambda part, *known, **options: told.append(part) or read(part, *known, **options)
+        spans,
+        "rows",
+        lambda part, *known, **options: told.append(part) or read(part, *known, **options),
     )
     options = SMALL | {"pieces": 120, "length": 40, "batch": 5, "fresh_epochs": 1}
     outcome = recipes.spans(job(), start=("scratch",), questions=8, renames=2, tests=6, **options)
@@ -361,12 +443,16 @@ def test_spans_of_books(little, monkeypatch):
 
 
 def test_names_are_not_changed_less_than_never():
-    with pytest.raises(ValueError, match="renames counts how often names are changed, 0 or more; got -1"):
+    with pytest.raises(
+        ValueError, match="renames counts how often names are changed, 0 or more; got -1"
+    ):
         recipes.spans(job(), renames=-1)
 
 
 @pytest.mark.parametrize("name", ["sentiment", "tagging", "spans"])
-@pytest.mark.parametrize(("start", "trouble"), [((), "got none"), (("nowhere",), "expected 'scratch'.*got 'nowhere'")])
+@pytest.mark.parametrize(
+    ("start", "trouble"), [((), "got none"), (("nowhere",), "expected 'scratch'.*got 'nowhere'")]
+)
 def test_a_start_that_is_not_there_is_refused(name, start, trouble):
     with pytest.raises(ValueError, match=trouble):
         getattr(recipes, name)(job(), start=start)

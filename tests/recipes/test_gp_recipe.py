@@ -11,7 +11,15 @@ from thetax.recipes.gp import fit_process, foretell, minus_log_evidence
 from thetax.report import LENSES, look
 from thetax.train import Silent
 
-FEW = {"splits": 2, "held_out": 0.4, "depth": 1, "hidden": (8,), "members": 2, "epochs": 3, "batch": 10}
+FEW = {
+    "splits": 2,
+    "held_out": 0.4,
+    "depth": 1,
+    "hidden": (8,),
+    "members": 2,
+    "epochs": 3,
+    "batch": 10,
+}
 
 
 def cars(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -23,18 +31,30 @@ def cars(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture
 def little(monkeypatch):
-    monkeypatch.setattr(data, "load", lambda name, **where: data.Data(cars(60), None, (), ("idle", "bends")))
+    monkeypatch.setattr(
+        data, "load", lambda name, **where: data.Data(cars(60), None, (), ("idle", "bends"))
+    )
 
 
 @pytest.mark.slow
 def test_gp_foretells_what_bends(little):
     outcome = recipes.gp(Job(None, jr.key(0), Silent()), **FEW)
     table = outcome.table
-    assert list(table) == ["always the mean", "network", "ridge regression", "network of infinite width",
-                           "Gaussian process"]  # fmt: skip
+    assert list(table) == [
+        "always the mean",
+        "network",
+        "ridge regression",
+        "network of infinite width",
+        "Gaussian process",
+    ]
     assert table["Gaussian process"]["test RMSE"] < 0.5 * table["ridge regression"]["test RMSE"]
-    assert table["Gaussian process"]["− log density"] < table["ridge regression"]["− log density"] - 0.5
-    assert all(0 <= row["in 50 %"] <= row["in 80 %"] <= row["in 95 %"] <= 100 for row in table.values())
+    assert (
+        table["Gaussian process"]["− log density"]
+        < table["ridge regression"]["− log density"] - 0.5
+    )
+    assert all(
+        0 <= row["in 50 %"] <= row["in 80 %"] <= row["in 95 %"] <= 100 for row in table.values()
+    )
     idle, bends = np.exp(np.asarray(outcome.model.kernel.log_length))
     assert idle > 3 * bends
     assert outcome.features == ("idle", "bends")
@@ -48,7 +68,9 @@ def test_a_forecast_is_of_an_observation_and_about_the_mean():
     found = fit_process(RBF.init(scale=10.0), train)
     mean, deviation = foretell(found.model, train, far)
     assert mean == pytest.approx([train[1].mean()], rel=1e-5)
-    assert deviation**2 == pytest.approx([np.exp(float(found.model.kernel.log_scale)) + float(found.model.noise)])
+    assert deviation**2 == pytest.approx(
+        [np.exp(float(found.model.kernel.log_scale)) + float(found.model.noise)]
+    )
     assert minus_log_evidence(found.model, train) == pytest.approx(-found.evidence / 30)
 
 
@@ -70,7 +92,9 @@ def test_its_report_has_the_lenses_of_a_process_and_no_others(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("wrong", "message"), [({"splits": 1}, "at least 2"), ({"held_out": 1.0}, "between 0 and 1")])
+@pytest.mark.parametrize(
+    ("wrong", "message"), [({"splits": 1}, "at least 2"), ({"held_out": 1.0}, "between 0 and 1")]
+)
 def test_bad_options_are_refused(little, wrong, message):
     with pytest.raises(ValueError, match=message):
         recipes.gp(Job(None, jr.key(0), Silent()), **wrong)
@@ -79,7 +103,9 @@ def test_bad_options_are_refused(little, wrong, message):
 @pytest.mark.network
 @pytest.mark.slow
 def test_gp_on_the_cars_of_isl():
-    """Curves beat the line, and the intervals of a process hold what they say to within some points."""
+    """Curves beat the line, and the intervals of a process hold what they say to within some
+    points.
+    """
     table = recipes.gp(Job(None, jr.key(0), Silent())).table
     line = table["ridge regression"]
     for name in ("network of infinite width", "Gaussian process"):

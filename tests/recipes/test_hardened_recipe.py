@@ -17,7 +17,15 @@ from thetax.train import Run, Silent
 
 hardened = import_module("thetax.recipes.robust_mnist")
 
-LITTLE = {"channels": (4,), "hidden": 16, "epochs": 3, "batch": 20, "rate": 1e-2, "judged": 12, "steps": 2}
+LITTLE = {
+    "channels": (4,),
+    "hidden": 16,
+    "epochs": 3,
+    "batch": 20,
+    "rate": 1e-2,
+    "judged": 12,
+    "steps": 2,
+}
 
 
 @pytest.fixture
@@ -41,10 +49,16 @@ def quick(monkeypatch):
     """One short ascent in place of all attacks and trials, which take long to compile."""
 
     def judge(model, some, ball, **options):
-        right = lambda xs: np.asarray(jax.vmap(model)(jnp.asarray(xs)).argmax(axis=1)) == np.asarray(some[1])
-        worst = perturb(PGD(away(), ball, rate=ball.radius / 2, steps=4, box=options["box"]), model, some)
+        right = lambda xs: (
+            np.asarray(jax.vmap(model)(jnp.asarray(xs)).argmax(axis=1)) == np.asarray(some[1])
+        )
+        worst = perturb(
+            PGD(away(), ball, rate=ball.radius / 2, steps=4, box=options["box"]), model, some
+        )
         checks = (Check("odd", 0.5, "none", False, "it is odd"),)
-        return Robustness(right(worst).mean().item(), right(some[0]).mean().item(), right(worst), worst, checks)
+        return Robustness(
+            right(worst).mean().item(), right(some[0]).mean().item(), right(worst), worst, checks
+        )
 
     monkeypatch.setattr(hardened, "robustness", judge)
 
@@ -52,8 +66,11 @@ def quick(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("hardening", ["trades", "pgd", "single-step", "pairing", "interval"])
 def test_every_way_learns(little, quick, hardening):
-    outcome = recipes.robust_mnist(Job(None, jr.key(0), Silent()), hardening=hardening, radius=0.1, **LITTLE)
-    plain, hard = outcome.table["plain network"], outcome.table["hardened network"]
+    outcome = recipes.robust_mnist(
+        Job(None, jr.key(0), Silent()), hardening=hardening, radius=0.1, **LITTLE
+    )
+    plain = outcome.table["plain network"]
+    hard = outcome.table["hardened network"]
     assert hard["test error %"] < 20
     assert hard["error under attack %"] >= hard["test error %"] - 20
     assert plain["doubts"] == hard["doubts"] == 1
@@ -69,8 +86,12 @@ def test_what_was_found_is_remembered(little, quick, tmp_path, monkeypatch):
     run = Run.begin(tmp_path / "run", recipe="robust-mnist", arguments=options, seed=0)
     first = recipes.robust_mnist(Job(run, jr.key(0), Silent()), **options)
     assert json.loads((run.folder / "hardened-attacked.json").read_text())["doubts"] == 1
-    monkeypatch.setattr(hardened, "robustness", lambda *given, **named: pytest.fail("it attacked again"))
-    again = recipes.robust_mnist(Job(Run.open(run.folder, look_only=True), jr.key(0), Silent()), **options)
+    monkeypatch.setattr(
+        hardened, "robustness", lambda *given, **named: pytest.fail("it attacked again")
+    )
+    again = recipes.robust_mnist(
+        Job(Run.open(run.folder, look_only=True), jr.key(0), Silent()), **options
+    )
     assert again.table == first.table
 
 

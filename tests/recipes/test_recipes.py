@@ -19,7 +19,9 @@ def job(run: Run | None = None) -> Job:
 
 @pytest.fixture
 def little(monkeypatch):
-    """MNIST-shaped noise with the label written into one pixel, and a threshold rule for Default."""
+    """MNIST-shaped noise with the label written into one pixel, and a threshold rule for
+    Default.
+    """
     rng = np.random.default_rng(0)
 
     def images(n):
@@ -73,7 +75,9 @@ def test_default_beats_the_null(little):
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_options_are_typed_and_explained(name):
-    """The command line is built from the signature, so every option has a type, a default and a sentence."""
+    """The command line is built from the signature, so every option has a type, a default and a
+    sentence.
+    """
     import inspect
 
     function = find_recipe(name)
@@ -108,7 +112,11 @@ def test_default_on_isl_data():
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_the_defaults_of_a_recipe_are_of_its_types(name):
-    defaults = {p.name: p.default for p in inspect.signature(RECIPES[name]).parameters.values() if p.name != "job"}
+    defaults = {
+        p.name: p.default
+        for p in inspect.signature(RECIPES[name]).parameters.values()
+        if p.name != "job"
+    }
     assert typed(name, json.loads(json.dumps(defaults))) == defaults
 
 

@@ -1,4 +1,6 @@
-"""The recipes on sequences, on small data of the right form; and their parts, each against a plain loop."""
+"""The recipes on sequences, on small data of the right form; and their parts, each against a plain
+loop.
+"""
 
 import math
 from functools import partial
@@ -33,13 +35,16 @@ def job(run: Run | None = None) -> Job:
 
 @pytest.fixture
 def little(monkeypatch):
-    """An exchange whose volume tomorrow is a sum of today's figures, and two books of one sentence."""
+    """An exchange whose volume tomorrow is a sum of today's figures, and two books of one
+    sentence.
+    """
     rng = np.random.default_rng(0)
     days = np.zeros((DAYS + 1, 4), np.float32)
     days[:, :3] = rng.normal(size=(DAYS + 1, 3))
     for day in range(DAYS):
         days[day + 1, 1] = 0.6 * days[day, 1] + days[day, 0] + 0.1 * rng.normal()
-    xs, ys = days[:-1], days[1:, 1]
+    xs = days[:-1]
+    ys = days[1:, 1]
     texts = np.array(["the cat sat. " * 400, "a dog ran off! " * 300], np.dtypes.StringDType())
     sets = {
         "nyse": data.Data((xs[:300], ys[:300]), (xs[300:], ys[300:]), (), ()),
@@ -66,11 +71,19 @@ def test_lagged_days_are_those_before(little, lags):
 
 @pytest.mark.slow
 def test_nyse_chooses_on_the_training_years(little, tmp_path):
-    """The line is that of NumPy; what is chosen, and from what, is in the table; a second call gives the same."""
+    """The line is that of NumPy; what is chosen, and from what, is in the table; a second call
+    gives the same.
+    """
     run = Run.begin(tmp_path / "r", recipe="nyse", arguments={}, seed=0)
     outcome = recipes.nyse(job(run), members=2, width=4, epochs=30, rate=1e-2)
     table = outcome.table
-    assert list(table) == ["the mean of the training years", "yesterday's volume", "AR(5)", "Elman", "LSTM"]
+    assert list(table) == [
+        "the mean of the training years",
+        "yesterday's volume",
+        "AR(5)",
+        "Elman",
+        "LSTM",
+    ]
     (xs, ys), (later, target) = series.lagged(little["nyse"], 5)
     flat = lambda a: np.c_[np.ones(len(a)), a.reshape(len(a), -1).astype(float)]
     line = flat(later) @ np.linalg.lstsq(flat(xs), ys.astype(float), rcond=None)[0]
@@ -94,12 +107,17 @@ def test_windows_lose_only_the_end():
 
 
 def test_bits_of_a_counted_text():
-    """Order 1 on a text of two letters in turn is sure; order 0 knows nothing, which costs a bit."""
+    """Order 1 on a text of two letters in turn is sure; order 0 knows nothing, which costs a
+    bit.
+    """
     text = np.arange(2000) % 2
     model = Recurrent(NGram.fit([text], size=2, order=1, discount=0.0))
     assert evaluate(model, characters.windows([text], 10), {"bits": characters.bits})["bits"] < 1e-5
     flat = Recurrent(NGram.fit([text], size=2, order=0, discount=0.0))
-    assert abs(evaluate(flat, characters.windows([text], 10), {"bits": characters.bits})["bits"] - 1) < 1e-5
+    assert (
+        abs(evaluate(flat, characters.windows([text], 10), {"bits": characters.bits})["bits"] - 1)
+        < 1e-5
+    )
 
 
 @pytest.mark.slow
@@ -107,7 +125,14 @@ def test_bits_of_a_counted_text():
 def test_chars(little, tmp_path, monkeypatch, cell):
     monkeypatch.setattr(characters, "STRETCH", 100)
     run = Run.begin(tmp_path / "r", recipe="chars", arguments={}, seed=0)
-    options = {"books": ("cat", "dog"), "cell": cell, "width": 12, "depth": 1, "window": 20, "order": 2}
+    options = {
+        "books": ("cat", "dog"),
+        "cell": cell,
+        "width": 12,
+        "depth": 1,
+        "window": 20,
+        "order": 2,
+    }
     call = partial(recipes.chars, job(run), **options, rate=2e-2, epochs=6, batch=20)
     outcome = call()
     table = {name: row["test bits per character"] for name, row in outcome.table.items()}
@@ -130,7 +155,9 @@ def test_chars_refuses_a_book_it_has_not(little):
 
 
 def test_contract_is_the_nearest_contraction():
-    """After the step no singular value is above the limit, those below are as they were, and nothing else changes."""
+    """After the step no singular value is above the limit, those below are as they were, and
+    nothing else changes.
+    """
     cell = Elman.init(2, 4, key=jr.key(0))
     step = jax.tree.map(lambda a: 0.5 * jr.normal(jr.key(1), a.shape), cell)
     update = memory.contract(0.8)
@@ -153,11 +180,14 @@ def test_a_contracting_cell_forgets_within_its_bound():
     assert (np.linalg.norm(gap, axis=1) <= bound * (1 + 1e-4) + 1e-6).all()
 
 
-@pytest.mark.parametrize("draw", [cells.lstm, cells.gru, cells.lru, cells.blocks("lru", 2), cells.blocks("mingru", 1)])
+@pytest.mark.parametrize(
+    "draw", [cells.lstm, cells.gru, cells.lru, cells.blocks("lru", 2), cells.blocks("mingru", 1)]
+)
 def test_cells_run_step_by_step_as_along(draw):
     cell = draw(2, 4, times=20, key=jr.key(0))
     xs = jr.normal(jr.key(1), (5, 2))
-    state, said = cell.start, []
+    state = cell.start
+    said = []
     for x in xs:
         state, y = cell(state, x)
         said.append(y)
@@ -166,7 +196,9 @@ def test_cells_run_step_by_step_as_along(draw):
 
 @pytest.mark.slow
 def test_gates_begin_with_memories_of_all_lengths():
-    """A forget gate that begins at σ(log u) keeps 1 - 1/(1 + u): it forgets in about 1 + u steps, up to `times`."""
+    """A forget gate that begins at σ(log u) keeps 1 - 1/(1 + u): it forgets in about 1 + u steps,
+    up to `times`.
+    """
     cell = cells.lstm(2, 200, times=50, key=jr.key(0))
     span = 1 / (1 - jax.nn.sigmoid(cell.b[200:400]))
     assert 2 <= float(span.min()) < 5
@@ -184,7 +216,9 @@ def tiny(**more):
 
 @pytest.mark.slow
 def test_recall(tmp_path):
-    """All rows are there, the bound is that of the cell, and a second call answers from the folder."""
+    """All rows are there, the bound is that of the cell, and a second call answers from the
+    folder.
+    """
     run = Run.begin(tmp_path / "r", recipe="recall", arguments={}, seed=0)
     call = partial(recipes.recall, job(run), **tiny(length=3, symbols=2, examples=400, rate=2e-2))
     outcome = call()
@@ -209,14 +243,22 @@ def test_adding():
     assert isinstance(outcome.model.cell, cells.Reading)
     np.testing.assert_allclose(
         2 * float(outcome.objective(outcome.model, outcome.test)),
-        np.mean((np.asarray(jax.vmap(outcome.model)(outcome.test[0]))[:, 0] - np.asarray(outcome.test[1])) ** 2),
+        np.mean(
+            (
+                np.asarray(jax.vmap(outcome.model)(outcome.test[0]))[:, 0]
+                - np.asarray(outcome.test[1])
+            )
+            ** 2
+        ),
         rtol=1e-4,
     )
 
 
 @pytest.mark.slow
 def test_listops():
-    outcome = recipes.listops(job(), **tiny(length=8, depth=1, arguments=3, examples=2000, epochs=6, rate=2e-2))
+    outcome = recipes.listops(
+        job(), **tiny(length=8, depth=1, arguments=3, examples=2000, epochs=6, rate=2e-2)
+    )
     table = {name: row["test error %"] for name, row in outcome.table.items()}
     name = next(iter(table))
     assert name.startswith("always ")
@@ -228,10 +270,12 @@ def test_listops():
 
 @pytest.mark.slow
 def test_pairs_and_exact_answers():
-    """What the decoder reads begins with the sign that says so, and is what it should say, one place later; an
-    untrained network is wrong, and one that is judged by its own answers is right."""
+    """What the decoder reads begins with the sign that says so, and is what it should say, one
+    place later; an untrained network is wrong, and one that is judged by its own answers is right.
+    """
     people, iso = data.dates(5, key=jr.key(0))
-    known, told = data.Characters.fit(people), data.Characters("<>-0123456789")
+    known = data.Characters.fit(people)
+    told = data.Characters("<>-0123456789")
     (sources, read), said = dates.pairs(people, iso, known, told, 30)
     assert [known.decode(row) for row in sources] == people.tolist()
     assert [told.decode(row) for row in read] == [f"<{day}" for day in iso.tolist()]
@@ -247,7 +291,8 @@ def test_pairs_and_exact_answers():
 def spoken(model: EncoderDecoder, source) -> np.ndarray:
     """The likeliest characters, one after the other."""
     cell, state = model.decoder(source)
-    token, said = 0, np.full(dates.WRITTEN, -1)
+    token = 0
+    said = np.full(dates.WRITTEN, -1)
     for place in range(dates.WRITTEN):
         state, logits = cell(state, jnp.array(token))
         token = said[place] = int(np.argmax(logits))
@@ -266,7 +311,10 @@ def test_seq2seq(tmp_path):
     (sources, read), said = outcome.test
     assert len(sources) == len(read) == len(said) == 1000
     assert outcome.classes[0] == "<"
-    assert outcome.model.alignment(jnp.asarray(sources[0]), jnp.asarray(read[0])).shape == (11, sources.shape[1])
+    assert outcome.model.alignment(jnp.asarray(sources[0]), jnp.asarray(read[0])).shape == (
+        11,
+        sources.shape[1],
+    )
     days = lambda part: {"".join(outcome.classes[t] for t in row) for row in part}
     assert not days(said) & days(outcome.train[1])
     assert recipes.seq2seq(job(run), **options).table == outcome.table

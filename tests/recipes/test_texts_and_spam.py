@@ -33,12 +33,18 @@ def little(monkeypatch):
 
 @pytest.mark.slow
 def test_spam(little, tmp_path):
-    """Every row is there, the two features that matter are found, and a second call answers from the folder."""
+    """Every row is there, the two features that matter are found, and a second call answers from
+    the folder.
+    """
     run = Run.begin(tmp_path / "r", recipe="spam", arguments={}, seed=0)
     job = Job(run, jr.key(0), Silent())
     outcome = recipes.spam(job, members=3, hidden=4, epochs=4)
     rows = list(outcome.table)
-    assert rows[:3] == ["logistic regression", "additive regression, splines", "network, mean of the members"]
+    assert rows[:3] == [
+        "logistic regression",
+        "additive regression, splines",
+        "network, mean of the members",
+    ]
     assert rows[-1] == "networks averaged"
     assert set(rows[3:5]) == {"... with f3 shuffled", "... with f7 shuffled"}
     errors = {name: row["test error %"] for name, row in outcome.table.items()}

@@ -1,4 +1,6 @@
-"""The recipes of transformers, on small data of the right form; and their parts, each against a plain loop."""
+"""The recipes of transformers, on small data of the right form; and their parts, each against a
+plain loop.
+"""
 
 import math
 import sys
@@ -26,7 +28,14 @@ from thetax.train import Run, Silent, log_loss, token_cross_entropy
 novels = import_module("thetax.recipes.gpt")
 patches = import_module("thetax.recipes.vit")
 
-NOUNS = {"cat": "Katze", "dog": "Hund", "king": "König", "house": "Haus", "book": "Buch", "sea": "Meer"}
+NOUNS = {
+    "cat": "Katze",
+    "dog": "Hund",
+    "king": "König",
+    "house": "Haus",
+    "book": "Buch",
+    "sea": "Meer",
+}
 VERBS = {"sees": "sieht", "loves": "liebt", "has": "hat", "fears": "fürchtet"}
 
 
@@ -62,7 +71,9 @@ def test_matrices_decay_and_nothing_else():
         assert getattr(chosen.attention, name).W
         assert not getattr(chosen.attention, name).b
         assert getattr(block.attention, name).b.ndim == 2  # stacked offsets look like a matrix
-    size = lambda flags: sum(leaf.size for leaf, flag in zip(jax.tree.leaves(model), jax.tree.leaves(flags)) if flag)
+    size = lambda flags: sum(
+        leaf.size for leaf, flag in zip(jax.tree.leaves(model), jax.tree.leaves(flags)) if flag
+    )
     assert size(told) == 7 * 8 + 4 * 8 + 3 * (4 * 8 * 8 + 2 * 8 * 32)
     step = attentive.decayed_adam(lambda count: 0.1, decay=0.5)
     still = jax.tree.map(jnp.zeros_like, model)
@@ -73,7 +84,9 @@ def test_matrices_decay_and_nothing_else():
 
 def test_rates_rise_in_a_line_and_fall():
     root = attentive.warm_root(2.0, warm=10)
-    np.testing.assert_allclose(np.stack([np.asarray(root(n)) for n in (0, 4, 9, 39)]), [0.2, 1.0, 2.0, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(
+        np.stack([np.asarray(root(n)) for n in (0, 4, 9, 39)]), [0.2, 1.0, 2.0, 1.0], rtol=1e-6
+    )
     cosine = attentive.warm_cosine(2.0, 100, warm=0.2)
     np.testing.assert_allclose(
         np.stack([np.asarray(cosine(n)) for n in (0, 10, 20, 60, 100)]), [0, 1, 2, 1, 0], atol=1e-6
@@ -86,7 +99,9 @@ def test_smoothed_loss_is_that_of_the_smoothed_label(strength):
     logits = jr.normal(jr.key(0), (5,))
     label = (1 - strength) * jnp.eye(5)[2] + strength / 5
     np.testing.assert_allclose(
-        attentive.smooth_log_loss(strength)(logits, jnp.array(2)), log_loss(logits, label), rtol=1e-6
+        attentive.smooth_log_loss(strength)(logits, jnp.array(2)),
+        log_loss(logits, label),
+        rtol=1e-6,
     )
     with pytest.raises(ValueError, match=r"smoothing is a share of the label, .* got 1"):
         attentive.smooth_log_loss(1.0)
@@ -99,7 +114,9 @@ def test_token_loss_in_blocks_is_that_of_the_whole(monkeypatch):
     model = GPT.init(5, 4, depth=1, heads=1, length=6, key=jr.key(0))
     xs = jr.randint(jr.key(1), (5, 6), 0, 5)
     ys = jnp.where(jnp.arange(6)[None] < jnp.array([6, 1, 0, 3, 6])[:, None], xs, -1)
-    np.testing.assert_allclose(attentive.token_loss(model, (xs, ys)), token_cross_entropy(model, (xs, ys)), rtol=1e-5)
+    np.testing.assert_allclose(
+        attentive.token_loss(model, (xs, ys)), token_cross_entropy(model, (xs, ys)), rtol=1e-5
+    )
     even = GPT(model.embed, model.trunk, model.positions, jax.tree.map(jnp.zeros_like, _readout()))
     np.testing.assert_allclose(Bits(2.0)(even, (xs, ys)), math.log2(5) / 2, rtol=1e-5)
 
@@ -121,7 +138,15 @@ def books(monkeypatch):
 def test_gpt(books, tmp_path, monkeypatch, pieces, row):
     monkeypatch.setattr(novels, "STRETCH", 100)
     run = Run.begin(tmp_path / "r", recipe="gpt", arguments={}, seed=0)
-    options = {"books": ("cat", "dog"), "pieces": pieces, "width": 16, "depth": 1, "heads": 2, "window": 8, "order": 1}
+    options = {
+        "books": ("cat", "dog"),
+        "pieces": pieces,
+        "width": 16,
+        "depth": 1,
+        "heads": 2,
+        "window": 8,
+        "order": 1,
+    }
     call = partial(recipes.gpt, job(run), **options, rate=1e-2, epochs=3, batch=20)
     outcome = call()
     table = {name: found["test bits per character"] for name, found in outcome.table.items()}
@@ -140,13 +165,24 @@ def test_gpt(books, tmp_path, monkeypatch, pieces, row):
 
 @pytest.mark.slow
 def test_vit(monkeypatch, tmp_path):
-    rng, ys = np.random.default_rng(0), np.arange(480, dtype=np.int32) % 10
-    xs = rng.random((10, 8, 8), np.float32)[ys] + 0.1 * rng.random((480, 8, 8), np.float32)  # ten pictures, with noise
+    rng = np.random.default_rng(0)
+    ys = np.arange(480, dtype=np.int32) % 10
+    xs = rng.random((10, 8, 8), np.float32)[ys] + 0.1 * rng.random(
+        (480, 8, 8), np.float32
+    )  # ten pictures, with noise
     full = data.Data((xs, ys), (xs[:100], ys[:100]), tuple("0123456789"), ())
     monkeypatch.setattr(data, "load", lambda name, **where: full)
     monkeypatch.setattr(patches, "WIDTHS", (4,))
     run = Run.begin(tmp_path / "r", recipe="vit", arguments={}, seed=0)
-    options = {"data": "mnist", "patch": 2, "width": 16, "depth": 1, "heads": 2, "dropout": 0.0, "pixels": 0}
+    options = {
+        "data": "mnist",
+        "patch": 2,
+        "width": 16,
+        "depth": 1,
+        "heads": 2,
+        "dropout": 0.0,
+        "pixels": 0,
+    }
     call = partial(recipes.vit, job(run), **options, rate=5e-3, epochs=12, lessons=1, batch=20)
     outcome = call()
     assert list(outcome.table) == ["perceptron", "convolutions", "vision transformer"]
@@ -167,7 +203,9 @@ def nothing_is_loaded(monkeypatch):
 
 @pytest.mark.parametrize("patch", [5, 0, -7])
 def test_vit_refuses_patches_that_do_not_tile(nothing_is_loaded, patch):
-    with pytest.raises(ValueError, match=f"patch: squares must tile an image of 28 by 28: .* got {patch}"):
+    with pytest.raises(
+        ValueError, match=f"patch: squares must tile an image of 28 by 28: .* got {patch}"
+    ):
         recipes.vit(job(), patch=patch)
 
 
@@ -175,7 +213,9 @@ def test_translate_complains_before_it_loads(nothing_is_loaded, monkeypatch):
     with pytest.raises(ValueError, match="pieces: the bytes and two marks are 258 already; got 0"):
         recipes.translate(job(), pieces=0)
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
-    with pytest.raises(ImportError, match=r"needs the library sacrebleu: pip install 'thetax\[text\]'"):
+    with pytest.raises(
+        ImportError, match=r"needs the library sacrebleu: pip install 'thetax\[text\]'"
+    ):
         recipes.translate(job())
 
 
@@ -187,9 +227,12 @@ def counted(rounds: int) -> tuple[dict[tuple[str, str], float], list[float]]:
     """IBM's model 1 in loops over words."""
     rows = [(("", *one.split()), other.split()) for one, other in zip(ENGLISH, GERMAN)]
     words = {g for _, other in rows for g in other}
-    t, told = defaultdict(lambda: 1 / len(words)), []
+    t = defaultdict(lambda: 1 / len(words))
+    told = []
     for _ in range(rounds):
-        count, total, log_p = defaultdict(float), defaultdict(float), []
+        count = defaultdict(float)
+        total = defaultdict(float)
+        log_p = []
         for one, other in rows:
             for g in other:
                 whole = sum(t[g, e] for e in one)
@@ -232,7 +275,9 @@ def verses(monkeypatch):
     rows = [(*rng.choice(list(NOUNS), 2), rng.choice(list(VERBS))) for _ in range(300)]
     english = np.array([f"The {a} {v} the {b}." for a, b, v in rows], np.dtypes.StringDType())
     german = [f"{NOUNS[a]} {VERBS[v]} {NOUNS[b]}." for a, b, v in rows]
-    number = [data.Verses._field_defaults["books"].index(name) for name in (VALID[0], TEST[0], "Genesis")]
+    number = [
+        data.Verses._field_defaults["books"].index(name) for name in (VALID[0], TEST[0], "Genesis")
+    ]
     book = np.array(number, np.int32)[[0] * 10 + [1] * 10 + [2] * 280]
     same = np.arange(300) != 299
     few = data.Verses(english, np.array(german, np.dtypes.StringDType()), book, book, book, same)
@@ -244,8 +289,12 @@ def test_pairs_are_what_is_read_and_what_follows(verses):
     known = data.BytePairs.fit([*verses.english, *verses.german], size=300, special=(BEGIN, END))
     (sources, read), after = pairs(verses.select(np.arange(5)), known, 40)
     assert [known.decode(row) for row in sources] == verses.english[:5].tolist()
-    assert [known.decode(row) for row in after] == [f"{text}{END}" for text in verses.german[:5].tolist()]
-    np.testing.assert_array_equal(read[:, 1:], np.where(after == known.number(END), -1, after)[:, :-1])
+    assert [known.decode(row) for row in after] == [
+        f"{text}{END}" for text in verses.german[:5].tolist()
+    ]
+    np.testing.assert_array_equal(
+        read[:, 1:], np.where(after == known.number(END), -1, after)[:, :-1]
+    )
     assert (read[:, 0] == known.number(BEGIN)).all()
     lengths = np.maximum((sources >= 0).sum(axis=1), (after >= 0).sum(axis=1))
     (kept, _), _ = pairs(verses.select(np.arange(5)), known, int(lengths.min()), whole=True)
@@ -270,29 +319,46 @@ def test_said_is_greedy_or_a_beam(verses):
     known = data.BytePairs.fit([*verses.english, *verses.german], size=270, special=(BEGIN, END))
     (sources, _), _ = pairs(verses.select(np.arange(2)), known, 6)
     model = Translator.init(None, len(known), 8, depth=1, heads=2, key=jr.key(0))
-    begin, end = known.number(BEGIN), known.number(END)
+    begin = known.number(BEGIN)
+    end = known.number(END)
     for width, penalty in ((1, 0.0), (3, 1.0)):
         rows = []
         for source in jnp.asarray(sources):
             cell, state = model.decoder(source, length=5)
             where = {"first": begin, "end": end, "length": 5, "state": state}
-            rows.append(greedy(cell, **where).tokens if width == 1 else
-                        beam(cell, width=width, penalty=penalty, **where).tokens[0])  # fmt: skip
+            rows.append(
+                greedy(cell, **where).tokens
+                if width == 1
+                else beam(cell, width=width, penalty=penalty, **where).tokens[0]
+            )
         texts = said(model, sources, known, length=5, width=width, penalty=penalty)
-        assert texts == [known.decode([t for t in np.asarray(row) if t not in (-1, end)]) for row in rows]
+        assert texts == [
+            known.decode([t for t in np.asarray(row) if t not in (-1, end)]) for row in rows
+        ]
 
 
 @pytest.fixture
 def one_shape(monkeypatch):
     """All batches of one length, and 279 verses in 9 batches: one program a network."""
     monkeypatch.setattr(import_module("thetax.recipes.translate"), "LENGTHS", 1)
-    return {"width": 16, "depth": 1, "heads": 2, "length": 24, "dropout": 0.0, "beams": 2, "warm": 10, "batch": 31}
+    return {
+        "width": 16,
+        "depth": 1,
+        "heads": 2,
+        "length": 24,
+        "dropout": 0.0,
+        "beams": 2,
+        "warm": 10,
+        "batch": 31,
+    }
 
 
 @pytest.mark.slow
 def test_translate(verses, one_shape, tmp_path):
     run = Run.begin(tmp_path / "r", recipe="translate", arguments={}, seed=0)
-    call = partial(recipes.translate, job(run), **one_shape, pieces=300, rate=1e-2, epochs=6, lessons=0)
+    call = partial(
+        recipes.translate, job(run), **one_shape, pieces=300, rate=1e-2, epochs=6, lessons=0
+    )
     outcome = call()
     assert list(outcome.table) == ["dictionary", "transformer"]
     assert set(outcome.table["transformer"]) == {"test BLEU", "by a beam of 2", "valid loss"}
@@ -312,13 +378,16 @@ def test_translate_beside_a_recurrent_network_in_half_precision(verses, one_shap
     assert {leaf.dtype.name for leaf in jax.tree.leaves(outcome.model)} == {"float32"}
 
 
-@pytest.mark.parametrize(("recipe", "options", "says"), [
-    ("gpt", {"epochs": 0}, "epochs must be more than 0"),
-    ("gpt", {"books": ("cow",)}, "books: expected names of cat, dog; got 'cow'"),
-    ("vit", {"heads": 0}, "heads must be more than 0"),
-    ("translate", {"beams": 0}, "beams must be more than 0"),
-    ("translate", {"warm": 0}, "warm must be more than 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("recipe", "options", "says"),
+    [
+        ("gpt", {"epochs": 0}, "epochs must be more than 0"),
+        ("gpt", {"books": ("cow",)}, "books: expected names of cat, dog; got 'cow'"),
+        ("vit", {"heads": 0}, "heads must be more than 0"),
+        ("translate", {"beams": 0}, "beams must be more than 0"),
+        ("translate", {"warm": 0}, "warm must be more than 0"),
+    ],
+)
 def test_what_cannot_be_meant_is_refused(books, recipe, options, says):
     with pytest.raises(ValueError, match=says):
         getattr(recipes, recipe)(job(), **options)

@@ -21,7 +21,12 @@ from thetax.report.page import BELOW
 from thetax.report.registry import some
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
-JUDGED = {"Confusion matrix", "Most confidently wrong", "Calibration", "The tangent kernel by class"}
+JUDGED = {
+    "Confusion matrix",
+    "Most confidently wrong",
+    "Calibration",
+    "The tangent kernel by class",
+}
 ATTACKED = {
     "Attacks: accuracy against the radius",
     "Attacks: distance to the nearest wrong input",
@@ -62,8 +67,18 @@ HISTORY = {"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.5, 0.2
 def outcome(kind):
     xs = np.asarray(jr.normal(jr.key(1), (60, 25)))
     model, ys, objective, classes = {
-        "classes": (MLP.init(25, 6, 3, key=jr.key(0)), np.arange(60) % 3, cross_entropy, ("a", "<b>", "c & d")),
-        "binary": (MLP.init(25, 6, 1, key=jr.key(0)), np.arange(60) % 2, binary_cross_entropy, ("no", "yes")),
+        "classes": (
+            MLP.init(25, 6, 3, key=jr.key(0)),
+            np.arange(60) % 3,
+            cross_entropy,
+            ("a", "<b>", "c & d"),
+        ),
+        "binary": (
+            MLP.init(25, 6, 1, key=jr.key(0)),
+            np.arange(60) % 2,
+            binary_cross_entropy,
+            ("no", "yes"),
+        ),
         "regression": (MLP.init(25, 6, 1, key=jr.key(0)), xs[:, 0], squared_error, ()),
         "normalised": (
             MLP.init(25, 6, 6, 3, normalise=BatchNorm.init, connect=Residual, key=jr.key(0)),
@@ -74,7 +89,15 @@ def outcome(kind):
     }[kind]
     table = {"network <i>": {"test error": 0.25}, "baseline": {"test error": 0.5, "test loss": 1.0}}
     return Outcome(
-        model, (xs[:40], ys[:40]), (xs[40:], ys[40:]), objective, HISTORY, classes, table, "it was over", 2.0
+        model,
+        (xs[:40], ys[:40]),
+        (xs[40:], ys[40:]),
+        objective,
+        HISTORY,
+        classes,
+        table,
+        "it was over",
+        2.0,
     )
 
 
@@ -149,7 +172,12 @@ def test_the_report_stands_alone(kind, tmp_path):
 
 @pytest.mark.slow
 def test_what_the_page_says(tmp_path, quick):
-    facts = {"recipe": "a <script>", "seed": 3, "arguments": {"epochs": 2, "widths": [32, 64]}, "commit": None}
+    facts = {
+        "recipe": "a <script>",
+        "seed": 3,
+        "arguments": {"epochs": 2, "widths": [32, 64]},
+        "commit": None,
+    }
     text = look(outcome("classes"), tmp_path, facts=facts).read_text()
     page = Page(text)
     for said in (
@@ -176,7 +204,10 @@ def test_what_the_page_says(tmp_path, quick):
 def test_lenses_are_chosen_by_words_of_their_titles(tmp_path):
     text = look(outcome("classes"), tmp_path, only=["CONFUS"]).read_text()
     assert re.findall(r"<h2>(.*?)</h2>", text)[1:] == ["Confusion matrix"]
-    with pytest.raises(ValueError, match=r"only='confsion' is in no lens's title; the nearest is 'Confusion matrix'"):
+    with pytest.raises(
+        ValueError,
+        match=r"only='confsion' is in no lens's title; the nearest is 'Confusion matrix'",
+    ):
         look(outcome("classes"), tmp_path, only=["confsion"])
 
 
@@ -197,7 +228,9 @@ def test_both_themes_are_inside(tmp_path, quick):
         assert f"--{role}:{LIGHT.roles[role]}" in text
         assert f"--{role}:{DARK.roles[role]}" in text
         assert f"var(--{role})" in body
-    assert not any(colour in body for colour in LIGHT.roles.values())  # every colour of a figure follows the page
+    assert not any(
+        colour in body for colour in LIGHT.roles.values()
+    )  # every colour of a figure follows the page
     assert len(set(LIGHT.roles.values())) == len(LIGHT.roles)
 
 
@@ -207,7 +240,9 @@ def test_a_lens_that_fails_does_not_lose_the_report(tmp_path, quick):
     def broken(outcome):
         raise ZeroDivisionError("nothing <to> divide by")
 
-    with pytest.warns(RuntimeWarning, match="the lens 'Broken' failed: ZeroDivisionError: nothing <to> divide by"):
+    with pytest.warns(
+        RuntimeWarning, match="the lens 'Broken' failed: ZeroDivisionError: nothing <to> divide by"
+    ):
         text = look(outcome("regression"), tmp_path).read_text()
     assert "This lens failed: ZeroDivisionError: nothing &lt;to&gt; divide by" in text
     assert text.count("<svg") == len(quick) - 1 - len(JUDGED)
@@ -246,7 +281,11 @@ def test_batch_norms_are_folded_on_training_inputs(tmp_path, lenses):
     given = outcome("normalised")
     look(given, tmp_path)
     alone = seen[0](jnp.asarray(given.test[0][0]))  # one example, which no batch norm would bear
-    assert jnp.allclose(alone, fold(given.model, jnp.asarray(given.train[0]))(jnp.asarray(given.test[0][0])), atol=1e-5)
+    assert jnp.allclose(
+        alone,
+        fold(given.model, jnp.asarray(given.train[0]))(jnp.asarray(given.test[0][0])),
+        atol=1e-5,
+    )
 
 
 def test_cost_is_bounded():
@@ -286,6 +325,12 @@ def test_thousands_are_set_apart_and_one_layer_has_no_ratio():
     assert told["test error"].endswith("of 4,000")
     assert told["commonest mistake"] == "a taken for b, 1,200 times"
     (signal,) = [shown for shown in LENSES if shown.title.startswith("Gradient signal")]
-    one, ones = np.array([0.5]), np.array([0.5, 2.0])
-    assert list(signal.tells(explain.Gradients(("Recurrent 1",), one, ("LSTM 1",), one))) == ["at the output"]
-    assert signal.tells(explain.Gradients(("a", "b"), ones, ("a", "b"), ones))["first over last"] == "0.25"
+    one = np.array([0.5])
+    ones = np.array([0.5, 2.0])
+    assert list(signal.tells(explain.Gradients(("Recurrent 1",), one, ("LSTM 1",), one))) == [
+        "at the output"
+    ]
+    assert (
+        signal.tells(explain.Gradients(("a", "b"), ones, ("a", "b"), ones))["first over last"]
+        == "0.25"
+    )

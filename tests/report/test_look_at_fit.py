@@ -25,10 +25,14 @@ def run(tmp_path) -> Run:
 
 
 def test_curves_weights_and_settings_are_on_the_page(run, capsys):
-    run.finish(Linear(jnp.array([[3.0, -5.0]]), jnp.ones(1)), {"reason": "all 2 epochs done", "rows": ROWS})
+    run.finish(
+        Linear(jnp.array([[3.0, -5.0]]), jnp.ones(1)), {"reason": "all 2 epochs done", "rows": ROWS}
+    )
     assert look(run.folder) == 0
     said = capsys.readouterr()
-    assert "thetax.report.look(thetax.recipes.Outcome(model, train, test" in " ".join(said.err.split())
+    assert "thetax.report.look(thetax.recipes.Outcome(model, train, test" in " ".join(
+        said.err.split()
+    )
     page = (run.folder / "report.html").read_text()
     for words in ("Learning curves", "0.1250", "1 x 2", "5.000", "all 2 epochs done", "17", "<svg"):
         assert words in page, words
@@ -56,7 +60,9 @@ def test_a_folder_of_several_fits_names_them(tmp_path):
 
 
 def test_what_cannot_be_looked_at_is_refused(run, tmp_path):
-    with pytest.raises(ValueError, match=r"--only chooses among lenses on a model.*thetax\.report\.look"):
+    with pytest.raises(
+        ValueError, match=r"--only chooses among lenses on a model.*thetax\.report\.look"
+    ):
         look(run.folder, only=("curves",))
     (run.folder / "metrics.jsonl").write_text('{"epoch": ')
     with pytest.raises(ValueError, match=r"metrics\.jsonl cannot be read"):

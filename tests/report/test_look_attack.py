@@ -35,7 +35,11 @@ def judged(net, xs=xs, ys=ys, classes=("a", "b", "c"), **parts):
 
 
 def seen(outcome):
-    return {shown.title for shown in LENSES if shown.compute.__module__ == attack.__name__ and shown.applies(outcome)}
+    return {
+        shown.title
+        for shown in LENSES
+        if shown.compute.__module__ == attack.__name__ and shown.applies(outcome)
+    }
 
 
 def find(title):
@@ -46,12 +50,18 @@ def test_they_apply_to_classifiers_of_floating_point_numbers():
     every = set(found)
     assert seen(judged(net)) == every
     assert seen(judged(MLP.init(4, 5, 1, key=jr.key(0)), ys=ys % 2, classes=("no", "yes"))) == every
-    assert seen(judged(CNN.init((2,), classes=3, key=jr.key(0)), np.zeros((24, 1, 8, 8), np.float32))) == every
+    assert (
+        seen(judged(CNN.init((2,), classes=3, key=jr.key(0)), np.zeros((24, 1, 8, 8), np.float32)))
+        == every
+    )
     assert seen(judged(net, ys=xs[:, 0], classes=())) == set()
     assert seen(judged(net, ys=ys - 1)) == set()  # classes are not counted from 0
     assert seen(judged(net, classes=("a", "b", "c", "d"))) == set()
     words = np.arange(120).reshape(24, 5) % 7
-    assert seen(judged(SequenceClassifier.init(4, 3, tokens=7, width=3, key=jr.key(0)), words)) == set()
+    assert (
+        seen(judged(SequenceClassifier.init(4, 3, tokens=7, width=3, key=jr.key(0)), words))
+        == set()
+    )
     gpt = GPT.init(7, d=4, depth=1, heads=1, length=5, key=jr.key(0))
     assert seen(judged(gpt, words, words, tuple("abcdefg"), tokens=tuple("abcdefg"))) == set()
     assert seen(Outcome(net, (), (), squared_error)) == set()
@@ -61,7 +71,9 @@ def test_they_apply_to_classifiers_of_floating_point_numbers():
 def test_what_they_show_is_the_library_s_own(tmp_path, monkeypatch):
     searches = []
     own = attacks.boundary
-    monkeypatch.setattr(attack, "boundary", lambda *a, **k: searches.append(a[2].__name__) or own(*a, **k))
+    monkeypatch.setattr(
+        attack, "boundary", lambda *a, **k: searches.append(a[2].__name__) or own(*a, **k)
+    )
     given = judged(net, features=("p", "q", "r", "s"))
     text = look(given, tmp_path, only=["attacks"]).read_text()
     assert "failed" not in text
@@ -124,6 +136,13 @@ def test_who_cannot_be_seen_is_told_why(monkeypatch):
 def test_layers_under_an_objective_that_moves_its_inputs_are_told_not_to_be_probed():
     data = jnp.asarray(xs), jnp.asarray(ys)
     step = attacks.PGD(cross_entropy, threat.Linf(0.1), rate=0.1, steps=1)
-    for objective in (attacks.robust(cross_entropy, step), certify.interval_cross_entropy(threat.Linf(0.1))):
-        with pytest.raises(NotSeen, match=r"its layers cannot be probed: .* moved as one array, but .* are a tuple"):
-            find("Gradient signal through depth").compute(Outcome(net, data, data, objective, classes=("a", "b", "c")))
+    for objective in (
+        attacks.robust(cross_entropy, step),
+        certify.interval_cross_entropy(threat.Linf(0.1)),
+    ):
+        with pytest.raises(
+            NotSeen, match=r"its layers cannot be probed: .* moved as one array, but .* are a tuple"
+        ):
+            find("Gradient signal through depth").compute(
+                Outcome(net, data, data, objective, classes=("a", "b", "c"))
+            )

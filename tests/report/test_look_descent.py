@@ -29,8 +29,15 @@ def lenses():
 def outcome():
     xs = jr.normal(jr.key(0), (256, 2))
     data = xs, (xs[:, 0] * xs[:, 1] > 0).astype(jnp.int32)
-    found = fit(descend(cross_entropy, optax.adam(1e-2)), MLP.init(2, 16, 2, key=jr.key(1)), data, epochs=20, batch=32,
-                key=jr.key(2), progress=Silent())  # fmt: skip
+    found = fit(
+        descend(cross_entropy, optax.adam(1e-2)),
+        MLP.init(2, 16, 2, key=jr.key(1)),
+        data,
+        epochs=20,
+        batch=32,
+        key=jr.key(2),
+        progress=Silent(),
+    )
     return Outcome(found.model, data, data, cross_entropy, found.history, ("no", "yes"))
 
 

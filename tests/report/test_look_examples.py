@@ -31,12 +31,17 @@ def test_pieces_are_put_together_and_words_apart():
 
 def test_a_mistake_on_a_text_is_told_by_the_text():
     net = Linear(jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), jnp.zeros(2))
-    found = explain.worst(net, (jnp.array([[3.0, 1.0, 2.0]]), jnp.array([1])), classes=("bad", "good"), tokens=PIECES)
+    found = explain.worst(
+        net, (jnp.array([[3.0, 1.0, 2.0]]), jnp.array([1])), classes=("bad", "good"), tokens=PIECES
+    )
     assert found.tokens == PIECES
     (row,) = told_examples(found)
     assert {name: row[name] for name in ("truth", "guess", "x1", "x3")} == {
-        "truth": "good", "guess": "bad", "x1": "3", "x3": "2",
-    }  # fmt: skip
+        "truth": "good",
+        "guess": "bad",
+        "x1": "3",
+        "x3": "2",
+    }
     (row,) = told_examples(replace(found, x=np.array([[1, 2, -1]])))
     assert row["text"] == "unable"
     assert "x1" not in row

@@ -37,7 +37,9 @@ def headings(text):
 
 def images(channels=1):
     xs = np.asarray(jr.normal(jr.key(0), (12, channels, 8, 8)))
-    net = CNN.init((2, 3), classes=3, channels=channels, places=2, normalise=BatchNorm.init, key=jr.key(1))
+    net = CNN.init(
+        (2, 3), classes=3, channels=channels, places=2, normalise=BatchNorm.init, key=jr.key(1)
+    )
     data = xs, np.arange(12) % 3
     return Outcome(net, data, data, cross_entropy, classes=("a", "b", "c"))
 
@@ -86,12 +88,15 @@ def test_a_translation_shows_where_it_looks(lenses, tmp_path):
     assert headings(text) == [*TIME, "Alignment"]
     assert "This lens failed" not in text
     assert all(f">{word}</text>" in text or f">{word}<" in text for word in "bdcz")
-    assert not attends(Outcome(EncoderDecoder.init(4, 5, 2, 3, key=jr.key(0)), data, data, squared_error))
+    assert not attends(
+        Outcome(EncoderDecoder.init(4, 5, 2, 3, key=jr.key(0)), data, data, squared_error)
+    )
 
 
 def test_others_are_left_alone():
     """Tables, flat images and ensembles get none of these sections."""
-    ys, many = jnp.array([0, 1, 2, 0]), Ensemble.init(partial(CNN.init, (2,), classes=3), 2, key=jr.key(0))
+    ys = jnp.array([0, 1, 2, 0])
+    many = Ensemble.init(partial(CNN.init, (2,), classes=3), 2, key=jr.key(0))
     judged = lambda net, xs: Outcome(net, (xs, ys), (xs, ys), cross_entropy, classes=tuple("abc"))
     flat = judged(MLP.init(25, 4, 3, key=jr.key(0)), jnp.ones((4, 5, 5)))
     plain = judged(MLP.init(3, 4, 3, key=jr.key(0)), jnp.ones((4, 3)))
@@ -102,13 +107,17 @@ def test_others_are_left_alone():
     assert sees(images())
     assert not sees(images(channels=2))  # no pictures
     assert recurs(sequences())
-    assert not recurs(Outcome(Recurrent(NGram.fit([0, 1, 0], size=2, order=1)), (), (), squared_error))
+    assert not recurs(
+        Outcome(Recurrent(NGram.fit([0, 1, 0], size=2, order=1)), (), (), squared_error)
+    )
     line = Recurrent(LRU.init(2, 3, 2, key=jr.key(0)))
     assert recurs(Outcome(Chain(line, Linear.init(2, 2, key=jr.key(1))), (), (), squared_error))
 
 
 def test_convolutions_on_a_cpu_are_bent_on_as_many_examples_as_are_afforded(monkeypatch):
-    """The work is nearly that of the one convolution: 2·9 operations at each of 28² places, eight times over."""
+    """The work is nearly that of the one convolution: 2·9 operations at each of 28² places, eight
+    times over.
+    """
     counted = lambda net, xs: len(bent(Outcome(net, (xs, np.zeros(len(xs))), (), cross_entropy))[0])
     xs = np.zeros((1200, 1, 28, 28), np.float32)
     net = CNN.init((8,), classes=2, places=1, key=jr.key(0))

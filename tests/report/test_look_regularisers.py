@@ -1,4 +1,6 @@
-"""The lenses on regularisers, through the report of a small network that decay and dropout held back."""
+"""The lenses on regularisers, through the report of a small network that decay and dropout held
+back.
+"""
 
 import re
 from dataclasses import replace
@@ -46,9 +48,13 @@ def test_all_three_are_in_the_report_with_their_own_numbers(lenses, tmp_path):
     assert headings(text) == list(TITLES)
     assert text.count("<svg") == 3
     assert "weight decay 0.01, 30 % of units dropped" in text
-    found = explain.shrinkage(undecayed(given), given.model, given.train, strength=0.01, count=12, key=jr.key(0))
+    found = explain.shrinkage(
+        undecayed(given), given.model, given.train, strength=0.01, count=12, key=jr.key(0)
+    )
     assert f"about {100 * found.effective / found.parameters:.2g} % of 177" in text
-    penalty = explain.dropout_penalty(given.objective, given.model, given.train, draws=30, key=jr.key(0))
+    penalty = explain.dropout_penalty(
+        given.objective, given.model, given.train, draws=30, key=jr.key(0)
+    )
     assert f"{penalty.value:.3g} ± {penalty.error:.1g}" in text
     doubt = explain.doubt(given.model, given.test, draws=50, key=jr.key(0))
     assert f"{100 * doubt.ranking:.2f} % of the time" in text
@@ -59,12 +65,19 @@ def test_the_decay_is_taken_off_the_objective():
     plain = undecayed(given)(given.model, given.train)
     assert float(plain) == pytest.approx(float(cross_entropy(given.model, given.train)), rel=1e-5)
     added = given.objective(given.model, given.train) - plain
-    assert float(added) == pytest.approx(0.005 * float(tree.dot(given.model, given.model)), rel=1e-4)
+    assert float(added) == pytest.approx(
+        0.005 * float(tree.dot(given.model, given.model)), rel=1e-4
+    )
 
 
-@pytest.mark.parametrize(("dropout", "decay", "titles"), [
-    (0.0, 0.0, ()), (0.3, 0.0, TITLES[1:]), (0.0, 0.01, TITLES[:1]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dropout", "decay", "titles"),
+    [
+        (0.0, 0.0, ()),
+        (0.3, 0.0, TITLES[1:]),
+        (0.0, 0.01, TITLES[:1]),
+    ],
+)
 def test_what_did_not_act_is_left_out(dropout, decay, titles, lenses, tmp_path):
     text = look(outcome(dropout=dropout, decay=decay), tmp_path).read_text()
     assert headings(text) == list(titles)
@@ -75,7 +88,9 @@ def test_a_regression_with_dropout_is_charged_but_doubts_nothing(lenses, tmp_pat
     given = outcome(decay=0.0)
     xs = given.train[0]
     data = xs, xs[:, :3]
-    text = look(replace(given, train=data, test=data, objective=squared_error, classes=()), tmp_path).read_text()
+    text = look(
+        replace(given, train=data, test=data, objective=squared_error, classes=()), tmp_path
+    ).read_text()
     assert headings(text) == [TITLES[1]]
 
 
@@ -87,8 +102,15 @@ def test_examples_that_are_no_pictures_are_listed(lenses, tmp_path):
 
 
 def test_every_way_of_dropping_is_named():
-    net = Chain(DropConnect(Linear.init(4, 5, key=jr.key(0)), 0.5), jnp.tanh, Linear.init(5, 3, key=jr.key(1)))
+    net = Chain(
+        DropConnect(Linear.init(4, 5, key=jr.key(0)), 0.5),
+        jnp.tanh,
+        Linear.init(5, 3, key=jr.key(1)),
+    )
     assert acting(Outcome(net, (), (), cross_entropy)) == "50 % of weights dropped"
     two = MLP.init(4, 8, 8, 3, dropout=(0.4, 0.3), key=jr.key(0))
-    assert acting(Outcome(two, (), (), cross_entropy)) == "40 % of units dropped, 30 % of units dropped"
+    assert (
+        acting(Outcome(two, (), (), cross_entropy))
+        == "40 % of units dropped, 30 % of units dropped"
+    )
     assert acting(Outcome(MLP.init(4, 8, 3, key=jr.key(0)), (), (), cross_entropy)) == ""

@@ -1,4 +1,6 @@
-"""The lenses on the tangent kernel: to whom they apply, what they say, and how they are held to their cost."""
+"""The lenses on the tangent kernel: to whom they apply, what they say, and how they are held to
+their cost.
+"""
 
 from dataclasses import replace
 
@@ -17,8 +19,10 @@ from thetax.report.lenses import tangent_kernel as tangent
 from thetax.report.registry import NotSeen
 from thetax.train import cross_entropy, squared_error
 
-EASY, MAP = "What the tangent kernel finds easy", "The tangent kernel by class"
-LAZY, RACE = "Lazy, or were features learnt?", "Linearised against true training"
+EASY = "What the tangent kernel finds easy"
+MAP = "The tangent kernel by class"
+LAZY = "Lazy, or were features learnt?"
+RACE = "Linearised against true training"
 xs = np.asarray(jr.normal(jr.key(1), (40, 4)))
 ys = np.arange(40) % 3
 moved = lambda model: jax.tree.map(lambda a: 1.1 * a + 0.01, model)
@@ -28,7 +32,9 @@ moved = lambda model: jax.tree.map(lambda a: 1.1 * a + 0.01, model)
 def only():
     """Puts these lenses in place of all."""
     before = list(LENSES)
-    yield lambda *titles: LENSES.__setitem__(slice(None), [shown for shown in before if shown.title in titles])
+    yield lambda *titles: LENSES.__setitem__(
+        slice(None), [shown for shown in before if shown.title in titles]
+    )
     LENSES[:] = before
 
 
@@ -38,7 +44,11 @@ def judged(net, xs=xs, ys=ys, classes=("a", "b", "c"), **parts):
 
 
 def seen(outcome):
-    return {shown.title for shown in LENSES if shown.compute.__module__ == tangent.__name__ and shown.applies(outcome)}
+    return {
+        shown.title
+        for shown in LENSES
+        if shown.compute.__module__ == tangent.__name__ and shown.applies(outcome)
+    }
 
 
 def find(title):
@@ -55,7 +65,10 @@ def test_they_apply_to_whatever_answers_an_example_with_one_row():
     pictures = np.zeros((40, 1, 8, 8), np.float32)
     assert seen(judged(CNN.init((2,), classes=3, key=jr.key(0)), pictures)) == {EASY, MAP}
     words = np.arange(200).reshape(40, 5) % 7
-    assert seen(judged(SequenceClassifier.init(4, 3, tokens=7, width=3, key=jr.key(0)), words)) == {EASY, MAP}
+    assert seen(judged(SequenceClassifier.init(4, 3, tokens=7, width=3, key=jr.key(0)), words)) == {
+        EASY,
+        MAP,
+    }
     gpt = GPT.init(7, d=4, depth=1, heads=1, length=5, key=jr.key(0))
     assert seen(judged(gpt, words, words, tuple("abcdefg"), tokens=tuple("abcdefg"))) == set()
     assert seen(Outcome(MLP.init(4, 5, 3, key=jr.key(0)), (), (), squared_error)) == set()
@@ -89,7 +102,9 @@ def test_batch_norms_of_the_start_are_folded_too(tmp_path, only, monkeypatch):
     with pytest.warns(RuntimeWarning, match="ZeroDivisionError"):
         look(judged(moved(net), start=net), tmp_path)
     for folded, whole in zip(caught, (net, moved(net))):
-        assert jnp.allclose(folded(jnp.asarray(xs[0])), fold(whole, jnp.asarray(xs))(jnp.asarray(xs[0])), atol=1e-5)
+        assert jnp.allclose(
+            folded(jnp.asarray(xs[0])), fold(whole, jnp.asarray(xs))(jnp.asarray(xs[0])), atol=1e-5
+        )
 
 
 def test_the_number_of_examples_is_what_can_be_afforded(monkeypatch):
@@ -97,7 +112,9 @@ def test_the_number_of_examples_is_what_can_be_afforded(monkeypatch):
     count = lambda: len(tangent.examples(given, given.train)[1])
     assert count() == 40
     kernel = explain.ntk(given.model, form="trace")
-    each = sum(explain.operations(lambda m, x: jax.vmap(m)(x), given.model, jnp.asarray(xs[:1])).values())
+    each = sum(
+        explain.operations(lambda m, x: jax.vmap(m)(x), given.model, jnp.asarray(xs[:1])).values()
+    )
     cost = lambda n: kernel.plan(jnp.asarray(xs[:n])).products + n * each * 7
     monkeypatch.setattr(tangent, "PRODUCTS", float(cost(26)))
     assert 16 <= count() <= 26
@@ -122,8 +139,17 @@ def test_who_cannot_be_seen_is_told_why_without_a_warning(tmp_path, only, monkey
 def test_results_of_recipes_are_drawn_where_there_are_any():
     given = judged(MLP.init(4, 5, 3, key=jr.key(0)))
     widths = explain.Widths(*np.geomspace(1, 0.01, 18).reshape(3, 3, 2), np.array([8, 32, 128]))
-    beside = explain.WideBeliefs(np.linspace(-1, 1, 60).reshape(2, 10, 3), np.linspace(1, 2, 20).reshape(2, 10))
+    beside = explain.WideBeliefs(
+        np.linspace(-1, 1, 60).reshape(2, 10, 3), np.linspace(1, 2, 20).reshape(2, 10)
+    )
     assert seen(replace(given, measured=widths)) - seen(given) == {"Against the width"}
     assert seen(replace(given, measured=beside)) - seen(given) == {"Beside infinite width"}
-    assert find("Against the width").tells(widths)["parameters moved"].startswith("width to the power −")
-    assert find("Beside infinite width").tells(beside) == {"correlation of means": "1.000", "of deviations": "1.000"}
+    assert (
+        find("Against the width")
+        .tells(widths)["parameters moved"]
+        .startswith("width to the power −")
+    )
+    assert find("Beside infinite width").tells(beside) == {
+        "correlation of means": "1.000",
+        "of deviations": "1.000",
+    }

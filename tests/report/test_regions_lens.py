@@ -34,7 +34,10 @@ def outcome(d, k, *, shape=None, classes=(), objective=cross_entropy, **options)
     ("given", "kind"),
     [
         (outcome(2, 3, classes=("a", "b", "c")), Boundary),
-        (outcome(2, 1, classes=("no", "yes"), objective=binary_cross_entropy, dropout=0.3), Boundary),
+        (
+            outcome(2, 1, classes=("no", "yes"), objective=binary_cross_entropy, dropout=0.3),
+            Boundary,
+        ),
         (outcome(9, 3, shape=(3, 3), classes=("a", "b", "c")), Boundary),
         (outcome(5, 1, objective=squared_error), Regions),
     ],
@@ -75,14 +78,18 @@ def test_where_it_does_not_apply(only):
 def test_examples_on_a_line_are_told(only, tmp_path):
     given = outcome(4, 3, classes=("a", "b", "c"))
     flat = np.outer(np.arange(30.0), np.ones(4)).astype(np.float32)
-    line = Outcome(given.model, given.train, (flat, given.test[1]), given.objective, classes=given.classes)
+    line = Outcome(
+        given.model, given.train, (flat, given.test[1]), given.objective, classes=given.classes
+    )
     assert "all lie on one line" in look(line, tmp_path).read_text()
 
 
 def test_a_perceptron_is_worded_as_what_it_is(only, tmp_path):
     xs = np.asarray(jr.normal(jr.key(1), (60, 2)))
     data = xs, (xs[:, 0] > 0).astype(np.int32)
-    given = Outcome(Perceptron(jnp.array([1.0, 0.2])), data, data, binary_cross_entropy, classes=("no", "yes"))
+    given = Outcome(
+        Perceptron(jnp.array([1.0, 0.2])), data, data, binary_cross_entropy, classes=("no", "yes")
+    )
     text = look(given, tmp_path).read_text()
     assert "not piecewise linear" not in text
     assert "constant on either side of its hyperplane" in text
@@ -93,7 +100,9 @@ def test_a_convolutional_network_is_not_said_to_have_none(only, tmp_path):
     xs = np.asarray(jr.normal(jr.key(1), (9, 1, 4, 4)))
     data = xs, np.arange(9) % 3
     net = CNN.init((2,), classes=3, places=1, key=jr.key(0))
-    text = look(Outcome(net, data, data, cross_entropy, classes=("a", "b", "c")), tmp_path).read_text()
+    text = look(
+        Outcome(net, data, data, cross_entropy, classes=("a", "b", "c")), tmp_path
+    ).read_text()
     assert "not counted: CNN 1 is a CNN, through which linear regions cannot be followed" in text
     assert "no linear regions" not in text
     assert "exactly" not in text

@@ -1,4 +1,6 @@
-"""Lenses on models of sequences: what is inside a cell is out of hearing, and tokens at every time are no classes."""
+"""Lenses on models of sequences: what is inside a cell is out of hearing, and tokens at every time
+are no classes.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +22,19 @@ TOKENS = jr.randint(jr.key(0), (3, 5), 0, 4)
 
 def block(n, m, *, key):
     """A cell with layers inside, which it runs at all times at once."""
-    return Block(LayerNorm.init(m), MinGRU.init(m, m, key=key), Chain(jnp.tanh, Linear.init(m, m, key=key)))
+    return Block(
+        LayerNorm.init(m), MinGRU.init(m, m, key=key), Chain(jnp.tanh, Linear.init(m, m, key=key))
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "heard"),
     [
-        (SequenceClassifier.init(3, 2, width=3, tokens=4, cell=block, key=jr.key(1)), ("Embedding 1", "Linear 2")),
+        (
+            SequenceClassifier.init(3, 2, width=3, tokens=4, cell=block, key=jr.key(1)),
+            ("Embedding 1", "Linear 2"),
+        ),
         (Recurrent(NextToken.init(4, 3, 3, cell=block, key=jr.key(1))), ("Recurrent 1",)),
     ],
     ids=["classifier", "language model"],
@@ -41,7 +48,9 @@ def test_what_is_heard_around_a_cell(model, heard):
     objective = token_cross_entropy if isinstance(model, Recurrent) else cross_entropy
     through = explain.gradients(objective, model, (TOKENS, targets))
     assert through.layers == heard
-    logits = jax.grad(lambda e: objective(lambda pair: model(pair[0]) + pair[1], ((TOKENS, e), targets)))(0 * h)
+    logits = jax.grad(
+        lambda e: objective(lambda pair: model(pair[0]) + pair[1], ((TOKENS, e), targets))
+    )(0 * h)
     np.testing.assert_allclose(through.outputs[-1], np.sqrt(3) * np.linalg.norm(logits), rtol=1e-4)
 
 
@@ -49,7 +58,10 @@ def test_a_pair_of_sequences_is_heard():
     model = EncoderDecoder.init(4, 4, 2, 2, attend=2, key=jr.key(0))
     assert explain.activations(model, (TOKENS, TOKENS)).layers == ("Embedding 1",)
     both = Bidirectional(LSTM.init(2, 3, key=jr.key(1)), LSTM.init(2, 3, key=jr.key(2)))
-    assert explain.activations(Chain(both, jnp.tanh), jnp.ones((3, 4, 2))).layers == ("Bidirectional 1", "tanh 1")
+    assert explain.activations(Chain(both, jnp.tanh), jnp.ones((3, 4, 2))).layers == (
+        "Bidirectional 1",
+        "tanh 1",
+    )
 
 
 def test_long_sequences_count_by_their_targets():
@@ -63,11 +75,21 @@ def test_long_sequences_count_by_their_targets():
 def test_tokens_at_every_time_are_no_classes():
     model = Recurrent(NextToken.init(4, 2, 2, key=jr.key(0)))
     whole = Outcome(
-        model, (TOKENS, TOKENS), (TOKENS, TOKENS), token_cross_entropy, classes=tuple("abcd"), tokens=("x",)
+        model,
+        (TOKENS, TOKENS),
+        (TOKENS, TOKENS),
+        token_cross_entropy,
+        classes=tuple("abcd"),
+        tokens=("x",),
     )
     assert not classifies(whole)
     one = Outcome(
-        model, (TOKENS, TOKENS[:, 0]), (TOKENS, TOKENS[:, 0]), cross_entropy, classes=("a", "b"), tokens=("x",)
+        model,
+        (TOKENS, TOKENS[:, 0]),
+        (TOKENS, TOKENS[:, 0]),
+        cross_entropy,
+        classes=("a", "b"),
+        tokens=("x",),
     )
     assert classifies(one)
 
@@ -78,7 +100,9 @@ def test_tokens_are_no_picture():
 
 
 def test_text_keeps_its_lines():
-    section = Section("s", "t", "says", rows=[{"text": "one\n<two>", "plain": "word", "long": "word " * 20}])
+    section = Section(
+        "s", "t", "says", rows=[{"text": "one\n<two>", "plain": "word", "long": "word " * 20}]
+    )
     text = page(title="t", summary={}, table={}, facts={}, sections=[section])
     assert '<td class="text">one\n&lt;two&gt;</td><td>word</td><td class="text">word word' in text
     assert '<th class="text">text</th><th>plain</th><th class="text">long</th>' in text

@@ -14,8 +14,12 @@ from thetax.report import Verdicts
 
 
 def _bound(key):
-    figure = Chart(Panel("t", "mistakes", lines={"seen": ([1, 2], [1, 2])}, bounds={"bound": ([1, 2], [2, 4])}))
-    return Verdict(at_most("mistakes", [3, 4], [4, 8]), assumed=("no bias & <no noise>",), figure=figure)
+    figure = Chart(
+        Panel("t", "mistakes", lines={"seen": ([1, 2], [1, 2])}, bounds={"bound": ([1, 2], [2, 4])})
+    )
+    return Verdict(
+        at_most("mistakes", [3, 4], [4, 8]), assumed=("no bias & <no noise>",), figure=figure
+    )
 
 
 def _slip(key):
@@ -32,10 +36,30 @@ def _strange(key):
 
 CLAIMS = [
     Claim(("3.2-gd",), "It broke", "algorithm", "It is so.", _broken),
-    Claim(("2.2-softmax",), "A strange figure", "layer", "It is so.", _strange, ("layers.softmax",)),
-    Claim(("1.2-novikoff", "1.2-lemma1.1"), "A bound & more", "theorem", r"At most $R^2$.", _bound, (), "A 62"),
-    Claim(("1.2-cover",), "A slip", "erratum", "So.", _slip, ("certify.cover_count",), "", r"C(n + 1)", r"C(n)"),
-]  # fmt: skip
+    Claim(
+        ("2.2-softmax",), "A strange figure", "layer", "It is so.", _strange, ("layers.softmax",)
+    ),
+    Claim(
+        ("1.2-novikoff", "1.2-lemma1.1"),
+        "A bound & more",
+        "theorem",
+        r"At most $R^2$.",
+        _bound,
+        (),
+        "A 62",
+    ),
+    Claim(
+        ("1.2-cover",),
+        "A slip",
+        "erratum",
+        "So.",
+        _slip,
+        ("certify.cover_count",),
+        "",
+        r"C(n + 1)",
+        r"C(n)",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

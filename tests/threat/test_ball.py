@@ -1,4 +1,6 @@
-"""Projections against a solver and the inequality that tells them; directions against their definition."""
+"""Projections against a solver and the inequality that tells them; directions against their
+definition.
+"""
 
 import itertools
 from functools import cache
@@ -39,15 +41,20 @@ def units(kind):
 @pytest.mark.parametrize("kind", NORMS)
 @given(z=shifts, x=inputs, radius=radii)
 def test_the_projection_is_inside_and_turns_away_from_every_other_point(kind, boxed, z, x, radius):
-    """⟨z − Πz, η − Πz⟩ ≤ 0 for all η of the convex set, which is true of the nearest point and of no other."""
-    ball, limits = kind(radius), limits_of(jnp.asarray(x), (0.0, 1.0)) if boxed else None
+    """⟨z − Πz, η − Πz⟩ ≤ 0 for all η of the convex set, which is true of the nearest point and of
+    no other.
+    """
+    ball = kind(radius)
+    limits = limits_of(jnp.asarray(x), (0.0, 1.0)) if boxed else None
     near = np.asarray(ball.project(jnp.asarray(z), limits))
     assert NORMS[kind](near) <= radius * (1 + 1e-12) + 1e-15
     if boxed:
         assert (x + near >= -1e-15).all()
         assert (x + near <= 1 + 1e-15).all()
     others = radius * units(kind)
-    others = np.clip(others, *limits) if boxed else others  # towards 0, which leaves them in the ball
+    others = (
+        np.clip(others, *limits) if boxed else others
+    )  # towards 0, which leaves them in the ball
     assert ((others - near) @ (z - near)).max() <= 1e-9 * max(1.0, np.linalg.norm(z))
 
 
@@ -63,7 +70,11 @@ def solved(kind, z, radius, low, high):
         constraints = [{"type": "ineq", "fun": lambda w: radius - size(w)}]
     aim = lambda w: np.square(split(w) - z).sum()
     options = {"ftol": 1e-14, "maxiter": 500}
-    return split(minimize(aim, np.full(2 * D, 1e-3), bounds=bounds, constraints=constraints, options=options).x)
+    return split(
+        minimize(
+            aim, np.full(2 * D, 1e-3), bounds=bounds, constraints=constraints, options=options
+        ).x
+    )
 
 
 @boxes
@@ -71,18 +82,26 @@ def solved(kind, z, radius, low, high):
 def test_the_projection_is_that_of_a_solver(kind, boxed):
     rng = np.random.default_rng(0)
     for _ in range(6):
-        z, x, radius = 2 * rng.normal(size=D), rng.uniform(size=D), rng.uniform(0.2, 2)
+        z = 2 * rng.normal(size=D)
+        x = rng.uniform(size=D)
+        radius = rng.uniform(0.2, 2)
         limits = limits_of(jnp.asarray(x), (0.0, 1.0)) if boxed else None
         low, high = (-x, 1 - x) if boxed else (np.full(D, -9.0), np.full(D, 9.0))
         np.testing.assert_allclose(
-            kind(radius).project(jnp.asarray(z), limits), solved(kind, z, radius, low, high), atol=1e-5
+            kind(radius).project(jnp.asarray(z), limits),
+            solved(kind, z, radius, low, high),
+            atol=1e-5,
         )
 
 
 def test_what_projections_into_a_boxed_ball_solve():
-    """Of L2 a scale and of L1 a threshold, found by bisection in NumPy; 1 and 0 where the caps are inside."""
-    a, caps = np.array([0.5, 3.0, 1.5, 0.0, 0.8]), np.array([0.4, 0.7, 1.0, 0.2, 0.9])
-    scale, threshold = jax.jit(_shrinkage), jax.jit(_threshold)
+    """Of L2 a scale and of L1 a threshold, found by bisection in NumPy; 1 and 0 where the caps are
+    inside.
+    """
+    a = np.array([0.5, 3.0, 1.5, 0.0, 0.8])
+    caps = np.array([0.4, 0.7, 1.0, 0.2, 0.9])
+    scale = jax.jit(_shrinkage)
+    threshold = jax.jit(_threshold)
 
     def root(f, low, high):
         """Where a growing function passes 0."""
@@ -104,10 +123,13 @@ def test_what_projections_into_a_boxed_ball_solve():
 def test_few_numbers_by_brute_force(boxed):
     rng = np.random.default_rng(1)
     for count in (1, 2, 4):
-        z, x = 2 * rng.normal(size=D), rng.uniform(size=D)
+        z = 2 * rng.normal(size=D)
+        x = rng.uniform(size=D)
         limits = limits_of(jnp.asarray(x), (0.0, 1.0)) if boxed else None
         inside = z if limits is None else np.clip(z, *limits)
-        masks = [np.isin(np.arange(D), chosen) for chosen in itertools.combinations(range(D), count)]
+        masks = [
+            np.isin(np.arange(D), chosen) for chosen in itertools.combinations(range(D), count)
+        ]
         best = min(np.square(np.where(mask, inside, 0) - z).sum() for mask in masks)
         near = L0(count).project(jnp.asarray(z), limits)
         assert L0(count).norm(near) <= count
@@ -128,7 +150,8 @@ def test_a_projection_brings_nothing_further_apart_and_keeps_what_is_inside(kind
 def test_the_steepest_direction(kind, g):
     """It has norm 1, and its slope is the dual norm, which no other direction exceeds."""
     ball = kind(2)
-    steepest, dual = np.asarray(ball.steepest(jnp.asarray(g))), float(ball.dual(jnp.asarray(g)))
+    steepest = np.asarray(ball.steepest(jnp.asarray(g)))
+    dual = float(ball.dual(jnp.asarray(g)))
     assert g @ steepest == pytest.approx(dual, abs=1e-9)
     assert (units(kind) @ g).max() <= dual + 1e-9
     if kind is not L0:
@@ -137,7 +160,9 @@ def test_the_steepest_direction(kind, g):
 
 @pytest.mark.parametrize("kind", NORMS)
 def test_draws_are_uniform(kind):
-    """A ball of half the radius has 2^-D of the volume, and so many of 20,000 draws, within 4 standard errors."""
+    """A ball of half the radius has 2^-D of the volume, and so many of 20,000 draws, within 4
+    standard errors.
+    """
     eta = np.asarray(jax.vmap(lambda key: kind(3.0).sample(key, (D,)))(jr.split(jr.key(0), 20_000)))
     sizes = np.array([NORMS[kind](part) for part in eta])
     assert sizes.max() <= 3
@@ -165,7 +190,8 @@ def test_a_radius_of_nothing_and_any_shape(kind):
 
 @pytest.mark.parametrize("kind", NORMS)
 def test_a_sweep_over_radii_is_a_vmap(kind):
-    z, radii = jnp.arange(5.0) - 2, jnp.array([0.5, 1.0, 9.0])
+    z = jnp.arange(5.0) - 2
+    radii = jnp.array([0.5, 1.0, 9.0])
     together = jax.vmap(lambda radius: kind(radius).project(z))(radii)
     for row, radius in zip(together, radii):
         np.testing.assert_allclose(row, kind(float(radius)).project(z), atol=1e-12)
@@ -176,9 +202,13 @@ def test_bad_input(unchecked):
         L2(-1.0)
     with pytest.raises(ValueError, match="Linf: radius must be finite and not negative; got nan"):
         Linf(float("nan"))
-    with pytest.raises(ValueError, match=r"Linf: radius must be finite and not negative; got -0\.5"):
+    with pytest.raises(
+        ValueError, match=r"Linf: radius must be finite and not negative; got -0\.5"
+    ):
         Linf(np.float32(-0.5))
     with pytest.raises(ValueError, match=r"L2: radius must be finite and not negative; got -0\.5"):
         L2(jnp.array(-0.5))
-    with pytest.raises(ValueError, match=r"L0: radius is how many numbers may change, so a whole number; got 1\.5"):
+    with pytest.raises(
+        ValueError, match=r"L0: radius is how many numbers may change, so a whole number; got 1\.5"
+    ):
         L0(1.5)

@@ -18,7 +18,9 @@ vectors = arrays(np.float64, 4, elements=st.floats(-5, 5))
 @given(x=vectors)
 def test_norms_are_those_of_numpy(p, x):
     x = np.where(np.abs(x) < 1e-6, 0.0, x)
-    assert float(p_norm(jnp.asarray(x), p)) == pytest.approx(np.linalg.norm(x, p), rel=1e-10, abs=1e-12)
+    assert float(p_norm(jnp.asarray(x), p)) == pytest.approx(
+        np.linalg.norm(x, p), rel=1e-10, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3, np.inf])
@@ -34,11 +36,15 @@ def test_the_steepest_direction_attains_the_dual_norm(p, w):
 def test_no_other_direction_is_steeper():
     w = np.array([1.0, -2.0, 0.5, 3.0])
     inside = {"type": "ineq", "fun": lambda eta: 1 - (np.abs(eta) ** 3).sum()}
-    found = minimize(lambda eta: -w @ eta, 0.1 * np.sign(w), constraints=[inside], options={"ftol": 1e-13})
+    found = minimize(
+        lambda eta: -w @ eta, 0.1 * np.sign(w), constraints=[inside], options={"ftol": 1e-13}
+    )
     np.testing.assert_allclose(p_steepest(jnp.asarray(w), 3), found.x, atol=1e-5)
 
 
-@pytest.mark.parametrize(("ball", "p"), [(L1(1.0), 1), (L2(1.0), 2), (Linf(1.0), np.inf)], ids=["L1", "L2", "Linf"])
+@pytest.mark.parametrize(
+    ("ball", "p"), [(L1(1.0), 1), (L2(1.0), 2), (Linf(1.0), np.inf)], ids=["L1", "L2", "Linf"]
+)
 def test_the_balls_have_them(ball, p):
     w = jnp.array([[1.0, -2.0], [0.5, 3.0]])
     np.testing.assert_allclose(ball.norm(w), p_norm(w, p))

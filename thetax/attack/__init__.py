@@ -1,7 +1,8 @@
 """The worst input nearby: how far it may be moved, and where the loss is largest there.
 
-An attack is `attack(model, x, y, *, key=None) -> x'`, for one example; the batch is `jax.vmap`, and for many examples
-`perturb`. It is composed of a goal, what it makes large, and a ball, in which it stays.
+An attack is `attack(model, x, y, *, key=None) -> x'`, for one example; the batch is `jax.vmap`, and
+for many examples `perturb`. It is composed of a goal, what it makes large, and a ball, in which it
+stays.
 """
 
 from .adversarial_example import Disguise as Disguise

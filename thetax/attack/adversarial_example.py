@@ -1,4 +1,6 @@
-"""A picture that was changed so little that nobody sees it, and what a network makes of it (§13)."""
+"""A picture that was changed so little that nobody sees it, and what a network makes of it
+(§13).
+"""
 
 from dataclasses import dataclass
 
@@ -10,7 +12,8 @@ LEVELS = 255  # the largest value of a pixel
 
 @dataclass(frozen=True)
 class Disguise:
-    """A picture before and after an attack, and of each the name that a network gives it and how likely it finds it.
+    """A picture before and after an attack, and of each the name that a network gives it and how
+    likely it finds it.
 
     >>> grey = np.full((3, 2, 2), 100, np.uint8)
     >>> Disguise(grey, grey + np.uint8(2), ("cat", "dog"), (0.9, 0.8)).most

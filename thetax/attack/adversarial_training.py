@@ -1,9 +1,9 @@
-r"""Training that looks at the worst input nearby (§13.2): $\min_\theta E \max_{\|\eta\| \le \varepsilon}
-\ell(f[\theta](x + \eta), y)$.
+r"""Training that looks at the worst input nearby (§13.2):
+$\min_\theta E \max_{\|\eta\| \le \varepsilon} \ell(f[\theta](x + \eta), y)$.
 
-An attack stands for the maximum, and by Danskin's theorem the gradient in $\theta$ of the maximum is the gradient at
-the maximiser, so nothing is differentiated through the attack. Each function here makes an objective; it trains,
-judges and composes as every other one.
+An attack stands for the maximum, and by Danskin's theorem the gradient in $\theta$ of the maximum
+is the gradient at the maximiser, so nothing is differentiated through the attack. Each function
+here makes an objective; it trains, judges and composes as every other one.
 """
 
 from typing import Any
@@ -24,7 +24,8 @@ from .perturb import answers
 
 
 def robust(objective: Objective, attack: Attack) -> Objective:
-    """The objective on the answers of an attack (§13.2; Madry et al. 2018); as a metric, the error under attack.
+    """The objective on the answers of an attack (§13.2; Madry et al. 2018); as a metric, the error
+    under attack.
 
     With a key each example has a key of its own, and the attack begins anywhere in the ball.
 
@@ -43,24 +44,28 @@ def robust(objective: Objective, attack: Attack) -> Objective:
     def hardened(model: Model, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
         xs, ys = _pair("robust", model, batch, attack)
         key_attack, key_objective = _split(key)
-        return objective(model, (_worst(attack, model, xs, ys, _each(key_attack, xs)), ys), key=key_objective)
+        return objective(
+            model, (_worst(attack, model, xs, ys, _each(key_attack, xs)), ys), key=key_objective
+        )
 
     return hardened
 
 
 def trades(attack: Attack, *, strength: float | Scalar) -> Objective:
-    r"""$\ell(f(x), y) + \beta \max_\eta \mathrm{KL}(p(x) \,\|\, p(x + \eta))$, $p = \mathrm{softmax} \circ f$: right
-    where the data are, and the same all around them, whatever the label (Zhang et al. 2019).
+    r"""$\ell(f(x), y) + \beta \max_\eta \mathrm{KL}(p(x) \,\|\, p(x + \eta))$,
+    $p = \mathrm{softmax} \circ f$: right where the data are, and the same all around them, whatever
+    the label (Zhang et al. 2019).
 
-    The attack is given $p(x)$ in place of a label, as in `PGD(log_loss, ...)`. It begins away from x, where the
-    divergence has no slope; without a key at the same place every time.
+    The attack is given $p(x)$ in place of a label, as in `PGD(log_loss, ...)`. It begins away from
+    x, where the divergence has no slope; without a key at the same place every time.
 
     >>> from thetax.layers import Linear
     >>> from thetax.train import cross_entropy
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
     >>> objective = trades(PGD(log_loss, Linf(0.2), rate=0.1, steps=4, keep="last"), strength=6.0)
     >>> batch = jnp.zeros((3, 1)), jnp.zeros(3, int)
-    >>> round(objective(line, batch).item() - cross_entropy(line, batch).item(), 3)  # 6 KL(1/2 | sigma(0.2))
+    >>> # 6 KL(1/2 | sigma(0.2))
+    >>> round(objective(line, batch).item() - cross_entropy(line, batch).item(), 3)
     0.03
     """
     check_strength("trades", strength)
@@ -68,7 +73,9 @@ def trades(attack: Attack, *, strength: float | Scalar) -> Objective:
     def smoothed(model: Model, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
         xs, ys = _pair("trades", model, batch, attack)
         key_attack, key_model = _split(key)
-        keys = jnp.broadcast_to(jr.key(0), len(xs)) if key is None else jr.split(key_attack, len(xs))
+        keys = (
+            jnp.broadcast_to(jr.key(0), len(xs)) if key is None else jr.split(key_attack, len(xs))
+        )
         certain = jax.nn.softmax(wide(predict(model, xs)), axis=-1)
         worst = _worst(attack, model, xs, jax.lax.stop_gradient(certain), keys)
         near, far = (wide(predict(model, inputs, key=key_model)) for inputs in (xs, worst))
@@ -79,15 +86,20 @@ def trades(attack: Attack, *, strength: float | Scalar) -> Objective:
 
 
 def pair_logits(attack: Attack, *, strength: float | Scalar) -> Objective:
-    r"""$\ell(f(x'), y) + \frac\lambda2 \|f(x) - f(x')\|^2$ with $x'$ the answer of the attack (Kannan et al. 2018).
+    r"""$\ell(f(x'), y) + \frac\lambda2 \|f(x) - f(x')\|^2$ with $x'$ the answer of the attack
+    (Kannan et al. 2018).
 
-    Its robustness was once found to be hidden gradients more than distance: judge it with `robustness`.
+    Its robustness was once found to be hidden gradients more than distance: judge it with
+    `robustness`.
 
     >>> from thetax.layers import Linear
     >>> from thetax.train import cross_entropy
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
-    >>> attack, batch = PGD(log_loss, Linf(0.2), rate=0.2, steps=1), (jnp.zeros((3, 1)), jnp.zeros(3, int))
-    >>> paired = pair_logits(attack, strength=0.5)(line, batch) - robust(cross_entropy, attack)(line, batch)
+    >>> attack = PGD(log_loss, Linf(0.2), rate=0.2, steps=1)
+    >>> batch = (jnp.zeros((3, 1)), jnp.zeros(3, int))
+    >>> paired = pair_logits(attack, strength=0.5)(line, batch) - robust(cross_entropy, attack)(
+    ...     line, batch
+    ... )
     >>> round(paired.item(), 4)  # 0.5 / 2 * 0.2^2
     0.01
     """
@@ -105,8 +117,9 @@ def pair_logits(attack: Attack, *, strength: float | Scalar) -> Objective:
 
 
 def single_step(ball: Linf, *, box: Range | None = None) -> PGD:
-    r"""One step of $\frac54 \varepsilon$ from anywhere in the ball: as good as many for training, at two passes instead
-    of many, until it suddenly is not (Wong, Rice & Kolter 2020). Watch `overfitting` with it.
+    r"""One step of $\frac54 \varepsilon$ from anywhere in the ball: as good as many for training,
+    at two passes instead of many, until it suddenly is not (Wong, Rice & Kolter 2020). Watch
+    `overfitting` with it.
 
     >>> single_step(Linf(0.4)).rate
     0.5
@@ -117,8 +130,8 @@ def single_step(ball: Linf, *, box: Range | None = None) -> PGD:
 def overfitting(single: Attack, many: Attack) -> Objective:
     """A metric: the share of examples that withstand a single step, but not many.
 
-    Small as long as the loss is nearly linear in the ball; when training on single steps has bent it so that they lead
-    nowhere, it leaps towards 1. `Alarm` says so when it happens.
+    Small as long as the loss is nearly linear in the ball; when training on single steps has bent
+    it so that they lead nowhere, it leaps towards 1. `Alarm` says so when it happens.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
@@ -129,14 +142,17 @@ def overfitting(single: Attack, many: Attack) -> Objective:
 
     def gap(model: Model, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
         xs, ys = _pair("overfitting", model, batch, single, many)
-        right = lambda attack: jnp.argmax(predict(model, _worst(attack, model, xs, ys, _each(key, xs))), axis=-1) == ys
+        right = lambda attack: (
+            jnp.argmax(predict(model, _worst(attack, model, xs, ys, _each(key, xs))), axis=-1) == ys
+        )
         return (right(single) & ~right(many)).astype(float).mean()
 
     return gap
 
 
 class Alarm:
-    """A progress that passes everything on, and says once when a number of an epoch is above a bound.
+    """A progress that passes everything on, and says once when a number of an epoch is above a
+    bound.
 
     >>> from thetax.train import Silent
     >>> alarm = Alarm(Silent(), "valid overfitting", above=0.3)
@@ -158,11 +174,14 @@ class Alarm:
     def epoch(self, row: dict[str, Any]) -> None:
         self.progress.epoch(row)
         if self.name not in row:
-            raise ValueError(f"Alarm: no number {self.name!r} in an epoch's; it has {', '.join(row)}.")
+            raise ValueError(
+                f"Alarm: no number {self.name!r} in an epoch's; it has {', '.join(row)}."
+            )
         if self.rung is None and row[self.name] > self.above:
             self.rung = row["epoch"]
             self.note(
-                f"epoch {row['epoch']}: {self.name} is {row[self.name]:.2f}: catastrophic overfitting; a single step "
+                f"epoch {row['epoch']}: {self.name} is {row[self.name]:.2f}: catastrophic "
+                "overfitting; a single step "
                 "no longer finds what several find. Stop earlier, or train on more steps."
             )
 
@@ -178,7 +197,8 @@ def _pair(name: str, model: Model, batch: Any, *attacks: Attack) -> tuple[Array,
     if not (isinstance(batch, tuple) and len(batch) == 2):
         raise ValueError(f"{name}: expected a batch (xs, ys), got {type(batch).__name__}.")
     check_one_array(name, batch[0])
-    xs, ys = jnp.asarray(batch[0]), jnp.asarray(batch[1])
+    xs = jnp.asarray(batch[0])
+    ys = jnp.asarray(batch[1])
     for attack in attacks:
         check_input(name, model, xs, jnp.zeros(0), getattr(attack, "box", None))
     return xs, ys

@@ -1,7 +1,8 @@
 r"""What every attack is, and what it has found so far.
 
-An attack is `attack(model, x, y, *, key=None) -> x'`, an input near x, for one example: a frozen module whose leaves
-are its numbers (a radius, a rate), so that another radius is no new program. Chance is in it only with a key.
+An attack is `attack(model, x, y, *, key=None) -> x'`, an input near x, for one example: a frozen
+module whose leaves are its numbers (a radius, a rate), so that another radius is no new program.
+Chance is in it only with a key.
 """
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -30,8 +31,12 @@ class Attempt(NamedTuple):
     reached: Any
 
     def beside(self, other: "Attempt") -> "Attempt":
-        """The better of the two: one that reached the goal before one that did not, then that of more gain."""
-        more = (other.reached & ~self.reached) | ((other.reached == self.reached) & (other.gain > self.gain))
+        """The better of the two: one that reached the goal before one that did not, then that of
+        more gain.
+        """
+        more = (other.reached & ~self.reached) | (
+            (other.reached == self.reached) & (other.gain > self.gain)
+        )
         return jax.tree.map(lambda a, b: jnp.where(more, b, a), self, other)
 
     def best(self) -> "Attempt":
@@ -46,5 +51,11 @@ def nothing(eta: Shift) -> Attempt:
 
 
 def placed(x: Any, eta: Shift, box: Range | None) -> Any:
-    """The input with the shift, in the range to the last bit, and nowhere else if it was not in it."""
-    return x + eta if box is None else jnp.clip(x + eta, jnp.minimum(x, box[0]), jnp.maximum(x, box[1]))
+    """The input with the shift, in the range to the last bit, and nowhere else if it was not in
+    it.
+    """
+    return (
+        x + eta
+        if box is None
+        else jnp.clip(x + eta, jnp.minimum(x, box[0]), jnp.maximum(x, box[1]))
+    )

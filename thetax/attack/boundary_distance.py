@@ -2,8 +2,8 @@ r"""How far every example is from the nearest input that is taken for another cl
 
 $$d(x) = \min \{\, \|\eta\| : f(x + \eta) \text{ says another class} \,\}$$
 
-The minimum is looked for, not known: what is found is never below it. One search tells of all radii at once, for an
-example stands against the attack exactly within radii below its distance.
+The minimum is looked for, not known: what is found is never below it. One search tells of all radii
+at once, for an example stands against the attack exactly within radii below its distance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,9 +30,11 @@ LENGTH = 2.5  # of all steps of an ascent together, in radii (Madry et al. 2018)
 
 @dataclass(frozen=True)
 class Boundary:
-    """Of each example the distance to the nearest wrong input found, and this input; both with what was said of them.
+    """Of each example the distance to the nearest wrong input found, and this input; both with what
+    was said of them.
 
-    The distance is 0 where the example itself is taken for a wrong class, and infinite where nothing was found.
+    The distance is 0 where the example itself is taken for a wrong class, and infinite where
+    nothing was found.
     """
 
     distance: Float[np.ndarray, " n"]
@@ -55,13 +57,14 @@ def boundary(
 ) -> Boundary:
     r"""The nearest wrong input to every example of `(xs, ys)`, in the norm of `L2` or `Linf`.
 
-    Of two searches the nearer: `DeepFool`, and `PGD` with so many steps on the margin in balls of so many radii
-    (`Nearest`), below the largest distance of the first, or if that failed anywhere, below one that holds all valid
-    inputs. Neither has chance in it.
+    Of two searches the nearer: `DeepFool`, and `PGD` with so many steps on the margin in balls of
+    so many radii (`Nearest`), below the largest distance of the first, or if that failed anywhere,
+    below one that holds all valid inputs. Neither has chance in it.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.zeros(2))
-    >>> data = jnp.array([[3.0, 4.0], [-3.0, 0.0]]), jnp.array([0, 0])  # 25 / 5 away, and wrong as it is
+    >>> # 25 / 5 away, and wrong as it is
+    >>> data = jnp.array([[3.0, 4.0], [-3.0, 0.0]]), jnp.array([0, 0])
     >>> boundary(line, data, L2).distance.round(2).tolist()
     [5.0, 0.0]
     """
@@ -79,34 +82,45 @@ def boundary(
     return _judged(model, xs, ys, *step((distance, nearest), Nearest(ascent, rounds=rounds)))
 
 
-def _nearer(known: Any, search: Any, *, model: Model, xs: Array, ys: Array, norm: type[Ball], batch: int) -> Any:
+def _nearer(
+    known: Any, search: Any, *, model: Model, xs: Array, ys: Array, norm: type[Ball], batch: int
+) -> Any:
     """Distances and inputs, after another search."""
     distance, nearest = known
     found = perturb(search, model, (xs, ys), batch=batch)
     wrong = jnp.argmax(predict(model, found), axis=1) != ys
     far = jnp.where(wrong, jax.vmap(norm(1.0).norm)(found - xs), jnp.inf)
     nearer = far < distance
-    return jnp.where(nearer, far, distance), jnp.where(nearer.reshape(-1, *[1] * (xs.ndim - 1)), found, nearest)
+    return jnp.where(nearer, far, distance), jnp.where(
+        nearer.reshape(-1, *[1] * (xs.ndim - 1)), found, nearest
+    )
 
 
 def _most(xs: Array, norm: type[Ball], box: Range | None) -> float:
-    """The radius of a ball that holds all valid inputs; without a range, the span of those that there are."""
+    """The radius of a ball that holds all valid inputs; without a range, the span of those that
+    there are.
+    """
     low, high = box or (float(xs.min()), float(xs.max()))
     each = max(high - low, 1.0 if box is None else 0.0)
     return each if norm is Linf else each * float(np.sqrt(xs[0].size))
 
 
 def _judged(model: Model, xs: Array, ys: Array, distance: Array, nearest: Array) -> Boundary:
-    log_p = [np.asarray(jax.nn.log_softmax(predict(model, inputs)), np.float64) for inputs in (xs, nearest)]
-    guess, sure = np.stack([p.argmax(axis=1) for p in log_p]), np.exp(np.stack([p.max(axis=1) for p in log_p]))
+    log_p = [
+        np.asarray(jax.nn.log_softmax(predict(model, inputs)), np.float64)
+        for inputs in (xs, nearest)
+    ]
+    guess = np.stack([p.argmax(axis=1) for p in log_p])
+    sure = np.exp(np.stack([p.max(axis=1) for p in log_p]))
     wide = np.asarray(distance, np.float64)
     return Boundary(wide, np.asarray(nearest), np.asarray(xs), np.asarray(ys), guess, sure)
 
 
 @dataclass(frozen=True)
 class Distances:
-    """Of each example the distance to the nearest wrong input found, by the name of the norm; 0 and infinite as in
-    `Boundary`."""
+    """Of each example the distance to the nearest wrong input found, by the name of the norm; 0 and
+    infinite as in `Boundary`.
+    """
 
     by_norm: Mapping[str, Float[np.ndarray, " n"]]
 
@@ -124,11 +138,18 @@ class Fragile:
     index: Int[np.ndarray, " m"]  # their places in the data
     norm: str
     classes: tuple[str, ...]
-    features: tuple[str, ...] = ()  # names of the numbers of an input, where it is a row of features
+    features: tuple[
+        str, ...
+    ] = ()  # names of the numbers of an input, where it is a row of features
 
 
 def fragile(
-    found: Boundary, norm: str, *, count: int = 6, classes: Sequence[str] = (), features: Sequence[str] = ()
+    found: Boundary,
+    norm: str,
+    *,
+    count: int = 6,
+    classes: Sequence[str] = (),
+    features: Sequence[str] = (),
 ) -> Fragile:
     """The examples of smallest distance among those that are right as they are.
 
@@ -150,5 +171,7 @@ def fragile(
         guess=found.guess[:, order],
         sure=found.sure[:, order],
     )
-    names = tuple(classes) or tuple(str(j) for j in range(int(max(found.truth.max(), found.guess.max())) + 1))
+    names = tuple(classes) or tuple(
+        str(j) for j in range(int(max(found.truth.max(), found.guess.max())) + 1)
+    )
     return Fragile(some, order, norm, names, tuple(features))

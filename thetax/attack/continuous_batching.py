@@ -1,7 +1,9 @@
-"""Attacks that know when they are done, and a way to run them that spends no step on an example that is.
+"""Attacks that know when they are done, and a way to run them that spends no step on an example
+that is.
 
-An attack in steps is a state, a step from one to the next, and a rule when to stop. Side by side, all examples of a
-batch would take as many steps as the slowest of them; so one that is done makes room for the next that waits.
+An attack in steps is a state, a step from one to the next, and a rule when to stop. Side by side,
+all examples of a batch would take as many steps as the slowest of them; so one that is done makes
+room for the next that waits.
 """
 
 from collections.abc import Callable
@@ -19,7 +21,9 @@ SHARE = 8  # when one place in so many is free, examples that wait are let in
 
 
 class Search(NamedTuple):
-    """An attack on one example: where it begins, whether it goes on, a step, and what it has found."""
+    """An attack on one example: where it begins, whether it goes on, a step, and what it has
+    found.
+    """
 
     begin: Callable[[], Any]
     unfinished: Callable[[Any], Any]
@@ -39,17 +43,34 @@ class Search(NamedTuple):
 class Searching(Protocol):
     """An attack in steps; it is called as any other."""
 
-    def search(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Search: ...
+    def search(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> Search: ...
 
 
 def search_all(
-    attack: Searching, model: Model, xs: Array, ys: Array, keys: Any, *, places: int, done: Callable[[int], Any]
+    attack: Searching,
+    model: Model,
+    xs: Array,
+    ys: Array,
+    keys: Any,
+    *,
+    places: int,
+    done: Callable[[int], Any],
 ) -> Float[np.ndarray, "n *s"]:
-    """What the attack makes of every example, with so many places for them; `done` is told how many are done."""
-    n, found = len(xs), np.empty(xs.shape, xs.dtype)
+    """What the attack makes of every example, with so many places for them; `done` is told how many
+    are done.
+    """
+    n = len(xs)
+    found = np.empty(xs.shape, xs.dtype)
     rows, labels = np.asarray(xs), np.asarray(ys)  # from which a few are picked faster
-    at, live, waiting = np.arange(places) % n, np.arange(places) < n, min(places, n)  # who is where, and the next one
-    fresh, state = np.ones(places, bool), None
+    at, live, waiting = (
+        np.arange(places) % n,
+        np.arange(places) < n,
+        min(places, n),
+    )  # who is where, and the next one
+    fresh = np.ones(places, bool)
+    state = None
     while live.any():
         here = rows[at], labels[at], None if keys is None else keys[at]
         state = _blank(attack, model, *here) if state is None else state
@@ -97,7 +118,9 @@ def _of_each(attack: Searching, model: Model, xs: Array, ys: Array, keys: Any) -
             return getattr(attack.search(model, x, y, key=key), method)(*state)
 
         axes = (0, 0, None if keys is None else 0)
-        return lambda *state: jax.vmap(one, in_axes=(*axes, *(0 for _ in state)), axis_name=BATCH)(xs, ys, keys, *state)
+        return lambda *state: jax.vmap(one, in_axes=(*axes, *(0 for _ in state)), axis_name=BATCH)(
+            xs, ys, keys, *state
+        )
 
     return Search(*map(every, Search._fields))
 

@@ -1,8 +1,10 @@
-r"""What an attack makes large, and when that is enough (§13.1): away from the right class, or towards a chosen one.
+r"""What an attack makes large, and when that is enough (§13.1): away from the right class, or
+towards a chosen one.
 
-A loss judges logits $z$ and a label. Cross-entropy saturates where a network is sure, and then has no gradient to
-follow; the margin $\max_{j \ne y} z_j - z_y$ does not, and the ratio of differences of logits does not change either
-when all logits are scaled, which hides gradients but changes no decision.
+A loss judges logits $z$ and a label. Cross-entropy saturates where a network is sure, and then has
+no gradient to follow; the margin $\max_{j \ne y} z_j - z_y$ does not, and the ratio of differences
+of logits does not change either when all logits are scaled, which hides gradients but changes no
+decision.
 """
 
 from functools import cache
@@ -21,7 +23,9 @@ Label = Int[Array, ""]
 
 
 class Goal(NamedTuple):
-    """`gain(logits, y)` is made large; `reached(logits, y)` says whether the attack has succeeded."""
+    """`gain(logits, y)` is made large; `reached(logits, y)` says whether the attack has
+    succeeded.
+    """
 
     gain: Loss
     reached: Loss
@@ -29,7 +33,9 @@ class Goal(NamedTuple):
     def judge(self, model: Model, x: Any, eta: Shift, y: Any) -> Attempt:
         """What a shift of the input comes to; where an output is no number, nothing is reached."""
         out = model(x + eta)
-        return Attempt(eta, self.gain(out, y).astype(eta.dtype), self.reached(out, y) & ~jnp.isnan(out).any())
+        return Attempt(
+            eta, self.gain(out, y).astype(eta.dtype), self.reached(out, y) & ~jnp.isnan(out).any()
+        )
 
 
 def as_goal(goal: Goal | Loss) -> Goal:
@@ -64,7 +70,8 @@ def only(loss: Loss) -> Goal:
 
 
 def margin(logits: Logits, y: Label) -> Scalar:
-    r"""$\max_{j \ne y} z_j - z_y$: positive if and only if the class is wrong (Carlini & Wagner 2017).
+    r"""$\max_{j \ne y} z_j - z_y$: positive if and only if the class is wrong (Carlini & Wagner
+    2017).
 
     >>> margin(jnp.array([3.0, 1.0, 2.5]), jnp.array(0)).item()
     -0.5
@@ -74,31 +81,38 @@ def margin(logits: Logits, y: Label) -> Scalar:
 
 
 def logit_ratio(logits: Logits, y: Label) -> Scalar:
-    r"""$(\max_{j \ne y} z_j - z_y) / (z_{(1)} - z_{(3)})$ with the largest and the third largest logit: the same if all
-    logits are scaled or shifted (Croce & Hein 2020, DLR). It takes three classes.
+    r"""$(\max_{j \ne y} z_j - z_y) / (z_{(1)} - z_{(3)})$ with the largest and the third largest
+    logit: the same if all logits are scaled or shifted (Croce & Hein 2020, DLR). It takes three
+    classes.
 
     >>> a = logit_ratio(jnp.array([3.0, 1.0, 2.5]), jnp.array(0))
     >>> a.item(), logit_ratio(jnp.array([300.0, 100.0, 250.0]), jnp.array(0)).item()
     (-0.25, -0.25)
     """
     if logits.shape[-1] < 3:
-        raise ValueError(f"logit_ratio: needs three classes or more, got {logits.shape[-1]}; take the margin.")
+        raise ValueError(
+            f"logit_ratio: needs three classes or more, got {logits.shape[-1]}; take the margin."
+        )
     order = jnp.sort(logits)
     spread = order[-1] - order[-3]
     return margin(logits, y) / jnp.where(spread > 0, spread, 1.0)
 
 
 def target_ratio(logits: Logits, y: Label, target: Label) -> Scalar:
-    r"""$(z_t - z_y) / (z_{(1)} - \frac12 (z_{(3)} + z_{(4)}))$: from the class y to the class t, the same if all logits
-    are scaled or shifted (Croce & Hein 2020, targeted DLR). With three classes these are $z_{(2)}$, $z_{(3)}$; with
-    two, where the ratio would be a constant, it is the difference alone.
+    r"""$(z_t - z_y) / (z_{(1)} - \frac12 (z_{(3)} + z_{(4)}))$: from the class y to the class t,
+    the same if all logits are scaled or shifted (Croce & Hein 2020, targeted DLR). With three
+    classes these are $z_{(2)}$, $z_{(3)}$; with two, where the ratio would be a constant, it is the
+    difference alone.
 
     >>> target_ratio(jnp.array([3.0, 2.5, 1.0, 1.0]), jnp.array(0), jnp.array(1)).item()
     -0.25
     """
     order = jnp.sort(logits)[::-1]
     spread = order[0] - order[:4][-2:].mean() if len(order) > 2 else jnp.zeros_like(order[0])
-    rise = jnp.where(_mine(logits, target), logits, 0).sum() - jnp.where(_mine(logits, y), logits, 0).sum()
+    rise = (
+        jnp.where(_mine(logits, target), logits, 0).sum()
+        - jnp.where(_mine(logits, y), logits, 0).sum()
+    )
     return rise / jnp.where(spread > 0, spread, 1.0)
 
 

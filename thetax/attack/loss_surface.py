@@ -3,9 +3,9 @@ r"""The loss around one input, on a plane: along the gradient and along a random
 $$(\alpha, \beta) \mapsto \ell\big(f(x + \alpha u + \beta v), y\big), \qquad
 u = \frac{\nabla_x \ell}{\|\nabla_x \ell\|}, \quad v \perp u, \ \|v\| = 1$$
 
-An attack that follows gradients can be believed where the loss rises smoothly along $u$, and more than along $v$. A
-loss that is flat at $x$ and rises elsewhere, or is jagged, or rises in any other direction as fast, hides its gradients
-(Athalye, Carlini & Wagner 2018).
+An attack that follows gradients can be believed where the loss rises smoothly along $u$, and more
+than along $v$. A loss that is flat at $x$ and rises elsewhere, or is jagged, or rises in any other
+direction as fast, hides its gradients (Athalye, Carlini & Wagner 2018).
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,10 @@ from .goal import margin
 
 @dataclass(frozen=True)
 class Surface:
-    r"""The loss at $x + \alpha_j u + \beta_i v$ and the margin $\max_{j \ne y} z_j - z_y$ there, which is positive
-    where the class is wrong; the length of the gradient at $x$, and the radius that is marked."""
+    r"""The loss at $x + \alpha_j u + \beta_i v$ and the margin $\max_{j \ne y} z_j - z_y$ there,
+    which is positive where the class is wrong; the length of the gradient at $x$, and the radius
+    that is marked.
+    """
 
     losses: Float[np.ndarray, "s s"]
     margins: Float[np.ndarray, "s s"]
@@ -37,24 +39,30 @@ class Surface:
 
     @property
     def rises(self) -> tuple[float, float]:
-        """How much the loss rises at most within the radius, either way along the gradient and along the other."""
+        """How much the loss rises at most within the radius, either way along the gradient and
+        along the other.
+        """
         middle = len(self.steps) // 2
         near = np.abs(self.steps) <= self.radius * (1 + 1e-6)
-        along, across = self.losses[middle, near], self.losses[near, middle]
+        along = self.losses[middle, near]
+        across = self.losses[near, middle]
         return tuple(float(line.max() - self.losses[middle, middle]) for line in (along, across))  # type: ignore
 
     @property
     def steady(self) -> float:
-        r"""The rise from one end of the radius to the other along the gradient, over all that the loss goes up and down
-        on the way: 1 if it only rises, near 0 if it is jagged."""
+        r"""The rise from one end of the radius to the other along the gradient, over all that the
+        loss goes up and down on the way: 1 if it only rises, near 0 if it is jagged.
+        """
         line = self.losses[len(self.steps) // 2, np.abs(self.steps) <= self.radius * (1 + 1e-6)]
         ways = np.abs(np.diff(line)).sum()
         return float((line[-1] - line[0]) / ways) if ways > 0 else 0.0
 
     @property
     def verdict(self) -> str:
-        """Hidden if there is no gradient, or if the loss rises half as much in a random direction; jagged if less than
-        0.8 of its ways along the gradient lead up. These borders are a convention."""
+        """Hidden if there is no gradient, or if the loss rises half as much in a random direction;
+        jagged if less than 0.8 of its ways along the gradient lead up. These borders are a
+        convention.
+        """
         along, across = self.rises
         if not self.slope or across > along / 2:
             return "hidden"
@@ -71,22 +79,30 @@ def surface(
     count: int = 41,
     key: PRNGKeyArray,
 ) -> Surface:
-    r"""The cross-entropy of a classifier around one example, as far as `reach` times the radius each way.
+    r"""The cross-entropy of a classifier around one example, as far as `reach` times the radius
+    each way.
 
-    Both directions have length 1 in the Euclidean norm; inputs outside their range are looked at too. Where the
-    gradient is 0 the direction $u$ is 0 as well.
+    Both directions have length 1 in the Euclidean norm; inputs outside their range are looked at
+    too. Where the gradient is 0 the direction $u$ is 0 as well.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[1.0, 0.0], [0.0, 0.0]]), jnp.zeros(2))
-    >>> seen = surface(line, jnp.array([1.0, 0.0]), jnp.array(0), radius=1.0, count=5, key=jr.key(0))
+    >>> seen = surface(
+    ...     line, jnp.array([1.0, 0.0]), jnp.array(0), radius=1.0, count=5, key=jr.key(0)
+    ... )
     >>> seen.margins[2].round(2).tolist(), bool(np.ptp(seen.losses, axis=0).max() < 1e-6)
     ([-3.0, -2.0, -1.0, 0.0, 1.0], True)
     """
     check_input("surface", model, x, y, None)
     if not 0 < radius < np.inf or reach < 1:
-        raise ValueError(f"surface: radius must be positive and reach at least 1; got {radius} and {reach}.")
+        raise ValueError(
+            f"surface: radius must be positive and reach at least 1; got {radius} and {reach}."
+        )
     if count < 5 or count % 2 == 0:
-        raise ValueError(f"surface: count must be odd, so that x is among the points, and at least 5; got {count}.")
+        raise ValueError(
+            "surface: count must be odd, so that x is among the points, and at least 5; got "
+            f"{count}."
+        )
     steps = reach * radius * np.linspace(-1, 1, count)
     x = jnp.asarray(x)
     losses, margins, slope = _seen(model, x, jnp.asarray(y), jnp.asarray(steps, x.dtype), key)
@@ -95,7 +111,9 @@ def surface(
 
 
 @eqx.filter_jit
-def _seen(model: Any, x: Array, y: Array, steps: Array, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+def _seen(
+    model: Any, x: Array, y: Array, steps: Array, key: PRNGKeyArray
+) -> tuple[Array, Array, Array]:
     g = jax.grad(lambda x: log_loss(model(x), y))(x)
     slope = jnp.sqrt(jnp.square(g).sum())
     u = g / jnp.where(slope > 0, slope, 1.0)

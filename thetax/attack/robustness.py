@@ -1,10 +1,12 @@
-r"""Robust accuracy that can be believed: an attack that fails proves nothing, unless it is known that it can succeed.
+r"""Robust accuracy that can be believed: an attack that fails proves nothing, unless it is known
+that it can succeed.
 
-Many defences were broken because the attacks that they were tried with could not have worked: the gradients were zero,
-or the loss saturated, or the radius was off. Every evaluation here is tried itself, on some of the examples: a radius
-of 0 must change nothing; a ball that holds every valid input must leave nothing right; more steps and restarts must
-not help the defender, and not much the attacker; an attack that sees no gradients must not find what one that sees
-them misses; and gradients must be there. What fails is said with the result. (Athalye, Carlini & Wagner 2018;
+Many defences were broken because the attacks that they were tried with could not have worked: the
+gradients were zero, or the loss saturated, or the radius was off. Every evaluation here is tried
+itself, on some of the examples: a radius of 0 must change nothing; a ball that holds every valid
+input must leave nothing right; more steps and restarts must not help the defender, and not much the
+attacker; an attack that sees no gradients must not find what one that sees them misses; and
+gradients must be there. What fails is said with the result. (Athalye, Carlini & Wagner 2018;
 Carlini et al. 2019)
 """
 
@@ -37,7 +39,9 @@ SLACK = 0.01  # of the examples may be found by one attack and missed by another
 
 
 class Check(NamedTuple):
-    """A trial of the evaluation itself: what was measured, what it must be, and what it means if it is not."""
+    """A trial of the evaluation itself: what was measured, what it must be, and what it means if it
+    is not.
+    """
 
     name: str
     found: float
@@ -67,7 +71,9 @@ class Robustness:
 
     def __str__(self) -> str:
         n = len(self.stands)
-        return "\n".join([f"clean {self.clean:.1%}, robust {self.robust:.1%} of {n:,}", *map(str, self.checks)])
+        return "\n".join(
+            [f"clean {self.clean:.1%}, robust {self.robust:.1%} of {n:,}", *map(str, self.checks)]
+        )
 
 
 White = Callable[[Ball, int, int], Attack]  # of a ball, steps and restarts
@@ -88,12 +94,14 @@ def robustness(
     batch: int = 64,
     key: PRNGKeyArray,
 ) -> Robustness:
-    r"""The accuracy on `(xs, ys)` that is left in a ball around every example, and whether that can be believed.
+    r"""The accuracy on `(xs, ys)` that is left in a ball around every example, and whether that can
+    be believed.
 
-    By default the gradient is followed by `APGD` on cross-entropy and towards each likely class (`PGD` in `L1` and
-    `L0`), and not seen by `Square` in `Linf`, `HopSkipJump` in `L2` with a box; `white` and `black` give others. The
-    evaluation is tried on the first `trial` examples; `batch` are attacked at once. The model gives logits, and takes
-    inputs as they are: whatever scales them is part of it, for instance `Chain(Affine(...), model)`.
+    By default the gradient is followed by `APGD` on cross-entropy and towards each likely class
+    (`PGD` in `L1` and `L0`), and not seen by `Square` in `Linf`, `HopSkipJump` in `L2` with a box;
+    `white` and `black` give others. The evaluation is tried on the first `trial` examples; `batch`
+    are attacked at once. The model gives logits, and takes inputs as they are: whatever scales them
+    is part of it, for instance `Chain(Affine(...), model)`.
 
     >>> import jax.random as jr
     >>> from thetax.layers import Linear
@@ -112,16 +120,23 @@ def robustness(
     check_logits("robustness", model, xs[:trial])
     if batch < 1:
         raise ValueError(f"robustness: batch must be at least 1; got {batch}.")
-    white, black = white or partial(_white, box=box, span=_span(xs)), black or partial(_black, box=box, span=_span(xs))
-    free, white, black = white, _kept(white, box), _kept(black, box)
+    white = white or partial(_white, box=box, span=_span(xs))
+    black = black or partial(_black, box=box, span=_span(xs))
+    free = white
+    white = _kept(white, box)
+    black = _kept(black, box)
     judge = Judge(model, min(batch, len(xs)), key)
     tried = judge._replace(batch=min(batch, trial, len(xs)))
     right = judge.right(xs, ys)
     seen = judge.stand(white(ball, steps, restarts), xs, ys, right)
     blind = tried.stand(black(ball), xs, ys, right[:trial])
-    checks = _checks(tried, xs[:trial], ys[:trial], ball, box, steps, restarts, free, white, seen, blind)
+    checks = _checks(
+        tried, xs[:trial], ys[:trial], ball, box, steps, restarts, free, white, seen, blind
+    )
     both = judge.stand(black(ball), xs, ys, seen.stands, seen.worst)
-    return Robustness(float(both.stands.mean()), float(right.mean()), both.stands, both.worst, checks)
+    return Robustness(
+        float(both.stands.mean()), float(right.mean()), both.stands, both.worst, checks
+    )
 
 
 def check_logits(name: str, model: Model, xs: Array) -> None:
@@ -129,17 +144,20 @@ def check_logits(name: str, model: Model, xs: Array) -> None:
 
     >>> check_logits("robustness", jax.nn.softmax, jnp.ones((2, 3)))
     Traceback (most recent call last):
-    ValueError: robustness: the model gives probabilities, and attacks need logits; leave out its softmax, or wrap it:
+    ValueError: robustness: the model gives probabilities, and attacks need logits; leave out ...
     lambda x: jnp.log(model(x)).
     """
     out = np.asarray(_predict(model, xs))
     if out.ndim != 2:
-        raise ValueError(f"{name}: expected k logits an example, got outputs of shape {out.shape[1:]}.")
+        raise ValueError(
+            f"{name}: expected k logits an example, got outputs of shape {out.shape[1:]}."
+        )
     if not np.isfinite(out).all():
         raise ValueError(f"{name}: the model gives numbers that are not finite.")
     if (out >= 0).all() and np.abs(out.sum(axis=1) - 1).max() < 1e-3:
         raise ValueError(
-            f"{name}: the model gives probabilities, and attacks need logits; leave out its softmax, or wrap it:\n"
+            f"{name}: the model gives probabilities, and attacks need logits; leave out its "
+            "softmax, or wrap it:\n"
             "lambda x: jnp.log(model(x))."
         )
 
@@ -161,16 +179,24 @@ class Judge(NamedTuple):
     def right(self, xs: Array, ys: Array) -> Bool[np.ndarray, " n"]:
         return np.argmax(np.asarray(_predict(self.model, xs)), axis=-1) == np.asarray(ys)
 
-    def stand(self, attack: Attack, xs: Array, ys: Array, still: Bool[np.ndarray, " m"], worst: Any = None) -> Stand:
+    def stand(
+        self, attack: Attack, xs: Array, ys: Array, still: Bool[np.ndarray, " m"], worst: Any = None
+    ) -> Stand:
         """Of the first examples, those that were right before and withstand the attack too."""
-        xs, ys, still = xs[: len(still)], ys[: len(still)], still.copy()
+        xs = xs[: len(still)]
+        ys = ys[: len(still)]
+        still = still.copy()
         worst = np.array(xs if worst is None else worst)
         for member in _members(attack):
             rows = np.flatnonzero(still)
             if not len(rows):
                 break
-            whole = np.resize(rows, -(-len(rows) // self.batch) * self.batch)  # blocks of one size are one program
-            found = perturb(member, self.model, (xs[whole], ys[whole]), key=self.key, batch=self.batch)[: len(rows)]
+            whole = np.resize(
+                rows, -(-len(rows) // self.batch) * self.batch
+            )  # blocks of one size are one program
+            found = perturb(
+                member, self.model, (xs[whole], ys[whole]), key=self.key, batch=self.batch
+            )[: len(rows)]
             worst[rows], still[rows] = found, self.right(found, ys[rows])
         return Stand(still, jnp.asarray(worst))
 
@@ -180,7 +206,9 @@ def _members(attack: Attack) -> Sequence[Attack]:
     if not isinstance(attack, WorstOf):
         return [attack]
     by_itself = PGD | APGD | Square
-    kept = lambda member: isinstance(member, by_itself) and (member.ball, member.box) == (attack.ball, attack.box)
+    kept = lambda member: (
+        isinstance(member, by_itself) and (member.ball, member.box) == (attack.ball, attack.box)
+    )
     alone = lambda member: WorstOf(attack.ball, member, goal=attack.goal, box=attack.box)
     return [member if kept(member) else alone(member) for member in attack.attacks]
 
@@ -196,20 +224,38 @@ def _kept(attacks: Callable[..., Attack], box: Range | None) -> Callable[..., At
     return inside
 
 
-def _checks(judge, xs, ys, ball, box, steps, restarts, free, white, seen, blind) -> tuple[Check, ...]:
-    right, stands = judge.right(xs, ys), seen.stands[: len(xs)]
+def _checks(
+    judge, xs, ys, ball, box, steps, restarts, free, white, seen, blind
+) -> tuple[Check, ...]:
+    right = judge.right(xs, ys)
+    stands = seen.stands[: len(xs)]
     share = lambda attack: float(judge.stand(attack, xs, ys, right).stands.mean())
     slack = max(SLACK, 1.5 / len(xs))
-    nothing = share(free(_of_radius(ball, 0.0), steps, restarts))  # not cut back, so that it would show
+    nothing = share(
+        free(_of_radius(ball, 0.0), steps, restarts)
+    )  # not cut back, so that it would show
     whole = share(white(_of_radius(ball, _everything(ball, xs, box)), steps, restarts))
     more = share(white(ball, 4 * steps, restarts))
     again = share(white(ball, steps, restarts + 3))
-    plain, found = float(right.mean()), float(stands.mean())
+    plain = float(right.mean())
+    found = float(stands.mean())
     missed = float((stands & ~blind.stands).mean())
     flat = float(_flat(judge.model, xs, ys).mean())
     return (
-        Check("right at radius 0", nothing, f"{plain:.1%} as without an attack", nothing == plain, _OFF),
-        Check("right in a ball of everything", whole, "0 %", whole == 0, f"{MASKED}: the attack cannot succeed"),
+        Check(
+            "right at radius 0",
+            nothing,
+            f"{plain:.1%} as without an attack",
+            nothing == plain,
+            _OFF,
+        ),
+        Check(
+            "right in a ball of everything",
+            whole,
+            "0 %",
+            whole == 0,
+            f"{MASKED}: the attack cannot succeed",
+        ),
         Check(
             "right after 4 times the steps",
             more,
@@ -257,7 +303,9 @@ def _of_radius(ball: Ball, radius: float) -> Ball:
 
 
 def _everything(ball: Ball, xs: Array, box: Range | None) -> float:
-    """The radius of a ball around any input that holds all valid ones; without a range, ten times the data's."""
+    """The radius of a ball around any input that holds all valid ones; without a range, ten times
+    the data's.
+    """
     width = box[1] - box[0] if box is not None else 10 * float(xs.max() - xs.min())
     d = xs[0].size
     return {Linf: width, L2: width * d**0.5, L1: width * d, L0: float(d)}[type(ball)]
@@ -266,12 +314,21 @@ def _everything(ball: Ball, xs: Array, box: Range | None) -> float:
 def _white(ball: Ball, steps: int, restarts: int, *, box: Range | None, span: Range) -> Attack:
     if isinstance(ball, Linf | L2):
         ascent = APGD(away(), ball, steps=steps, restarts=restarts, box=box)
-        return WorstOf(ball, ascent, Targeted(APGD(instead(), ball, steps=steps, restarts=restarts, box=box)), box=box)
+        return WorstOf(
+            ball,
+            ascent,
+            Targeted(APGD(instead(), ball, steps=steps, restarts=restarts, box=box)),
+            box=box,
+        )
     low, high = box or span
-    rate = 2.5 * ball.radius / steps if isinstance(ball, L1) else high - low  # a number is moved all the way
+    rate = (
+        2.5 * ball.radius / steps if isinstance(ball, L1) else high - low
+    )  # a number is moved all the way
     losses = (away(), away(margin))
     return WorstOf(
-        ball, *(PGD(loss, ball, rate=rate, steps=steps, restarts=restarts, box=box) for loss in losses), box=box
+        ball,
+        *(PGD(loss, ball, rate=rate, steps=steps, restarts=restarts, box=box) for loss in losses),
+        box=box,
     )
 
 
@@ -283,5 +340,6 @@ def _black(ball: Ball, *, box: Range | None, span: Range) -> Attack:
 
 def _span(xs: Array) -> Range:
     """What the data span, and as much again on either side."""
-    low, high = float(xs.min()), float(xs.max())
+    low = float(xs.min())
+    high = float(xs.max())
     return 2 * low - high - 1e-6, 2 * high - low + 1e-6

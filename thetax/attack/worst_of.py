@@ -1,7 +1,8 @@
 r"""The worst of several attacks, for each example by itself.
 
-An input is robust only if every attack fails on it, so what several attacks leave standing is what all of them leave:
-the robust accuracy is that of the worst answer per example, not the least of their robust accuracies.
+An input is robust only if every attack fails on it, so what several attacks leave standing is what
+all of them leave: the robust accuracy is that of the worst answer per example, not the least of
+their robust accuracies.
 """
 
 from collections.abc import Callable
@@ -25,11 +26,12 @@ from .gradient.apgd import APGD
 
 
 class WorstOf(eqx.Module):
-    r"""Runs every attack, each with a key of its own, and gives of their answers and x itself the worst: what reached
-    the goal comes first, then what gained most. The goal is `away(margin)` unless another is given.
+    r"""Runs every attack, each with a key of its own, and gives of their answers and x itself the
+    worst: what reached the goal comes first, then what gained most. The goal is `away(margin)`
+    unless another is given.
 
-    Answers outside of the ball or the box are projected into them, so that attacks that look for the nearest wrong
-    input may take part. Answers that are not finite count for nothing.
+    Answers outside of the ball or the box are projected into them, so that attacks that look for
+    the nearest wrong input may take part. Answers that are not finite count for nothing.
 
     >>> from thetax.attack import PGD, fgsm
     >>> from thetax.layers import Linear
@@ -45,33 +47,51 @@ class WorstOf(eqx.Module):
     goal: Goal = eqx.field(static=True)
     box: Range | None = eqx.field(static=True)
 
-    def __init__(self, ball: Ball, *attacks: Attack, goal: Goal | Loss | None = None, box: Range | None = None):
+    def __init__(
+        self,
+        ball: Ball,
+        *attacks: Attack,
+        goal: Goal | Loss | None = None,
+        box: Range | None = None,
+    ):
         if not attacks:
             raise ValueError("WorstOf: needs one attack or more; got none.")
         if box is not None:
             check_box("WorstOf", box)
-        self.ball, self.attacks, self.goal, self.box = ball, attacks, as_goal(goal or away(margin)), box
+        self.ball, self.attacks, self.goal, self.box = (
+            ball,
+            attacks,
+            as_goal(goal or away(margin)),
+            box,
+        )
 
-    def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+    def __call__(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*s"]:
         check_input("WorstOf", model, x, y, self.box)
         x = jnp.asarray(x)
         keys = [None] * len(self.attacks) if key is None else jr.split(key, len(self.attacks))
         found = [attack(model, x, y, key=key) for attack, key in zip(self.attacks, keys)]
-        return worst(self.goal, model, jnp.stack([x, *(self._inside(x, point) for point in found)]), y)
+        return worst(
+            self.goal, model, jnp.stack([x, *(self._inside(x, point) for point in found)]), y
+        )
 
     def _inside(self, x: Shift, point: Shift) -> Shift:
         eta = point - x
         near = placed(x, self.ball.project(eta, limits_of(x, self.box)), self.box)
         low, high = self.box or (-jnp.inf, jnp.inf)
-        valid = (self.ball.norm(eta) <= self.ball.radius) & (point >= low).all() & (point <= high).all()
+        valid = (
+            (self.ball.norm(eta) <= self.ball.radius) & (point >= low).all() & (point <= high).all()
+        )
         return jnp.where(valid, point, jnp.where(jnp.isfinite(near).all(), near, x)).astype(x.dtype)
 
 
 class Targeted(eqx.Module):
-    r"""An attack towards each of the `targets` likeliest wrong classes, or as many as there are; the worst answer.
+    r"""An attack towards each of the `targets` likeliest wrong classes, or as many as there are;
+    the worst answer.
 
-    The attack is given a pair $(y, t)$ as its label, so its goal is that of `instead`. Each run has a key of its own.
-    Croce & Hein 2020.
+    The attack is given a pair $(y, t)$ as its label, so its goal is that of `instead`. Each run has
+    a key of its own. Croce & Hein 2020.
 
     >>> from thetax.layers import Linear
     >>> plane = Linear(jnp.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), jnp.array([2.0, 1.0, 0.0]))
@@ -87,9 +107,12 @@ class Targeted(eqx.Module):
         if self.targets < 1:
             raise ValueError(f"Targeted: targets must be at least 1; got {self.targets}.")
 
-    def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+    def __call__(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*s"]:
         check_input("Targeted", model, x, y, getattr(self.attack, "box", None))
-        y, logits = jnp.asarray(y), model(x)
+        y = jnp.asarray(y)
+        logits = model(x)
         chosen = _likeliest(logits, y, min(self.targets, len(logits) - 1))
         keys = None if key is None else jr.split(key, len(chosen))
         once = lambda now: self.attack(model, x, jnp.stack([y, now[0]]), key=now[1])
@@ -103,15 +126,24 @@ def instead(loss: Callable[..., Scalar] = target_ratio) -> Goal:
     >>> instead().reached(jnp.array([1.0, 2.0]), jnp.array([0, 1])).item()
     True
     """
-    return Goal(lambda logits, pair: loss(logits, *pair), lambda logits, pair: jnp.argmax(logits) != pair[0])
+    return Goal(
+        lambda logits, pair: loss(logits, *pair), lambda logits, pair: jnp.argmax(logits) != pair[0]
+    )
 
 
 def strongest(
-    ball: Ball, *, steps: int = 100, restarts: int = 1, queries: int = 1000, targets: int = 9, box: Range | None = None
+    ball: Ball,
+    *,
+    steps: int = 100,
+    restarts: int = 1,
+    queries: int = 1000,
+    targets: int = 9,
+    box: Range | None = None,
 ) -> WorstOf:
-    """The ensemble to report robust accuracy with, without settings to be tuned, after AutoAttack (Croce & Hein 2020):
-    `APGD` on cross-entropy, `APGD` towards each of the likeliest wrong classes on the ratio of logits, and in the ball
-    of the maximum norm `Square`, which sees no gradients and so is not misled by them. It needs a key.
+    """The ensemble to report robust accuracy with, without settings to be tuned, after AutoAttack
+    (Croce & Hein 2020): `APGD` on cross-entropy, `APGD` towards each of the likeliest wrong classes
+    on the ratio of logits, and in the ball of the maximum norm `Square`, which sees no gradients
+    and so is not misled by them. It needs a key.
 
     Departs: AutoAttack has the attack FAB too, and asks Square 5,000 times.
 
@@ -122,7 +154,9 @@ def strongest(
     [0.6..., 0.4...]
     """
     ascent = APGD(away(), ball, steps=steps, restarts=restarts, box=box)
-    aimed = Targeted(APGD(instead(), ball, steps=steps, restarts=restarts, box=box), targets=targets)
+    aimed = Targeted(
+        APGD(instead(), ball, steps=steps, restarts=restarts, box=box), targets=targets
+    )
     blind = [Square(away(margin), ball, queries=queries, box=box)] if isinstance(ball, Linf) else []
     return WorstOf(ball, ascent, aimed, *blind, box=box)
 

@@ -1,8 +1,8 @@
 """Beliefs: Gaussian processes, exact and for many examples, for regression and for classes.
 
 A process is a module whose leaves are hyper-parameters; `condition(xs, ys)` gives its posterior,
-`log_evidence(xs, ys)` what speaks for it, and `fit_evidence` the hyper-parameters for which most does. Kernels come
-from here or from elsewhere: any `k(xs, ys=None)` will do.
+`log_evidence(xs, ys)` what speaks for it, and `fit_evidence` the hyper-parameters for which most
+does. Kernels come from here or from elsewhere: any `k(xs, ys=None)` will do.
 """
 
 from .gaussian_process import RBF as RBF

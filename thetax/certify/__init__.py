@@ -1,4 +1,6 @@
-"""What is guaranteed: how many labellings a class of functions can make, how many regions a network can have."""
+"""What is guaranteed: how many labellings a class of functions can make, how many regions a network
+can have.
+"""
 
 from .bounds import interval_bounds as interval_bounds
 from .bounds import linear_bounds as linear_bounds

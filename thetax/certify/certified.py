@@ -1,15 +1,15 @@
 r"""Which examples no attack in a ball can change, and a training that makes them many (§13.2).
 
-An example is certified if the margin $m_j \le z_y(x') - z_j(x')$ is above 0 for every other class $j$ and all $x'$ in
-the ball. Each difference is bounded as one function, back through the last affine layer: the interval of a difference
-is narrower than the difference of two intervals.
+An example is certified if the margin $m_j \le z_y(x') - z_j(x')$ is above 0 for every other class
+$j$ and all $x'$ in the ball. Each difference is bounded as one function, back through the last
+affine layer: the interval of a difference is narrower than the difference of two intervals.
 
 Training on the bound makes small (Gowal et al. 2018)
 
 $$(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y),$$
 
-the second being the cross-entropy of the worst logits, $-m$ with $m_y = 0$. It is trained best from a radius and a
-$\kappa$ that grow from 0: `ramped`.
+the second being the cross-entropy of the worst logits, $-m$ with $m_y = 0$. It is trained best from
+a radius and a $\kappa$ that grow from 0: `ramped`.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,9 @@ PASSES: dict[str, tuple[Bounds, ...]] = {
 
 @dataclass(frozen=True)
 class Certified:
-    """The share of examples that are right all over the ball, and of each a number that its margin is never below."""
+    """The share of examples that are right all over the ball, and of each a number that its margin
+    is never below.
+    """
 
     accuracy: float
     margins: Float[np.ndarray, " n"]
@@ -57,7 +59,8 @@ def certified(
     bounds: Bounds = "linear",
     batch: int = 32,
 ) -> Certified:
-    r"""The certified accuracy on `(xs, ys)`: no attack in the ball and the box brings the accuracy below it.
+    r"""The certified accuracy on `(xs, ys)`: no attack in the ball and the box brings the accuracy
+    below it.
 
     The bounds are those of `worst_margins`; so many examples are looked at together.
 
@@ -73,13 +76,18 @@ def certified(
         check_input("certified", model, xs, jnp.zeros(0), box)
     if batch < 1:
         raise ValueError(f"certified: batch must be at least 1; got {batch}.")
-    n, size = len(xs), min(batch, len(xs))
+    n = len(xs)
+    size = min(batch, len(xs))
     ball = jax.tree.map(jnp.asarray, ball)
     blocks = []
     with counted("certified: examples", n) as update:
         for first in range(0, n, size):
-            rows = np.minimum(np.arange(first, first + size), n - 1)  # the last block is as long as the others
-            blocks.append(np.asarray(_margins(model, xs[rows], ys[rows], ball, box, bounds))[: n - first])
+            rows = np.minimum(
+                np.arange(first, first + size), n - 1
+            )  # the last block is as long as the others
+            blocks.append(
+                np.asarray(_margins(model, xs[rows], ys[rows], ball, box, bounds))[: n - first]
+            )
             update(min(first + size, n))
     margins = np.concatenate(blocks)
     return Certified(float((margins > 0).mean()), margins)
@@ -103,21 +111,25 @@ def worst_margins(
     box: Range | None = None,
     bounds: Bounds = "linear",
 ) -> Float[Array, " k"]:
-    r"""$m_j \le z_y(x') - z_j(x')$ for all $x'$ in the ball and the box, for each class $j$; $m_y = 0$.
+    r"""$m_j \le z_y(x') - z_j(x')$ for all $x'$ in the ball and the box, for each class $j$;
+    $m_y = 0$.
 
-    `interval` carries numbers through the network, `linear` lines, which takes a pass backwards for every unit and is
-    the narrowest; `mixed` follows the margins back along lines, and bounds what a bend gets by numbers (Zhang et al.
-    2020). Neither of the last two is ever wider than the first.
+    `interval` carries numbers through the network, `linear` lines, which takes a pass backwards for
+    every unit and is the narrowest; `mixed` follows the margins back along lines, and bounds what a
+    bend gets by numbers (Zhang et al. 2020). Neither of the last two is ever wider than the first.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
-    >>> line = Linear(jnp.array([[1.0], [1.5]]), jnp.zeros(2))  # two intervals of width 2 and 3, one margin of width 1
+    >>> # two intervals of width 2 and 3, one margin of width 1
+    >>> line = Linear(jnp.array([[1.0], [1.5]]), jnp.zeros(2))
     >>> worst_margins(line, jnp.array([-4.0]), jnp.array(0), Linf(1.0)).tolist()
     [0.0, 1.5]
     """
     _check_bounds("worst_margins", bounds)
     if not jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer):
-        raise ValueError(f"worst_margins: expected an integer label, got {jnp.asarray(y).dtype}{jnp.shape(y)}.")
+        raise ValueError(
+            f"worst_margins: expected an integer label, got {jnp.asarray(y).dtype}{jnp.shape(y)}."
+        )
     found = [_followed(model, jnp.asarray(x), y, ball, box, which) for which in PASSES[bounds]]
     margins = found[0]
     for more in found[1:]:
@@ -125,29 +137,41 @@ def worst_margins(
     return jnp.where(jnp.arange(len(margins)) == y, 0.0, margins)
 
 
-def _followed(model: Model, x: Array, y: Any, ball: Ball, box: Range | None, bounds: Bounds) -> Array:
+def _followed(
+    model: Model, x: Array, y: Any, ball: Ball, box: Range | None, bounds: Bounds
+) -> Array:
     out, trail = follow(model, x, ball, box, bounds)
     if out.low.ndim != 1 if isinstance(out, Interval) else jnp.ndim(out) != 1:
-        raise ValueError("worst_margins: expected a model that gives one logit a class, an array (k,).")
+        raise ValueError(
+            "worst_margins: expected a model that gives one logit a class, an array (k,)."
+        )
     if not isinstance(out, Interval):  # the model does not depend on its input
         return jnp.asarray(out)[y] - jnp.asarray(out)
     unit = jnp.eye(len(out.low), dtype=out.low.dtype)
     margins = jax.vmap(lambda c: trail.least(trail.place(out), c))(unit[y][None] - unit)
-    finite = (out.low[y] > -jnp.inf) & (out.high < jnp.inf)  # a logit that may be NaN or overflow has no margin
+    finite = (out.low[y] > -jnp.inf) & (
+        out.high < jnp.inf
+    )  # a logit that may be NaN or overflow has no margin
     return jnp.where(finite & ~jnp.isnan(margins), margins, -jnp.inf)
 
 
 def interval_cross_entropy(
-    ball: Ball, *, box: Range | None = None, strength: float | Scalar = 0.5, bounds: Bounds = "interval"
+    ball: Ball,
+    *,
+    box: Range | None = None,
+    strength: float | Scalar = 0.5,
+    bounds: Bounds = "interval",
 ) -> Objective:
-    r"""The objective $(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y)$ with the margins $m$ of `worst_margins`.
+    r"""The objective $(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y)$ with the margins $m$ of
+    `worst_margins`.
 
-    `strength` is $\kappa$. Radius and $\kappa$ may be numbers of a running program: see `ramped`. Gowal et al. 2018;
-    with `bounds="mixed"`, Zhang et al. 2020.
+    `strength` is $\kappa$. Radius and $\kappa$ may be numbers of a running program: see `ramped`.
+    Gowal et al. 2018; with `bounds="mixed"`, Zhang et al. 2020.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
-    >>> line, batch = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2)), (jnp.array([[-2.0]]), jnp.array([0]))
+    >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
+    >>> batch = (jnp.array([[-2.0]]), jnp.array([0]))
     >>> worst = interval_cross_entropy(Linf(1.0), strength=1.0)(line, batch)
     >>> bool(jnp.isclose(worst, jnp.log1p(jnp.exp(-1.0))))
     True
@@ -160,7 +184,9 @@ def interval_cross_entropy(
         xs, ys = batch
         check_one_array("interval_cross_entropy", xs)
         if not jnp.issubdtype(ys.dtype, jnp.integer):
-            raise ValueError(f"interval_cross_entropy: expected integer labels, got {ys.dtype}{ys.shape}.")
+            raise ValueError(
+                f"interval_cross_entropy: expected integer labels, got {ys.dtype}{ys.shape}."
+            )
         worst = lambda x, y: log_loss(-worst_margins(model, x, y, ball, box=box, bounds=bounds), y)
         bound = jax.vmap(worst, axis_name=BATCH)(xs, ys).mean()
         return (1 - strength) * cross_entropy(model, batch, key=key) + strength * bound
@@ -177,17 +203,24 @@ class Ramp(NamedTuple):
 
 
 def ramped(
-    objective: Callable[[Scalar], Objective], optimiser: optax.GradientTransformation, *, start: int = 0, steps: int
+    objective: Callable[[Scalar], Objective],
+    optimiser: optax.GradientTransformation,
+    *,
+    start: int = 0,
+    steps: int,
 ) -> Iteration:
-    r"""Descends an objective that changes with time: `objective(t)` with $t$ from 0, up to step `start`, to 1, `steps`
-    steps later, and from there on.
+    r"""Descends an objective that changes with time: `objective(t)` with $t$ from 0, up to step
+    `start`, to 1, `steps` steps later, and from there on.
 
     >>> from thetax.threat import Linf
     >>> grown = lambda t: interval_cross_entropy(Linf(0.1 * t), strength=0.5 * t)
     >>> iteration = ramped(grown, optax.adam(1e-3), steps=1000)
     """
     if start < 0 or steps < 1:
-        raise ValueError(f"ramped: start must not be negative and steps at least 1; got start={start}, steps={steps}.")
+        raise ValueError(
+            f"ramped: start must not be negative and steps at least 1; got start={start}, "
+            f"steps={steps}."
+        )
 
     def init(model):
         inner = descend(objective(jnp.zeros(())), optimiser).init(model)

@@ -1,7 +1,7 @@
 r"""Robust accuracy at every radius: what attacks leave, and what is proven to be left.
 
-An example whose nearest wrong input found is at distance $d$ stands against the attack within radii $r < d$; one
-certified up to $c$ stands against every attack within $r \le c$. Over all examples
+An example whose nearest wrong input found is at distance $d$ stands against the attack within radii
+$r < d$; one certified up to $c$ stands against every attack within $r \le c$. Over all examples
 
 $$\text{proven}(r) = \frac{\#\{c \ge r\}}{n} \;\le\; \text{accuracy}(r) \;\le\;
 \text{empirical}(r) = \frac{\#\{d > r\}}{n},$$
@@ -31,8 +31,10 @@ Radii = Float[np.ndarray, " n"]
 
 @dataclass(frozen=True)
 class RobustCurves:
-    """Of each example, by the name of the norm: the distance to the nearest wrong input found (`Boundary`), and, where
-    the model could be bounded, the radius within which there is proven to be none."""
+    """Of each example, by the name of the norm: the distance to the nearest wrong input found
+    (`Boundary`), and, where the model could be bounded, the radius within which there is proven to
+    be none.
+    """
 
     distances: Mapping[str, Radii]
     radii: Mapping[str, Radii]
@@ -59,10 +61,12 @@ def certified_radii(
     rounds: int = 8,
     batch: int = 32,
 ) -> Radii:
-    r"""Of each example of `(xs, ys)` a radius $c$ within which it is proven right: `worst_margins` are above 0.
+    r"""Of each example of `(xs, ys)` a radius $c$ within which it is proven right: `worst_margins`
+    are above 0.
 
-    It is looked for by bisection between 0 and `most`, a number or one for each example; each of the `rounds` halves
-    what is left. It is 0 where the example is wrong as it is, or where nothing could be proven.
+    It is looked for by bisection between 0 and `most`, a number or one for each example; each of
+    the `rounds` halves what is left. It is 0 where the example is wrong as it is, or where nothing
+    could be proven.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
@@ -74,18 +78,26 @@ def certified_radii(
     if norm is L0:
         raise ValueError("certified_radii: L0 counts and cannot be halved; take L1, L2 or Linf.")
     if rounds < 1 or batch < 1:
-        raise ValueError(f"certified_radii: rounds and batch must be at least 1; got {rounds} and {batch}.")
+        raise ValueError(
+            f"certified_radii: rounds and batch must be at least 1; got {rounds} and {batch}."
+        )
     xs, ys = check_attacked("certified_radii", None, model, data)
     if box is not None:
         check_input("certified_radii", model, xs, jnp.zeros(0), box)
-    n, size = len(xs), min(batch, len(xs))
+    n = len(xs)
+    size = min(batch, len(xs))
     most = np.broadcast_to(np.asarray(most, np.float64), n)
     if not (np.isfinite(most).all() and (most >= 0).all()):
-        raise ValueError("certified_radii: most is the largest radius to try, so finite and not negative.")
-    tops, blocks = jnp.asarray(most, xs.dtype), []
+        raise ValueError(
+            "certified_radii: most is the largest radius to try, so finite and not negative."
+        )
+    tops = jnp.asarray(most, xs.dtype)
+    blocks = []
     with counted("certified radii: examples", n) as update:
         for first in range(0, n, size):
-            rows = np.minimum(np.arange(first, first + size), n - 1)  # the last block is as long as the others
+            rows = np.minimum(
+                np.arange(first, first + size), n - 1
+            )  # the last block is as long as the others
             block = _bisected(model, xs[rows], ys[rows], tops[rows], norm, box, bounds, rounds)
             blocks.append(np.asarray(block, np.float64)[: n - first])
             update(min(first + size, n))

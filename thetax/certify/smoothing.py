@@ -1,14 +1,16 @@
-r"""A certificate for any classifier, by chance (randomised smoothing; Cohen, Rosenfeld & Kolter 2019).
+r"""A certificate for any classifier, by chance (randomised smoothing; Cohen, Rosenfeld & Kolter
+2019).
 
 The smoothed classifier says what the classifier says most often when noise is added to its input,
-$g(x) = \arg\max_c P(f(x + \sigma \xi) = c)$ with $\xi \sim N(0, 1)$. If the class has a probability of at least
-$p > \frac12$ there, then $g$ says the same everywhere within the Euclidean distance
+$g(x) = \arg\max_c P(f(x + \sigma \xi) = c)$ with $\xi \sim N(0, 1)$. If the class has a probability
+of at least $p > \frac12$ there, then $g$ says the same everywhere within the Euclidean distance
 
 $$R = \sigma\, \Phi^{-1}(p),$$
 
-whatever $f$ is. The probability is not known, but bounded: some draws choose the class, and others count how often it
-comes, $k$ times of $n$. With a probability of at least $1 - \alpha$ it is above the number of Clopper & Pearson (1934),
-the $p$ at which $k$ or more would come with probability $\alpha$.
+whatever $f$ is. The probability is not known, but bounded: some draws choose the class, and others
+count how often it comes, $k$ times of $n$. With a probability of at least $1 - \alpha$ it is above
+the number of Clopper & Pearson (1934), the $p$ at which $k$ or more would come with probability
+$\alpha$.
 
 $f$ should know the noise. It is trained with it: `augmented(cross_entropy, gaussian(noise))`.
 """
@@ -35,7 +37,9 @@ TOGETHER = 512  # so many draws at once
 
 @dataclass(frozen=True)
 class Smoothed:
-    """The distance within which the label of each example is the same; where the draws do not tell, 0 and label -1."""
+    """The distance within which the label of each example is the same; where the draws do not tell,
+    0 and label -1.
+    """
 
     radius: Float[np.ndarray, " n"]
     labels: Int[np.ndarray, " n"]
@@ -58,11 +62,12 @@ def smoothed(
     draws: int = 1000,
     failure: float = 0.001,
 ) -> Smoothed:
-    r"""What the smoothed classifier says of each example, and how far around it: $R = \sigma\,\Phi^{-1}(p)$.
+    r"""What the smoothed classifier says of each example, and how far around it:
+    $R = \sigma\,\Phi^{-1}(p)$.
 
-    `noise` is $\sigma$; `choose` draws choose the class and `draws` others count it; each example is wrong with a
-    probability of at most `failure`, $\alpha$. However sure the classifier is, the radius is no more than
-    $\sigma\, \Phi^{-1}(\alpha^{1/n})$. Cohen, Rosenfeld & Kolter 2019.
+    `noise` is $\sigma$; `choose` draws choose the class and `draws` others count it; each example
+    is wrong with a probability of at most `failure`, $\alpha$. However sure the classifier is, the
+    radius is no more than $\sigma\, \Phi^{-1}(\alpha^{1/n})$. Cohen, Rosenfeld & Kolter 2019.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
@@ -75,11 +80,15 @@ def smoothed(
     if not 0 < noise < np.inf or choose < 1 or draws < 1 or not 0 < failure < 1:
         came = f"noise={noise}, choose={choose}, draws={draws}, failure={failure}"
         raise ValueError(
-            f"smoothed: noise must be positive and finite, draws at least 1, failure in (0, 1); got {came}."
+            "smoothed: noise must be positive and finite, draws at least 1, failure in (0, 1); "
+            f"got {came}."
         )
     if has_batch_norm(model):
-        raise ValueError("smoothed: batch normalisation ties the examples together; fold it in: fold(model, xs).")
-    labels, counts = np.zeros(n, int), np.zeros(n, int)
+        raise ValueError(
+            "smoothed: batch normalisation ties the examples together; fold it in: fold(model, xs)."
+        )
+    labels = np.zeros(n, int)
+    counts = np.zeros(n, int)
     with counted("smoothed: examples", n) as update:
         for at, x in enumerate(jnp.asarray(xs)):
             first, last = jr.split(jr.fold_in(key, at))
@@ -91,10 +100,14 @@ def smoothed(
     return Smoothed(radius, np.where(p > 0.5, labels, -1), counts, draws)
 
 
-def votes(model: Model, x: Float[Array, "*s"], *, noise: float, draws: int, key: PRNGKeyArray) -> Int[np.ndarray, " k"]:
+def votes(
+    model: Model, x: Float[Array, "*s"], *, noise: float, draws: int, key: PRNGKeyArray
+) -> Int[np.ndarray, " k"]:
     """How often each class comes when noise is added to an input.
 
-    >>> votes(lambda x: jnp.stack([x, -x]), jnp.array(3.0), noise=1.0, draws=10, key=jr.key(0)).tolist()
+    >>> votes(
+    ...     lambda x: jnp.stack([x, -x]), jnp.array(3.0), noise=1.0, draws=10, key=jr.key(0)
+    ... ).tolist()
     [10, 0]
     """
     return np.asarray(_votes(model, x, jnp.asarray(noise, x.dtype), jr.split(key, draws)))
@@ -109,16 +122,20 @@ def _votes(model, x, noise, keys):
 
 
 def least_probability(successes: Any, draws: int, *, failure: float) -> Any:
-    r"""The $p$ at which so many successes or more have probability $\alpha$: below the true one but for $\alpha$.
+    r"""The $p$ at which so many successes or more have probability $\alpha$: below the true one but
+    for $\alpha$.
 
-    $p = I^{-1}_\alpha(k, n - k + 1)$ by the incomplete beta function; 0 for $k = 0$. Clopper & Pearson 1934.
+    $p = I^{-1}_\alpha(k, n - k + 1)$ by the incomplete beta function; 0 for $k = 0$. Clopper &
+    Pearson 1934.
 
-    >>> float(least_probability(100, 100, failure=0.001)) == 0.001 ** 0.01
+    >>> float(least_probability(100, 100, failure=0.001)) == 0.001**0.01
     True
     """
     k = np.asarray(successes)
     if (k < 0).any() or (k > draws).any():
-        raise ValueError(f"least_probability: successes lie between 0 and draws={draws}; got {successes}.")
+        raise ValueError(
+            f"least_probability: successes lie between 0 and draws={draws}; got {successes}."
+        )
     return np.where(k > 0, betaincinv(np.maximum(k, 1), draws - k + 1, failure), 0.0)
 
 

@@ -1,7 +1,8 @@
 """The course, executable: every statement a claim that runs and is checked, one folder a chapter.
 
-`thetax verify` runs them, `find_claims` finds them, `settle` runs one here. A claim is added by one function under
-`@claim` in its chapter's folder; the errata of the notes are claims of their own, under `@erratum`.
+`thetax verify` runs them, `find_claims` finds them, `settle` runs one here. A claim is added by one
+function under `@claim` in its chapter's folder; the errata of the notes are claims of their own,
+under `@erratum`.
 """
 
 from .engine import CHAPTERS as CHAPTERS

@@ -1,7 +1,9 @@
-"""The command line: `thetax train | tune | look | verify | classify | embed | generate | list | data`.
+"""The command line:
+`thetax train | tune | look | verify | classify | embed | generate | list | data`.
 
-The options of `thetax train RECIPE` are those of the recipe's signature; nothing is written down twice.
-Exit codes: 0 done, 1 it failed, 2 an unknown command or option, 130 interrupted and resumable.
+The options of `thetax train RECIPE` are those of the recipe's signature; nothing is written down
+twice. Exit codes: 0 done, 1 it failed, 2 an unknown command or option, 130 interrupted and
+resumable.
 """
 
 import sys

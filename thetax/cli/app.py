@@ -1,4 +1,6 @@
-"""The program itself: its commands register with `app`; `run` runs one and turns trouble into words and a code."""
+"""The program itself: its commands register with `app`; `run` runs one and turns trouble into words
+and a code.
+"""
 
 import json
 import os
@@ -21,7 +23,8 @@ app = cyclopts.App(
     default_parameter=cyclopts.Parameter(consume_multiple=True, negative=""),
     suppress_keyboard_interrupt=False,
 )
-out, err = Console(), Console(stderr=True)
+out = Console()
+err = Console(stderr=True)
 
 
 def run(arguments: list[str]) -> None:
@@ -34,7 +37,9 @@ def run(arguments: list[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except (ValueError, OSError, ImportError, FloatingPointError) as trouble:
-        complain(trouble, json="--json" in arguments and arguments[0] != "verify")  # which writes a file
+        complain(
+            trouble, json="--json" in arguments and arguments[0] != "verify"
+        )  # which writes a file
         sys.exit(FAILED)
     except KeyboardInterrupt:
         err.print("interrupted")

@@ -54,7 +54,9 @@ def name_all(pictures: list[tuple[Path, np.ndarray]], *, top: int, json: bool) -
 def show(file: Path, names: list[tuple[str, float]], *, json: bool) -> None:
     """The names with their probabilities, the likeliest first."""
     if json:
-        print_json({"photo": str(file), "names": [{"name": name, "probability": p} for name, p in names]})
+        print_json(
+            {"photo": str(file), "names": [{"name": name, "probability": p} for name, p in names]}
+        )
         return
     table = Table(escape(file.name), Column("probability", justify="right"))
     for name, p in names:

@@ -18,7 +18,9 @@ from .app import app, err, out, print_json
 from .pretrained import open_network
 
 BATCH = 32
-PUBLISHED = {"minilm": 256}  # the longest sentence its makers meant it for, which its files do not say
+PUBLISHED = {
+    "minilm": 256
+}  # the longest sentence its makers meant it for, which its files do not say
 
 
 @app.command(name="embed")
@@ -32,7 +34,8 @@ def embed(text: str, /, *more: str, model: str = "minilm", json: bool = False) -
     more
         More of them: a table of cosines is printed.
     model
-        The folder of a BERT with its tokeniser, in Hugging Face's layout; or minilm (fetched once, 84 MB).
+        The folder of a BERT with its tokeniser, in Hugging Face's layout; or minilm (fetched once,
+        84 MB).
     json
         One JSON object a sentence, with its vector, and one with all cosines.
     """
@@ -48,16 +51,28 @@ def embed(text: str, /, *more: str, model: str = "minilm", json: bool = False) -
 
 
 def longest(network: Network, published: int | None = None) -> int:
-    """How many tokens are read of a sentence, with the marks around it; refuses a folder that asks for something else
-    than the mean of the tokens."""
+    """How many tokens are read of a sentence, with the marks around it; refuses a folder that asks
+    for something else than the mean of the tokens.
+    """
     places = len(network.model.positions.P)
     pooling = _settings(network.path / "1_Pooling" / "config.json")
-    asked = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True]
+    asked = [
+        name for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True
+    ]
     if asked not in ([], ["pooling_mode_mean_tokens"]):
-        raise ValueError(f"{network.path}: asks for {', '.join(asked)}; only the mean of the tokens can be taken.")
-    own = _settings(network.path / "sentence_bert_config.json").get("max_seq_length") or published or places
+        raise ValueError(
+            f"{network.path}: asks for {', '.join(asked)}; only the mean of the tokens can be "
+            "taken."
+        )
+    own = (
+        _settings(network.path / "sentence_bert_config.json").get("max_seq_length")
+        or published
+        or places
+    )
     if type(own) is not int or own < 3:
-        raise ValueError(f"{network.path}: max_seq_length is {own!r}; expected a whole number of at least 3.")
+        raise ValueError(
+            f"{network.path}: max_seq_length is {own!r}; expected a whole number of at least 3."
+        )
     return min(own, places)
 
 
@@ -71,13 +86,17 @@ def _tokens(tokeniser: Tokeniser, text: str, most: int, number: int) -> list[int
     if not inside:
         raise ValueError(f"text {number} has no tokens; there is nothing to embed.")
     if len(inside) > most - 2:
-        err.print(f"[yellow]thetax:[/] text {number} has {len(inside) + 2} tokens; the first {most} are read.")
+        err.print(
+            f"[yellow]thetax:[/] text {number} has {len(inside) + 2} tokens; the first {most} are "
+            "read."
+        )
     return [tokeniser.number("[CLS]"), *inside[: most - 2], tokeniser.number("[SEP]")]
 
 
 def _vectors(model: SentenceEncoder, rows: list[list[int]]) -> Iterator[np.ndarray]:
     """Batches of one length, a power of two, so that few programs are compiled."""
-    run, width = jax.jit(predict), min(_power(max(map(len, rows))), len(model.bert.positions.P))
+    run = jax.jit(predict)
+    width = min(_power(max(map(len, rows))), len(model.bert.positions.P))
     for start in range(0, len(rows), BATCH):
         batch = rows[start : start + BATCH]
         filled = np.full((_power(len(batch)), width), -1, np.int32)

@@ -1,4 +1,6 @@
-"""`thetax generate`: a language model that goes on with a text, or answers, word by word as they come."""
+"""`thetax generate`: a language model that goes on with a text, or answers, word by word as they
+come.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,7 +17,9 @@ from .app import app, print_json
 from .pretrained import open_network
 
 BEGIN, END, TEXT_END = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
-_UNSEEN = {i: None for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"}  # what could command a terminal
+_UNSEEN = {
+    i: None for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"
+}  # what could command a terminal
 _SYSTEM = re.compile(r"<\|im_start\|>system(?:\n|\\n)(.*?)<\|im_end\|>", re.DOTALL)
 
 
@@ -40,8 +44,8 @@ def generate(
     prompt
         A question, or the beginning of a text.
     model
-        The folder of a GPT with its tokeniser, in Hugging Face's layout or as one GGUF file; or smollm2 (fetched once,
-        93 MB).
+        The folder of a GPT with its tokeniser, in Hugging Face's layout or as one GGUF file; or
+        smollm2 (fetched once, 93 MB).
     tokens
         How many tokens it may write.
     temperature
@@ -84,12 +88,16 @@ def generate(
     return 0
 
 
-def _check(prompt: str, *, tokens: int, temperature: float, top: int | None, mass: float | None) -> None:
+def _check(
+    prompt: str, *, tokens: int, temperature: float, top: int | None, mass: float | None
+) -> None:
     """Before the download."""
     if not prompt.strip():
         raise ValueError("prompt is empty; say something.")
     if tokens < 1 or (top is not None and top < 1):
-        raise ValueError(f"tokens and top count tokens and must be at least 1; got {tokens} and {top}.")
+        raise ValueError(
+            f"tokens and top count tokens and must be at least 1; got {tokens} and {top}."
+        )
     if not 0 <= temperature < float("inf"):
         raise ValueError(f"temperature must be a number from 0 on; got {temperature}.")
     if mass is not None and not 0 < mass <= 1:
@@ -99,11 +107,14 @@ def _check(prompt: str, *, tokens: int, temperature: float, top: int | None, mas
 def prompted(network: Network, prompt: str, *, plain: bool) -> tuple[list[int], tuple[int, ...]]:
     """The tokens the model is to go on after, and those with which it ends.
 
-    A model with a template for chat is asked as a user asks; what the user wrote is text throughout, whatever marks it
-    imitates.
+    A model with a template for chat is asked as a user asks; what the user wrote is text
+    throughout, whatever marks it imitates.
     """
     tokeniser = network.tokeniser
-    ends = [network.config.get("eos_token_id"), *(tokeniser.numbers.get(mark) for mark in (TEXT_END, END))]
+    ends = [
+        network.config.get("eos_token_id"),
+        *(tokeniser.numbers.get(mark) for mark in (TEXT_END, END)),
+    ]
     stops = {end for end in ends if isinstance(end, int) and 0 <= end < len(network.model.embed.E)}
     text = tokeniser.tokens(prompt, special=False)
     if not plain and network.chat:
@@ -114,7 +125,9 @@ def prompted(network: Network, prompt: str, *, plain: bool) -> tuple[list[int], 
 def _chat(tokeniser: Tokeniser, template: str, asked: np.ndarray) -> Iterator[np.ndarray]:
     """The conversation so far in ChatML, the one form of templates that is known."""
     if BEGIN not in template or not {BEGIN, END} <= tokeniser.numbers.keys():
-        raise ValueError(f"this model's template for chat is not of the form {BEGIN} ... {END}; use --plain.")
+        raise ValueError(
+            f"this model's template for chat is not of the form {BEGIN} ... {END}; use --plain."
+        )
     system = _SYSTEM.search(template)
     if system:
         yield tokeniser.tokens(f"{BEGIN}system\n{system[1]}{END}\n")
@@ -127,7 +140,8 @@ def _expect_room(network: Network, count: int, tokens: int) -> None:
     most = network.config.get("max_position_embeddings") or network.config.get("n_positions")
     if isinstance(most, int) and count + tokens > most:
         raise ValueError(
-            f"the model reads and writes at most {most} tokens, but the prompt has {count} and {tokens} more are asked "
+            f"the model reads and writes at most {most} tokens, but the prompt has {count} and "
+            f"{tokens} more are asked "
             "for; shorten one of them."
         )
 

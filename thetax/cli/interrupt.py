@@ -1,9 +1,11 @@
-"""Ctrl-C in the program: from its first import to its end the exit code is 130 and one line says so.
+"""Ctrl-C in the program: from its first import to its end the exit code is 130 and one line says
+so.
 
-Before and after a command there is nothing to clean up, so the process ends at once. While a command runs, Ctrl-C
-raises `Interrupt`, which unwinds it. Python drops an exception that is raised in a destructor or in a callback of the
-garbage collector, and a library may drop one in a bare `except`: an `Interrupt` that is dropped before the program has
-acknowledged it sends the signal again. A second Ctrl-C ends the process at once.
+Before and after a command there is nothing to clean up, so the process ends at once. While a
+command runs, Ctrl-C raises `Interrupt`, which unwinds it. Python drops an exception that is raised
+in a destructor or in a callback of the garbage collector, and a library may drop one in a bare
+`except`: an `Interrupt` that is dropped before the program has acknowledged it sends the signal
+again. A second Ctrl-C ends the process at once.
 
 This module is imported before all others and imports only what Python has loaded by then.
 """
@@ -27,15 +29,20 @@ class Interrupt(KeyboardInterrupt):
         self.command = command
 
     def __del__(self):
-        if interrupts.running and interrupts.command == self.command and not interrupts.acknowledged:
+        if (
+            interrupts.running
+            and interrupts.command == self.command
+            and not interrupts.acknowledged
+        ):
             interrupts.send_again()
 
 
 class Interrupts:
-    """The handler of SIGINT, and a context manager in which it raises `Interrupt` instead of ending the process.
+    """The handler of SIGINT, and a context manager in which it raises `Interrupt` instead of ending
+    the process.
 
-    Leaving the context with an interrupt that nobody acknowledged raises `KeyboardInterrupt`, whatever else a library
-    made of it.
+    Leaving the context with an interrupt that nobody acknowledged raises `KeyboardInterrupt`,
+    whatever else a library made of it.
     """
 
     def __init__(self):
@@ -44,7 +51,9 @@ class Interrupts:
         self.command = 0
 
     def install(self) -> None:
-        """Handles SIGINT from now on, unless this process was started to ignore it, as in the background of a shell."""
+        """Handles SIGINT from now on, unless this process was started to ignore it, as in the
+        background of a shell.
+        """
         self.before = signal.getsignal(signal.SIGINT)
         if self.before != signal.SIG_IGN:
             signal.signal(signal.SIGINT, self.handle)
@@ -65,7 +74,9 @@ class Interrupts:
         self.acknowledged = True
 
     def send_again(self) -> None:
-        """Sends the signal from another thread, once the code that dropped the exception has gone on."""
+        """Sends the signal from another thread, once the code that dropped the exception has gone
+        on.
+        """
         import threading
 
         def send():
@@ -79,12 +90,17 @@ class Interrupts:
 
     def __enter__(self) -> "Interrupts":
         self.asked = self.sent_again = self.acknowledged = False
-        self.report, sys.unraisablehook = sys.unraisablehook, self._unless_interrupt(sys.unraisablehook)
+        self.report, sys.unraisablehook = (
+            sys.unraisablehook,
+            self._unless_interrupt(sys.unraisablehook),
+        )
         self.command += 1
         self.running = True
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, trouble: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: Any
+    ) -> None:
         self.running = False
         sys.unraisablehook = self.report
         if self.asked and not self.acknowledged and not isinstance(trouble, KeyboardInterrupt):

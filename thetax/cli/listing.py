@@ -18,8 +18,11 @@ app.command(data_app)
 
 
 @app.command(name="list")
-def list_(what: Literal["recipes", "data", "claims"] = "recipes", /, *which: str, json: bool = False) -> int:
-    """List the recipes, the datasets, or how much of the course is claimed (`list claims 1.2` names the claims).
+def list_(
+    what: Literal["recipes", "data", "claims"] = "recipes", /, *which: str, json: bool = False
+) -> int:
+    """List the recipes, the datasets, or how much of the course is claimed (`list claims 1.2` names
+    the claims).
 
     Parameters
     ----------
@@ -36,7 +39,10 @@ def list_(what: Literal["recipes", "data", "claims"] = "recipes", /, *which: str
         return list_data(json=json)
     if what == "claims":
         return name_claims(*which, json=json) if which else list_claims(json=json)
-    rows = {name: (inspect.getdoc(function) or "").split("\n")[0] for name, function in sorted(RECIPES.items())}
+    rows = {
+        name: (inspect.getdoc(function) or "").split("\n")[0]
+        for name, function in sorted(RECIPES.items())
+    }
     if json:
         print_json(rows)
         return 0
@@ -102,14 +108,23 @@ def list_claims(*, json: bool = False) -> int:
     table = Table("", "chapter", "statements claimed", "errata shown", "claims")
     for c in chapters:
         table.add_row(
-            c.chapter, c.title, f"{c.settled} of {c.rows}", f"{c.errata_settled} of {c.errata}", str(c.claims)
+            c.chapter,
+            c.title,
+            f"{c.settled} of {c.rows}",
+            f"{c.errata_settled} of {c.errata}",
+            str(c.claims),
         )
     rows, settled, errata, shown = (
-        sum(getattr(c, n) for c in chapters) for n in ("rows", "settled", "errata", "errata_settled")
+        sum(getattr(c, n) for c in chapters)
+        for n in ("rows", "settled", "errata", "errata_settled")
     )
     table.add_section()
     table.add_row(
-        "", "the course", f"{settled} of {rows}", f"{shown} of {errata}", str(sum(c.claims for c in chapters))
+        "",
+        "the course",
+        f"{settled} of {rows}",
+        f"{shown} of {errata}",
+        str(sum(c.claims for c in chapters)),
     )
     out.print(table)
     out.print("name them with: thetax list claims 1.2; check them with: thetax verify 1.2")
@@ -122,7 +137,9 @@ def name_claims(*which: str, json: bool = False) -> int:
 
     claims = find_claims(*which)
     if json:
-        print_json([{"name": c.name, "ids": list(c.ids), "kind": c.kind, "title": c.title} for c in claims])
+        print_json(
+            [{"name": c.name, "ids": list(c.ids), "kind": c.kind, "title": c.title} for c in claims]
+        )
         return 0
     table = Table(Column("rows", overflow="fold"), "kind", "what")
     for claim in claims:

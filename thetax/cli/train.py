@@ -21,7 +21,9 @@ train_app = cyclopts.App(name="train", help="Train a model by a recipe, or resum
 app.command(train_app)
 
 
-def _train(recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, as_json: bool) -> int:
+def _train(
+    recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, as_json: bool
+) -> int:
     function = find_recipe(recipe)
     if not 0 <= seed < 2**63:
         raise ValueError(f"seed must lie between 0 and 2^63; got {seed}.")
@@ -42,7 +44,10 @@ def _train(recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, a
     else:
         _show(outcome)
         steps = f"{TRAINING_STEPS} took {lasted(outcome.seconds)}, " if outcome.seconds else ""
-        out.print(f"{outcome.reason}; {steps}the whole command {lasted(seconds)}; kept in {folder}", soft_wrap=True)
+        out.print(
+            f"{outcome.reason}; {steps}the whole command {lasted(seconds)}; kept in {folder}",
+            soft_wrap=True,
+        )
         out.print(f"look at it with: thetax look {folder}", soft_wrap=True)
     return 0
 
@@ -81,7 +86,9 @@ def train(recipe: str | None = None, /, *, resume: Path | None = None, json: boo
         return _resume(resume, as_json=json)
     if recipe is not None:
         find_recipe(recipe)
-    raise ValueError(f"Which recipe? thetax train RECIPE, with one of: {', '.join(sorted(RECIPES))}.")
+    raise ValueError(
+        f"Which recipe? thetax train RECIPE, with one of: {', '.join(sorted(RECIPES))}."
+    )
 
 
 def _resume(folder: Path, *, as_json: bool, recipe: str | None = None) -> int:
@@ -92,7 +99,9 @@ def _resume(folder: Path, *, as_json: bool, recipe: str | None = None) -> int:
     return _train(about["recipe"], arguments, seed=about["seed"], folder=folder, as_json=as_json)
 
 
-def _common(*, seed: int = 0, out: Path | None = None, resume: Path | None = None, json: bool = False) -> None:
+def _common(
+    *, seed: int = 0, out: Path | None = None, resume: Path | None = None, json: bool = False
+) -> None:
     """
     seed
         The one source of chance.
@@ -115,7 +124,9 @@ def _command(name: str, function: Callable[..., Outcome]) -> Callable[..., int]:
         seed, folder, resume, as_json = (asked.pop(option.name) for option in common)
         if resume is not None:
             if odd := sorted(set(given) - {"resume", "json"}):
-                raise ValueError(f"A resumed run keeps the options it began with; leave out --{odd[0]}.")
+                raise ValueError(
+                    f"A resumed run keeps the options it began with; leave out --{odd[0]}."
+                )
             return _resume(resume, as_json=as_json, recipe=name)
         folder = folder or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
         return _train(name, asked, seed=seed, folder=folder, as_json=as_json)
@@ -145,7 +156,8 @@ def look(run: Path | None = None, /, *, only: tuple[str, ...] = (), json: bool =
     """
     from ..report import look as write_report  # brings matplotlib, which nothing else needs
 
-    folder, began = run or _newest(), time.monotonic()
+    folder = run or _newest()
+    began = time.monotonic()
     if _made_by_python(folder):
         return _look_at_fit(folder, only=only, as_json=json)
     opened = Run.open(folder, look_only=True)
@@ -154,7 +166,9 @@ def look(run: Path | None = None, /, *, only: tuple[str, ...] = (), json: bool =
     page = write_report(outcome, folder, only=only, facts=opened.described, progress=progress)
     seconds = time.monotonic() - began
     if json:
-        print_json({"event": "done", "report": str(page), "table": outcome.table, "seconds": seconds})
+        print_json(
+            {"event": "done", "report": str(page), "table": outcome.table, "seconds": seconds}
+        )
     else:
         _show(outcome)
         out.print(f"looked in {seconds:.1f} s; the report is {page}", soft_wrap=True)
@@ -162,9 +176,13 @@ def look(run: Path | None = None, /, *, only: tuple[str, ...] = (), json: bool =
 
 
 def _made_by_python(folder: Path) -> bool:
-    """Whether a fit was given this folder, or a run of another name begun in it, without one of the recipes."""
+    """Whether a fit was given this folder, or a run of another name begun in it, without one of the
+    recipes.
+    """
     if (folder / "run.json").is_file():
-        return Run.open(folder).asked["recipe"] not in RECIPES and not (folder / "study.log").exists()
+        return (
+            Run.open(folder).asked["recipe"] not in RECIPES and not (folder / "study.log").exists()
+        )
     return any(folder.glob("fit.json")) or any(folder.glob("*/fit.json"))
 
 
@@ -183,7 +201,11 @@ def _look_at_fit(folder: Path, *, only: tuple[str, ...], as_json: bool) -> int:
 
 
 def _newest() -> Path:
-    runs = [path.parent for path in Path("runs").glob("*/run.json") if not (path.parent / "study.log").exists()]
+    runs = [
+        path.parent
+        for path in Path("runs").glob("*/run.json")
+        if not (path.parent / "study.log").exists()
+    ]
     if not runs:
         raise ValueError("There is no run under runs/; train one first, or name its folder.")
     return max(runs, key=lambda folder: (folder / "run.json").stat().st_mtime)

@@ -44,17 +44,19 @@ def tune_(
     resume: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Search the hyper-parameters of a recipe's network by cross-validation, and train the best on everything.
+    """Search the hyper-parameters of a recipe's network by cross-validation, and train the best on
+    everything.
 
-    A parameter is a number (0.1), some of which one is chosen (16,32,64), or a range (1e-4:1e-1); where
-    none is given the recipe's own space is searched.
+    A parameter is a number (0.1), some of which one is chosen (16,32,64), or a range (1e-4:1e-1);
+    where none is given the recipe's own space is searched.
 
     Parameters
     ----------
     recipe
         What to tune: digits, mnist or default.
     trials
-        Candidates to be judged in all, those from before an interruption included; 60 unless it was begun with others.
+        Candidates to be judged in all, those from before an interruption included; 60 unless it was
+        begun with others.
     folds
         Parts of the data, each of which is held out in turn.
     repeats
@@ -86,19 +88,28 @@ def tune_(
     out
         The folder of the search; by default a new one under runs/.
     resume
-        The folder of a search that was interrupted; it goes on as it was begun, or to more --trials.
+        The folder of a search that was interrupted; it goes on as it was begun, or to more
+        --trials.
     json
         One JSON object a line instead of a table.
     """
-    given = {name: text for name, text in locals().items() if name in Setting._fields and text is not None}
+    given = {
+        name: text
+        for name, text in locals().items()
+        if name in Setting._fields and text is not None
+    }
     if resume is not None:
         about = Run.open(resume).described
         asked = about["arguments"] | ({} if trials is None else {"trials": trials})
         if recipe not in (None, about["recipe"]) or not {"folds", "space"} <= asked.keys():
-            raise ValueError(f"{resume} is a run of {about['recipe']}, not a search of {recipe or 'anything'}.")
+            raise ValueError(
+                f"{resume} is a run of {about['recipe']}, not a search of {recipe or 'anything'}."
+            )
         return _search(about["recipe"], asked, about["seed"], resume, workers, as_json=json)
     if recipe is None:
-        raise ValueError(f"Tune what? thetax tune RECIPE, with one of: {', '.join(sorted(TUNABLE))}.")
+        raise ValueError(
+            f"Tune what? thetax tune RECIPE, with one of: {', '.join(sorted(TUNABLE))}."
+        )
     find_tunable(recipe)
     if not 0 <= seed < 2**63:
         raise ValueError(f"seed must lie between 0 and 2^63; got {seed}.")
@@ -113,20 +124,35 @@ def tune_(
     return _search(recipe, {**asked, "space": given}, seed, folder, workers, as_json=json)
 
 
-def _search(recipe: str, asked: dict[str, Any], seed: int, folder: Path, workers: int | None, *, as_json: bool) -> int:
+def _search(
+    recipe: str,
+    asked: dict[str, Any],
+    seed: int,
+    folder: Path,
+    workers: int | None,
+    *,
+    as_json: bool,
+) -> int:
     """A search in its folder, new or gone on with, and its report."""
     named = find_tunable(recipe)
     space = {**named.space, **{name: parse(name, text) for name, text in asked["space"].items()}}
     counts = {name: asked[name] for name in ("trials", "folds", "repeats", "restarts", "members")}
-    task, key = named.task(jr.key(seed)), jr.key(seed)
+    task = named.task(jr.key(seed))
+    key = jr.key(seed)
     if not (folder / "study.log").exists():
         Run.begin(folder, recipe=recipe, arguments=asked, seed=seed)
     watch = _Lines(as_json) if as_json or not err.is_terminal else _Table()
     try:
         with watch:
             found = tune(
-                task, space, **counts, workers=workers or _cores(), key=key, folder=folder, watch=watch.saw,
-            )  # fmt: skip
+                task,
+                space,
+                **counts,
+                workers=workers or _cores(),
+                key=key,
+                folder=folder,
+                watch=watch.saw,
+            )
     except KeyboardInterrupt:
         interrupts.acknowledge()
         if as_json:
@@ -148,31 +174,48 @@ def _cores() -> int:
 
 
 def _tell(found: Tuned, folder: Path, page: Path, *, as_json: bool) -> None:
-    best, stopped = found.best, sum(trial.stopped for trial in found.trials)
+    best = found.best
+    stopped = sum(trial.stopped for trial in found.trials)
     if as_json:
-        told = {"run": str(folder), "report": str(page), "best": _row(best), "simplest": _row(found.simplest)}
+        told = {
+            "run": str(folder),
+            "report": str(page),
+            "best": _row(best),
+            "simplest": _row(found.simplest),
+        }
         count = {"trials": len(found.trials), "stopped": stopped, "seconds": found.seconds}
         print_json({"event": "done", **told, **count, "test error": found.test_error})
         return
     out.print(_trials(found.trials))
     test = "" if found.test_error is None else f"; test error of {100 * found.test_error:.2f} %"
     out.print(
-        f"{len(found.trials)} trials, {stopped} stopped early, {found.seconds:.1f} s; best trial {best.number}: "
+        f"{len(found.trials)} trials, {stopped} stopped early, {found.seconds:.1f} s; best trial "
+        f"{best.number}: "
         f"{100 * best.error:.2f} ± {100 * best.spread:.2f} %{test}",
         soft_wrap=True,
     )
     if found.simplest.number != best.number:
-        out.print(f"the simplest within one standard error is trial {found.simplest.number}", soft_wrap=True)
+        out.print(
+            f"the simplest within one standard error is trial {found.simplest.number}",
+            soft_wrap=True,
+        )
     out.print(f"kept in {folder}; the report is {page}", soft_wrap=True)
 
 
 def _row(trial: Trial) -> dict[str, Any]:
-    return {"trial": trial.number, "error": trial.error, "stopped": trial.stopped, **trial.setting._asdict()}
+    return {
+        "trial": trial.number,
+        "error": trial.error,
+        "stopped": trial.stopped,
+        **trial.setting._asdict(),
+    }
 
 
 def _trials(trials: list[Trial]) -> Table:
     """The best trials so far."""
-    table = Table("trial", "error", "±", *Setting._fields, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(
+        "trial", "error", "±", *Setting._fields, box=None, padding=(0, 1, 0, 0), pad_edge=False
+    )
     for trial in sorted(trials, key=lambda t: (t.stopped, t.error, t.number))[:SHOWN]:
         setting = [f"{value:.2g}" if value < 1 else f"{value:g}" for value in trial.setting]
         numbers = [f"{100 * trial.error:.2f}", f"{100 * trial.spread:.2f}", *setting]
@@ -217,9 +260,11 @@ class _Lines:
                 print_json({"event": "trial", **_row(trial), "seconds": trial.seconds})
                 continue
             best = min((t.error for t in standing.trials[:place] if not t.stopped), default=None)
-            word, tail = "stopped" if trial.stopped else "done", "" if best is None else f"best {100 * best:.2f} %  "
+            word = "stopped" if trial.stopped else "done"
+            tail = "" if best is None else f"best {100 * best:.2f} %  "
             err.print(
-                f"{place}/{standing.wanted}  trial {trial.number} {word}  error {100 * trial.error:.2f} %  "
+                f"{place}/{standing.wanted}  trial {trial.number} {word}  error "
+                f"{100 * trial.error:.2f} %  "
                 f"{tail}{standing.seconds:.1f} s",
                 highlight=False,
                 soft_wrap=True,

@@ -27,7 +27,8 @@ def verify(
     seed: int = 0,
     jobs: int | None = None,
 ) -> int:
-    """Check statements of the course: all of them, or those named by row, section or chapter (1.2-novikoff, 2.6, 3).
+    """Check statements of the course: all of them, or those named by row, section or chapter
+    (1.2-novikoff, 2.6, 3).
 
     Parameters
     ----------
@@ -50,7 +51,10 @@ def verify(
         raise ValueError(f"jobs must be at least 1; got {jobs}.")
     chosen = course.find_claims(*claims)
     _writable(json, html)
-    began, found, page, scale = time.monotonic(), [], None, "full" if full else "quick"
+    began = time.monotonic()
+    found = []
+    page = None
+    scale = "full" if full else "quick"
     if html is not None:
         from ..report import Verdicts
 
@@ -71,7 +75,10 @@ def verify(
     if json is not None:
         disk.write(json, jsonlib.dumps([finding.as_json() for finding in found], indent=1) + "\n")
     if page is not None and html is not None:
-        page.write(html, facts={"scale": scale, "seed": str(seed), "seconds": f"{seconds:.0f}"} | versions())
+        page.write(
+            html,
+            facts={"scale": scale, "seed": str(seed), "seconds": f"{seconds:.0f}"} | versions(),
+        )
     for path in filter(None, (json, html)):
         out.print(f"written: {path}", soft_wrap=True)
     if len(found) < len(chosen):
@@ -88,11 +95,15 @@ def _writable(*paths: Path | None) -> None:
         if path.is_dir():
             raise ValueError(f"{path} is a folder; name a file.")
         if not folder.is_dir():
-            raise ValueError(f"There is no folder {folder} to write {path.name} into; make it first.")
+            raise ValueError(
+                f"There is no folder {folder} to write {path.name} into; make it first."
+            )
         try:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as trouble:
-            raise ValueError(f"{path.name} cannot be written into {folder}: {trouble.strerror}.") from None
+            raise ValueError(
+                f"{path.name} cannot be written into {folder}: {trouble.strerror}."
+            ) from None
 
 
 class _Watch:
@@ -102,7 +113,9 @@ class _Watch:
         self.total, self.seen, self.failed, self.bar = total, 0, 0, None
         if err.is_terminal:
             words = TextColumn("{task.description}")
-            self.bar = Progress(MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), words, console=err)
+            self.bar = Progress(
+                MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), words, console=err
+            )
             self.task = self.bar.add_task("starting", total=total)
 
     def __enter__(self) -> "_Watch":
@@ -118,7 +131,9 @@ class _Watch:
             tail = f"  [bold red]{self.failed} failed[/]" if self.failed else ""
             self.bar.update(self.task, advance=1, description=escape(finding.claim.name) + tail)
         else:
-            line = f"{self.seen}/{self.total}  {word}  {finding.claim.name}  {finding.seconds:.1f} s"
+            line = (
+                f"{self.seen}/{self.total}  {word}  {finding.claim.name}  {finding.seconds:.1f} s"
+            )
             err.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def __exit__(self, *trouble) -> None:
@@ -132,28 +147,45 @@ def _show(found: Sequence, seconds: float) -> None:
         return
     table = Table("", Column("claim", overflow="fold"), "what", "how it was checked", "s")
     for finding in found:
-        mark = "[bold red]✗[/]" if finding.fails else "[green]✓[/]" if finding.holds else "[dim]–[/]"
+        mark = (
+            "[bold red]✗[/]" if finding.fails else "[green]✓[/]" if finding.holds else "[dim]–[/]"
+        )
         claim = finding.claim
         title = escape(claim.title) + (" [dim](erratum)[/]" if claim.kind == "erratum" else "")
-        table.add_row(mark, escape(" ".join(claim.ids)), title, finding.method, f"{finding.seconds:.1f}")
+        table.add_row(
+            mark, escape(" ".join(claim.ids)), title, finding.method, f"{finding.seconds:.1f}"
+        )
     (out if out.is_terminal or "COLUMNS" in os.environ else Console(width=130)).print(table)
-    failed, missing = [f for f in found if f.fails], [f for f in found if f.missing]
+    failed = [f for f in found if f.fails]
+    missing = [f for f in found if f.missing]
     for finding in missing:
         first = finding.missing.partition("\n")[0]
-        out.print(f"[dim]–[/] [bold]{escape(finding.claim.name)}[/]: {escape(first)}", soft_wrap=True)
+        out.print(
+            f"[dim]–[/] [bold]{escape(finding.claim.name)}[/]: {escape(first)}", soft_wrap=True
+        )
     for finding in failed:
         _tell(finding)
     rows = len({row for finding in found for row in finding.claim.ids})
-    word = f"[bold red]{len(failed)} do{'es' * (len(failed) == 1)} not hold[/]" if failed else "all hold"
+    word = (
+        f"[bold red]{len(failed)} do{'es' * (len(failed) == 1)} not hold[/]"
+        if failed
+        else "all hold"
+    )
     if missing:
         hold = sum(f.holds for f in found)
-        word = (f"{word}, " if failed else f"{hold} hold, ") + f"{len(missing)} not checked for want of data"
+        word = (
+            f"{word}, " if failed else f"{hold} hold, "
+        ) + f"{len(missing)} not checked for want of data"
     count = lambda number, name: f"{number} {name}{'s' * (number != 1)}"
-    out.print(f"{count(len(found), 'claim')} on {count(rows, 'statement')}: {word}; {seconds:.1f} s")
+    out.print(
+        f"{count(len(found), 'claim')} on {count(rows, 'statement')}: {word}; {seconds:.1f} s"
+    )
 
 
 def _tell(finding) -> None:
-    out.print(f"[bold red]✗[/] [bold]{escape(finding.claim.name)}[/]: {escape(finding.claim.title)}")
+    out.print(
+        f"[bold red]✗[/] [bold]{escape(finding.claim.name)}[/]: {escape(finding.claim.title)}"
+    )
     if finding.trouble:
         out.print(finding.trouble, markup=False, highlight=False)
         return

@@ -1,12 +1,12 @@
 """Data to learn from: real sets by name, toys from a key, and arrays made ready.
 
-`load("mnist")` gives a set that is proven to be the right one wherever it came from: the cache, a folder
-of yours, the web or a package archive. `moons(500, key=key)` and the other toys are drawn, not
-fetched, and so are the sequences of `adding`, `recall`, `listops` and `dates`. `check`, `split` and `Standardise` make
-arrays fit to learn from, `words`, `Vocabulary`, `Characters`, `WordPiece` and `BytePairs` make numbers of texts;
-`cloze` and `sentence_pairs` make problems of them, `by_length` batches; `augment` varies examples.
-`load_verses` and `load_brown` give corpora, `fetch_model` the files of a network that others trained, and `read_gguf`
-opens those of llama.cpp.
+`load("mnist")` gives a set that is proven to be the right one wherever it came from: the cache, a
+folder of yours, the web or a package archive. `moons(500, key=key)` and the other toys are drawn,
+not fetched, and so are the sequences of `adding`, `recall`, `listops` and `dates`. `check`, `split`
+and `Standardise` make arrays fit to learn from, `words`, `Vocabulary`, `Characters`, `WordPiece`
+and `BytePairs` make numbers of texts; `cloze` and `sentence_pairs` make problems of them,
+`by_length` batches; `augment` varies examples. `load_verses` and `load_brown` give corpora,
+`fetch_model` the files of a network that others trained, and `read_gguf` opens those of llama.cpp.
 """
 
 from ..check import check as check

@@ -23,7 +23,9 @@ def split(arrays: T, fraction: float, *, key: PRNGKeyArray, by: Any = None) -> t
     >>> sorted([*train.tolist(), *rest.tolist()]), sorted(labels.tolist())
     ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [0, 0, 0, 0, 1])
     """
-    lengths = {len(leaf) for leaf in jax.tree.leaves(arrays)} | ({len(by)} if by is not None else set())
+    lengths = {len(leaf) for leaf in jax.tree.leaves(arrays)} | (
+        {len(by)} if by is not None else set()
+    )
     if len(lengths) != 1:
         raise ValueError(f"arrays: expected arrays of one length, got lengths {sorted(lengths)}.")
     n = lengths.pop()
@@ -41,7 +43,9 @@ def split(arrays: T, fraction: float, *, key: PRNGKeyArray, by: Any = None) -> t
 
 
 def _proportionate(labels: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
-    """The first few of each class in the given order: `size` in all, shared by largest remainder."""
+    """The first few of each class in the given order: `size` in all, shared by largest
+    remainder.
+    """
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     quotas = counts * size / len(labels)
     takes = np.floor(quotas).astype(int)
@@ -50,10 +54,11 @@ def _proportionate(labels: np.ndarray, order: np.ndarray, size: int) -> np.ndarr
 
 
 class Standardise(NamedTuple):
-    r"""$x \mapsto (x - \mu) / \sigma$, feature by feature, with $\mu$ and $\sigma$ of the training part.
+    r"""$x \mapsto (x - \mu) / \sigma$, feature by feature, with $\mu$ and $\sigma$ of the training
+    part.
 
-    Fit it on what you train on, and on nothing else; then call it on everything. A feature that never
-    varies is centred and keeps its scale.
+    Fit it on what you train on, and on nothing else; then call it on everything. A feature that
+    never varies is centred and keeps its scale.
 
     >>> scale = Standardise.fit(np.array([[0.0, 5.0], [2.0, 5.0]]))
     >>> scale(np.array([[4.0, 6.0]])).tolist()
@@ -69,7 +74,8 @@ class Standardise(NamedTuple):
         check(xs)
         xs = np.asarray(xs)
         constant = xs.max(axis=0) == xs.min(axis=0)
-        mean, scale = xs.mean(axis=0, dtype=np.float64), xs.std(axis=0, dtype=np.float64)
+        mean = xs.mean(axis=0, dtype=np.float64)
+        scale = xs.std(axis=0, dtype=np.float64)
         return cls(mean.astype(np.float32), np.where(constant, 1.0, scale).astype(np.float32))
 
     def __call__(self, xs: Any) -> Any:

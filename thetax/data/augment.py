@@ -1,9 +1,10 @@
 """The same example, seen a little otherwise: noise, shifts, flips, holes, crops and turns.
 
-Each function returns `augment(x, *, key=None)`, a pure function of one example: shapes are static, so
-it can be compiled and mapped over a batch, each example with a key of its own. A key means chance;
-without one the example comes back as it is (`crop` takes the middle). Images are `h w` or `c h w`.
-Of transformations that are given, `one_of` draws one for each example, and `union` takes all.
+Each function returns `augment(x, *, key=None)`, a pure function of one example: shapes are static,
+so it can be compiled and mapped over a batch, each example with a key of its own. A key means
+chance; without one the example comes back as it is (`crop` takes the middle). Images are `h w` or
+`c h w`. Of transformations that are given, `one_of` draws one for each example, and `union` takes
+all.
 
 >>> see = chain(flip(), shift(pixels=2), noise(scale=0.1))
 >>> keys = jr.split(jr.key(0), 16)
@@ -21,11 +22,14 @@ import numpy as np
 from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-Augmentation: TypeAlias = Callable[..., Array]  # augment(x, *, key=None): one example, seen otherwise
+Augmentation: TypeAlias = Callable[
+    ..., Array
+]  # augment(x, *, key=None): one example, seen otherwise
 
 
 def _by_chance(
-    change: Callable[[Array, PRNGKeyArray], Array], otherwise: Callable[[Array], Array] = lambda x: x
+    change: Callable[[Array, PRNGKeyArray], Array],
+    otherwise: Callable[[Array], Array] = lambda x: x,
 ) -> Augmentation:
     def augment(x: Array, *, key: PRNGKeyArray | None = None) -> Array:
         return otherwise(x) if key is None else change(x, key)
@@ -53,7 +57,11 @@ def one_of(*transformations: Callable[[Array], Array]) -> Augmentation:
     True
     """
     _check_some("one_of", transformations)
-    return _by_chance(lambda x, key: jax.lax.switch(jr.randint(key, (), 0, len(transformations)), transformations, x))
+    return _by_chance(
+        lambda x, key: jax.lax.switch(
+            jr.randint(key, (), 0, len(transformations)), transformations, x
+        )
+    )
 
 
 def union(
@@ -61,10 +69,11 @@ def union(
     ys: Shaped[Array | np.ndarray, "n *l"],
     *transformations: Callable[[Array], Array],
 ) -> tuple[Shaped[Array, "m *t"], Shaped[Array, "m *l"]]:
-    r"""$\bigcup_k \{(\tau_k(x_i), y_i)\}$: the set of $n$ examples as $nK$, all of $\tau_1$ first (§8.7).
+    r"""$\bigcup_k \{(\tau_k(x_i), y_i)\}$: the set of $n$ examples as $nK$, all of $\tau_1$ first
+    (§8.7).
 
-    Descending a mean over it is, on average, descending with `one_of` the same transformations. The examples
-    themselves stay in it only if one of these is the identity.
+    Descending a mean over it is, on average, descending with `one_of` the same transformations. The
+    examples themselves stay in it only if one of these is the identity.
 
     >>> xs, ys = union(jnp.array([[1.0, 2.0]]), jnp.array([7]), lambda x: x, jnp.flip)
     >>> xs.tolist(), ys.tolist()
@@ -72,22 +81,33 @@ def union(
     """
     _check_some("union", transformations)
     if len(xs) != len(ys):
-        raise ValueError(f"union: expected one y for each x, but there are {len(xs)} xs and {len(ys)} ys.")
-    xs, ys = jnp.asarray(xs), jnp.asarray(ys)
+        raise ValueError(
+            f"union: expected one y for each x, but there are {len(xs)} xs and {len(ys)} ys."
+        )
+    xs = jnp.asarray(xs)
+    ys = jnp.asarray(ys)
     seen = [jax.vmap(transformation)(xs) for transformation in transformations]
     if len(shapes := {changed.shape for changed in seen}) > 1:
-        raise ValueError(f"union: the transformations must give one shape, but they give {sorted(shapes)}.")
+        raise ValueError(
+            f"union: the transformations must give one shape, but they give {sorted(shapes)}."
+        )
     return jnp.concatenate(seen), jnp.concatenate([ys] * len(transformations))
 
 
 def _check_some(name: str, transformations: tuple[Callable[[Array], Array], ...]) -> None:
     if not transformations or not all(map(callable, transformations)):
-        raise ValueError(f"{name}: expected one or more functions of an example, got {transformations!r}.")
+        raise ValueError(
+            f"{name}: expected one or more functions of an example, got {transformations!r}."
+        )
 
 
 def noise(*, scale: float = 0.1) -> Augmentation:
-    r"""$x + \text{scale} \cdot \varepsilon$, $\varepsilon \sim N(0, I)$; for examples of any shape."""
-    return _by_chance(lambda x, key: x + jnp.asarray(scale, x.dtype) * jr.normal(key, x.shape, x.dtype))
+    r"""$x + \text{scale} \cdot \varepsilon$, $\varepsilon \sim N(0, I)$; for examples of any
+    shape.
+    """
+    return _by_chance(
+        lambda x, key: x + jnp.asarray(scale, x.dtype) * jr.normal(key, x.shape, x.dtype)
+    )
 
 
 def flip(*, probability: float = 0.5) -> Augmentation:
@@ -119,10 +139,11 @@ def shift(*, pixels: int = 2) -> Augmentation:
 
 
 def cutout(*, size: int = 8) -> Augmentation:
-    """Puts zeros on a square of that size, its middle anywhere in the image (DeVries & Taylor 2017).
+    """Puts zeros on a square of that size, its middle anywhere in the image (DeVries & Taylor
+    2017).
 
-    A square that reaches over the edge is cut there. An image learnt with parts of it hidden is known by more than one
-    of its parts.
+    A square that reaches over the edge is cut there. An image learnt with parts of it hidden is
+    known by more than one of its parts.
 
     >>> x = cutout(size=2)(jnp.ones((5, 5)), key=jr.key(0))
     >>> float(x.sum()) in (21.0, 23.0, 24.0)
@@ -134,7 +155,9 @@ def cutout(*, size: int = 8) -> Augmentation:
     def change(x: Float[Array, "*c h w"], key: PRNGKeyArray) -> Float[Array, "*c h w"]:
         h, w = x.shape[-2:]
         middle = jr.randint(key, (2,), 0, jnp.array([h, w]))
-        inside = [jnp.abs(2 * (jnp.arange(n) - m) + (size + 1) % 2) < size for n, m in zip((h, w), middle)]
+        inside = [
+            jnp.abs(2 * (jnp.arange(n) - m) + (size + 1) % 2) < size for n, m in zip((h, w), middle)
+        ]
         hidden = inside[0][:, None] & inside[1][None]
         return jnp.where(jnp.broadcast_to(hidden, x.shape), jnp.zeros((), x.dtype), x)
 
@@ -152,7 +175,9 @@ def crop(*, height: int, width: int) -> Augmentation:
         room = x.shape[-2] - height, x.shape[-1] - width
         if min(room) < 0 or min(height, width) < 1:
             h, w = x.shape[-2:]
-            raise ValueError(f"crop: a window of {height} by {width} does not fit an image of {h} by {w}.")
+            raise ValueError(
+                f"crop: a window of {height} by {width} does not fit an image of {h} by {w}."
+            )
         return jnp.array(room)
 
     def change(x: Array, key: PRNGKeyArray) -> Array:
@@ -185,12 +210,19 @@ def turned(x: Float[Array, "*c h w"], angle: Float[Array, ""]) -> Float[Array, "
     r"""The image turned counter-clockwise about its middle by an angle in radians.
 
     >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> bool(jnp.allclose(turned(x, jnp.array(jnp.pi / 2)), jnp.array([[2.0, 4.0], [1.0, 3.0]]), atol=1e-5))
+    >>> bool(
+    ...     jnp.allclose(
+    ...         turned(x, jnp.array(jnp.pi / 2)), jnp.array([[2.0, 4.0], [1.0, 3.0]]), atol=1e-5
+    ...     )
+    ... )
     True
     """
     h, w = x.shape[-2:]
-    rows, columns = jnp.mgrid[:h, :w].astype(x.dtype) - jnp.array([h - 1, w - 1], x.dtype).reshape(2, 1, 1) / 2
-    sin, cos = jnp.sin(angle), jnp.cos(angle)
+    rows, columns = (
+        jnp.mgrid[:h, :w].astype(x.dtype) - jnp.array([h - 1, w - 1], x.dtype).reshape(2, 1, 1) / 2
+    )
+    sin = jnp.sin(angle)
+    cos = jnp.cos(angle)
     places = [cos * rows + sin * columns + (h - 1) / 2, cos * columns - sin * rows + (w - 1) / 2]
     planes = x.reshape(-1, h, w)
     return jax.vmap(lambda plane: map_coordinates(plane, places, order=1))(planes).reshape(x.shape)

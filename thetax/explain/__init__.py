@@ -1,7 +1,8 @@
 """What $\\theta$ does: lenses on a trained model.
 
-Each is a pure function of a model and data that returns a small frozen dataclass of arrays, the answer first;
-`thetax.plot.draw` draws it. None of them changes the model or imports a plotting library.
+Each is a pure function of a model and data that returns a small frozen dataclass of arrays, the
+answer first; `thetax.plot.draw` draws it. None of them changes the model or imports a plotting
+library.
 """
 
 from .attribution import Alignment as Alignment

@@ -1,8 +1,8 @@
 r"""What a classifier believes: class probabilities, whichever way its logits are laid out.
 
-A network of $k \ge 2$ outputs gives logits, $P(y = j \mid x) = \mathrm{softmax}_j(z)$. One of a single output
-gives log-odds, which are the two logits $(0, z)$: $P(y = 1 \mid x) = \sigma(z)$. Every classification lens
-looks through here.
+A network of $k \ge 2$ outputs gives logits, $P(y = j \mid x) = \mathrm{softmax}_j(z)$. One of a
+single output gives log-odds, which are the two logits $(0, z)$: $P(y = 1 \mid x) = \sigma(z)$.
+Every classification lens looks through here.
 """
 
 from typing import Any
@@ -36,9 +36,13 @@ def belief(model: Model, xs: Batch) -> Float[Array, "n k"]:
     """
     z = _outputs(model, xs)
     if z.ndim > 2:
-        raise ValueError(f"belief: expected logits (k,) for each example, got {z.shape[1:]}; is it a classifier?")
+        raise ValueError(
+            f"belief: expected logits (k,) for each example, got {z.shape[1:]}; is it a classifier?"
+        )
     z = z.astype(jnp.promote_types(z.dtype, jnp.float32)).reshape(len(z), -1)
-    return jax.nn.log_softmax(jnp.concatenate([jnp.zeros_like(z), z], axis=1) if z.shape[1] == 1 else z)
+    return jax.nn.log_softmax(
+        jnp.concatenate([jnp.zeros_like(z), z], axis=1) if z.shape[1] == 1 else z
+    )
 
 
 def truth(ys: Shaped[Array | np.ndarray, "n ..."], k: int) -> Int[np.ndarray, " n"]:
@@ -50,11 +54,18 @@ def truth(ys: Shaped[Array | np.ndarray, "n ..."], k: int) -> Int[np.ndarray, " 
     ys = np.asarray(ys)
     if not (np.issubdtype(ys.dtype, np.number) or ys.dtype == bool):
         raise ValueError(
-            f"labels: expected integers from 0 to {k - 1}, but the dtype is {ys.dtype}; number the classes, for "
+            f"labels: expected integers from 0 to {k - 1}, but the dtype is {ys.dtype}; number "
+            "the classes, for "
             "instance with np.unique(labels, return_inverse=True), and give their names as classes."
         )
     whole = np.issubdtype(ys.dtype, np.integer) or ys.dtype == bool
-    labels = ys if whole else ys.argmax(axis=1) if ys.ndim == 2 and ys.shape[1] == k else ys.reshape(len(ys), -1)[:, 0]
+    labels = (
+        ys
+        if whole
+        else ys.argmax(axis=1)
+        if ys.ndim == 2 and ys.shape[1] == k
+        else ys.reshape(len(ys), -1)[:, 0]
+    )
     labels = labels.reshape(len(ys), -1)[:, 0]
     bad = (labels < 0) | (labels >= k) | (labels != np.round(labels))
     if bad.any():

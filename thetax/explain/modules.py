@@ -1,4 +1,6 @@
-"""What a network is made of: its modules, a short name for each, and a way to listen to all of them at once."""
+"""What a network is made of: its modules, a short name for each, and a way to listen to all of them
+at once.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -44,7 +46,9 @@ def labels(model: Any) -> dict[str, str]:
     seen: dict[str, int] = {}
     found = {}
     for path, module in modules(model):
-        kind = _function(module.activation) if isinstance(module, Pointwise) else type(module).__name__
+        kind = (
+            _function(module.activation) if isinstance(module, Pointwise) else type(module).__name__
+        )
         seen[kind] = seen.get(kind, 0) + 1
         found[path] = f"{kind} {seen[kind]}"
     return found
@@ -60,13 +64,20 @@ def owners(model: Any) -> list[str]:
     paths = [path for path, _ in jax.tree.flatten_with_path(model)[0]]
     held = [path for path, _ in modules(model)]
     within = lambda leaf, path: path == "" or leaf == path or leaf.startswith(path + ".")
-    return [max((path for path in held if within(dotted(leaf), path)), key=len, default="") for leaf in paths]
+    return [
+        max((path for path in held if within(dotted(leaf), path)), key=len, default="")
+        for leaf in paths
+    ]
 
 
 def is_cell(node: Any) -> bool:
-    """Whether a module is a cell: it says what it remembers at the start, and is run along a sequence."""
+    """Whether a module is a cell: it says what it remembers at the start, and is run along a
+    sequence.
+    """
     start = getattr(type(node), "start", None) if isinstance(node, eqx.Module) else None
-    return start is not None and not callable(start)  # a transformer's must be told how long the sequence may be
+    return start is not None and not callable(
+        start
+    )  # a transformer's must be told how long the sequence may be
 
 
 def is_part(node: Any) -> bool:
@@ -80,25 +91,43 @@ def is_part(node: Any) -> bool:
 
 
 def listen(model: Any, hear: Callable[[str, Any], Any]) -> Any:
-    """The same network, where the output `y` of each part and of each joint becomes `hear(path, y)`.
+    """The same network, where the output `y` of each part and of each joint becomes
+    `hear(path, y)`.
 
-    Parts are heard in the order in which they compute. What is inside a part that is heard as a whole, as an `Ensemble`
-    is, or inside a cell, is out of hearing, and so is an attention, which a cell asks.
+    Parts are heard in the order in which they compute. What is inside a part that is heard as a
+    whole, as an `Ensemble` is, or inside a cell, is out of hearing, and so is an attention, which a
+    cell asks.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Chain
     >>> heard = []
-    >>> _ = listen(Residual(Chain(jnp.cos)), lambda path, y: heard.append(path) or y)(jnp.zeros(1)); heard
+    >>> _ = listen(Residual(Chain(jnp.cos)), lambda path, y: heard.append(path) or y)(jnp.zeros(1))
+    ... heard
     ['inner.layers.0', '']
     """
     return overhear(model, lambda path, layer, call, x: hear(path, call(x)))
 
 
 def overhear(model: Any, visit: Visitor) -> Any:
-    """The same network, where each part and each joint is called through `visit(path, layer, call, x)`, as by `tap`."""
+    """The same network, where each part and each joint is called through
+    `visit(path, layer, call, x)`, as by `tap`.
+    """
     inside = lambda node: sum(isinstance(module, JOINTS) for _, module in modules(node))
-    rings = max([inside(module) for _, module in modules(model) if isinstance(module, JOINTS)], default=0)
-    heard = tap(model, select=is_part, visit=visit, leave=lambda node: is_cell(node) or isinstance(node, Additive))
-    for ring in range(1, rings + 1):  # from the innermost outwards, so that a name never runs through a tap
-        heard = tap(heard, select=lambda node, r=ring: isinstance(node, JOINTS) and inside(node) == r, visit=visit)
+    rings = max(
+        [inside(module) for _, module in modules(model) if isinstance(module, JOINTS)], default=0
+    )
+    heard = tap(
+        model,
+        select=is_part,
+        visit=visit,
+        leave=lambda node: is_cell(node) or isinstance(node, Additive),
+    )
+    for ring in range(
+        1, rings + 1
+    ):  # from the innermost outwards, so that a name never runs through a tap
+        heard = tap(
+            heard,
+            select=lambda node, r=ring: isinstance(node, JOINTS) and inside(node) == r,
+            visit=visit,
+        )
     return heard

@@ -1,7 +1,8 @@
-"""The parts of $f[\\theta]$, each a map of one example whose leaves are parameters and nothing else.
+"""The parts of $f[\\theta]$, each a map of one example whose leaves are parameters and nothing
+else.
 
-A layer holds its weights (`Linear(W, b)`) and `init` draws them (`Linear.init(n, m, key=key)`). Layers
-are made into networks by `Chain`, `Residual`, `Concat` and `Ensemble`.
+A layer holds its weights (`Linear(W, b)`) and `init` draws them (`Linear.init(n, m, key=key)`).
+Layers are made into networks by `Chain`, `Residual`, `Concat` and `Ensemble`.
 """
 
 from .activation import Activation as Activation

@@ -1,19 +1,17 @@
 r"""The pointwise functions $\varphi$ the course names; `jax.nn`'s where it has them.
 
-| name | $\varphi(z)$ |
-|---|---|
-| `identity` | $z$ |
-| `heaviside` | $1\{z \ge 0\}$ |
-| `sign` | $+1, 0, -1$ for $z > 0$, $z = 0$, $z < 0$ (the perceptron's) |
-| `spin` | $+1$ for $z \ge 0$, else $-1$ (Hopfield's) |
-| `sigmoid` | $1 / (1 + e^{-z})$ |
-| `tanh` | $2\sigma(2z) - 1$ |
-| `relu`, `leaky_relu` | $\max(0, z)$; $\max(\alpha z, z)$ with $\alpha = 0.01$ |
-| `softplus` | $\log(1 + e^z)$ |
-| `gelu` | $z\,\Phi(z)$, with the exact normal distribution function |
-| `gelu_tanh` | the same by $\Phi(z) \approx \frac12 (1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715 z^3)))$ |
-| `silu` | $z\,\sigma(z)$ |
-| `softmax` | $e^{z_i} / \sum_j e^{z_j}$, over the last axis |
+- `identity`: $z$
+- `heaviside`: $1\{z \ge 0\}$
+- `sign`: $+1, 0, -1$ for $z > 0$, $z = 0$, $z < 0$ (the perceptron's)
+- `spin`: $+1$ for $z \ge 0$, else $-1$ (Hopfield's)
+- `sigmoid`: $1 / (1 + e^{-z})$
+- `tanh`: $2\sigma(2z) - 1$
+- `relu`, `leaky_relu`: $\max(0, z)$; $\max(\alpha z, z)$ with $\alpha = 0.01$
+- `softplus`: $\log(1 + e^z)$
+- `gelu`: $z\,\Phi(z)$, with the exact normal distribution function
+- `gelu_tanh`: the same by $\Phi(z) \approx \frac12 (1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715 z^3)))$
+- `silu`: $z\,\sigma(z)$
+- `softmax`: $e^{z_i} / \sum_j e^{z_j}$, over the last axis
 """
 
 from collections.abc import Callable
@@ -81,7 +79,8 @@ def gelu_tanh(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 @cache  # one function for one activation, so that two networks of one make have one structure
 def centred(activation: Activation) -> Activation:
-    r"""$z \mapsto \varphi(z) - \varphi(0)$, so that a residual layer with zero weights is the identity (§2.4).
+    r"""$z \mapsto \varphi(z) - \varphi(0)$, so that a residual layer with zero weights is the
+    identity (§2.4).
 
     >>> centred(sigmoid)(jnp.zeros(2)).tolist()
     [0.0, 0.0]

@@ -1,4 +1,5 @@
-r"""How layers make a network (§2.2, §2.4): one after another, added to the input, or appended to it.
+r"""How layers make a network (§2.2, §2.4): one after another, added to the input, or appended to
+it.
 
 `Chain`      $x \mapsto F_L(\dots F_1(x))$
 `Residual`   $x \mapsto Sx + F(x)$, with the identity for $S$ where the widths agree
@@ -62,10 +63,11 @@ class Chain(eqx.Module):
 
 
 class Residual(eqx.Module):
-    r"""$x \mapsto S(x) + F(x)$ with a skip $S$ that is the identity unless given (§2.4; He et al. 2016).
+    r"""$x \mapsto S(x) + F(x)$ with a skip $S$ that is the identity unless given (§2.4; He et al.
+    2016).
 
-    Where the widths differ $S$ is a projection, $Sx = Vx$. With `centred` activations inside, zero weights give
-    the identity exactly.
+    Where the widths differ $S$ is a projection, $Sx = Vx$. With `centred` activations inside, zero
+    weights give the identity exactly.
 
     >>> from thetax.layers import Linear, centred
     >>> zero = Linear(jnp.zeros((2, 2)), jnp.zeros(2))
@@ -77,22 +79,28 @@ class Residual(eqx.Module):
     skip: Any = None
 
     @classmethod
-    def init(cls, inner: Model, n: int, m: int, *, law: Law = lecun, key: PRNGKeyArray) -> "Residual":
+    def init(
+        cls, inner: Model, n: int, m: int, *, law: Law = lecun, key: PRNGKeyArray
+    ) -> "Residual":
         """Adds a linear projection where the widths differ."""
         return cls(inner, None if n == m else Linear.init(n, m, law=law, bias=False, key=key))
 
-    def __call__(self, x: Float[Array, "..."], *, key: PRNGKeyArray | None = None) -> Float[Array, "..."]:
+    def __call__(
+        self, x: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "..."]:
         straight = x if self.skip is None else self.skip(x)
         bent = apply(self.inner, x, key=key)
         if straight.shape != bent.shape:
             raise ValueError(
-                f"Residual: the inner part makes {bent.shape} of {x.shape}; Residual.init adds a projection."
+                f"Residual: the inner part makes {bent.shape} of {x.shape}; Residual.init adds a "
+                "projection."
             )
         return straight + bent
 
 
 class Concat(eqx.Module):
-    r"""$x \mapsto [x, F(x)]$ along the leading axis: what follows reads all that came before (§2.4; Huang et al. 2017).
+    r"""$x \mapsto [x, F(x)]$ along the leading axis: what follows reads all that came before (§2.4;
+    Huang et al. 2017).
 
     >>> Concat(Pointwise(jnp.tanh))(jnp.zeros(3)).shape
     (6,)
@@ -100,16 +108,19 @@ class Concat(eqx.Module):
 
     inner: Any
 
-    def __call__(self, x: Float[Array, "n *s"], *, key: PRNGKeyArray | None = None) -> Float[Array, "m *s"]:
+    def __call__(
+        self, x: Float[Array, "n *s"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "m *s"]:
         return jnp.concatenate([x, apply(self.inner, x, key=key)])
 
 
 class Stacked(eqx.Module):
-    r"""$F_L \circ \dots \circ F_1$ with equal layers (§2.2): each leaf of `layers` has a leading axis, and a scan goes
-    along it, so that one layer is compiled however many there are.
+    r"""$F_L \circ \dots \circ F_1$ with equal layers (§2.2): each leaf of `layers` has a leading
+    axis, and a scan goes along it, so that one layer is compiled however many there are.
 
-    With `remember` off, what happens inside a layer is computed again on the way back, and only its input is kept
-    (Chen et al. 2016). A few layers, and any number on an accelerator, are written out: a loop would copy what is kept.
+    With `remember` off, what happens inside a layer is computed again on the way back, and only its
+    input is kept (Chen et al. 2016). A few layers, and any number on an accelerator, are written
+    out: a loop would copy what is kept.
 
     >>> from functools import partial
     >>> from thetax.layers import Linear
@@ -124,7 +135,9 @@ class Stacked(eqx.Module):
     remember: bool = eqx.field(static=True, default=True)
 
     @classmethod
-    def init(cls, make: Callable[..., Model], depth: int, *, remember: bool = True, key: PRNGKeyArray) -> "Stacked":
+    def init(
+        cls, make: Callable[..., Model], depth: int, *, remember: bool = True, key: PRNGKeyArray
+    ) -> "Stacked":
         """Draws `depth` layers by `make(key=...)`."""
         if depth < 1:
             raise ValueError(f"Stacked: depth counts layers and must be at least 1; got {depth}.")
@@ -133,8 +146,12 @@ class Stacked(eqx.Module):
     def __len__(self) -> int:
         return len(jax.tree.leaves(self.layers)[0])
 
-    def through(self, step: Callable[[Any, Any, Any], tuple[Any, Any]], x: Any, items: Any = None) -> tuple[Any, Any]:
-        """`x, out = step(layer, x, item)` from layer to layer: the last `x`, and all that was put out."""
+    def through(
+        self, step: Callable[[Any, Any, Any], tuple[Any, Any]], x: Any, items: Any = None
+    ) -> tuple[Any, Any]:
+        """`x, out = step(layer, x, item)` from layer to layer: the last `x`, and all that was put
+        out.
+        """
         step = step if self.remember else jax.checkpoint(step)
         if jax.default_backend() == "cpu" and len(self) > FEW:
             return jax.lax.scan(lambda x, both: step(both[0], x, both[1]), x, (self.layers, items))
@@ -166,7 +183,8 @@ def mixture(logits: Float[Array, "members k"]) -> Float[Array, " k"]:
 
 
 class Ensemble(eqx.Module):
-    r"""Several networks of one shape, stacked along a leading axis of every leaf, and their pooled prediction.
+    r"""Several networks of one shape, stacked along a leading axis of every leaf, and their pooled
+    prediction.
 
     >>> from functools import partial
     >>> from thetax.layers import Linear
@@ -178,10 +196,14 @@ class Ensemble(eqx.Module):
     heard_whole: ClassVar[bool] = True
 
     members: Any
-    pool: Callable[[Float[Array, "..."]], Float[Array, "..."]] = eqx.field(static=True, default=mean)
+    pool: Callable[[Float[Array, "..."]], Float[Array, "..."]] = eqx.field(
+        static=True, default=mean
+    )
 
     @classmethod
-    def init(cls, make: Callable[..., Model], size: int, *, pool: Callable = mean, key: PRNGKeyArray) -> "Ensemble":
+    def init(
+        cls, make: Callable[..., Model], size: int, *, pool: Callable = mean, key: PRNGKeyArray
+    ) -> "Ensemble":
         """Draws `size` members by `make(key=...)`."""
         return cls(jax.vmap(lambda key: make(key=key))(jr.split(key, size)), pool)
 
@@ -189,4 +211,6 @@ class Ensemble(eqx.Module):
         if key is None:
             return self.pool(jax.vmap(lambda member: apply(member, x))(self.members))
         keys = jr.split(key, len(jax.tree.leaves(self.members)[0]))
-        return self.pool(jax.vmap(lambda member, key: apply(member, x, key=key))(self.members, keys))
+        return self.pool(
+            jax.vmap(lambda member, key: apply(member, x, key=key))(self.members, keys)
+        )

@@ -18,16 +18,20 @@ WORD = 2**32
 
 
 def coins(key: PRNGKeyArray, shape: tuple[int, ...], *, probability: float) -> Bool[Array, "*s"]:
-    r"""Independent coins, true with the given probability (to $2^{-32}$), each a hash of the key and its place.
+    r"""Independent coins, true with the given probability (to $2^{-32}$), each a hash of the key
+    and its place.
 
-    A mask needs many bits of modest quality, and `jr.bernoulli` would take an eighth of a training step on a CPU
-    to make them. Here each place is mixed with the words of the key by the finaliser of MurmurHash3 (Appleby
-    2011), a bijection in which every bit of the input reaches every bit of the output.
+    A mask needs many bits of modest quality, and `jr.bernoulli` would take an eighth of a training
+    step on a CPU to make them. Here each place is mixed with the words of the key by the finaliser
+    of MurmurHash3 (Appleby 2011), a bijection in which every bit of the input reaches every bit of
+    the output.
 
     >>> coins(jr.key(0), (1000,), probability=0.6).sum().item()
     624
     """
-    return hashed(shape, *jr.key_data(key).ravel()) < jnp.uint32(min(WORD - 1, round(probability * WORD)))
+    return hashed(shape, *jr.key_data(key).ravel()) < jnp.uint32(
+        min(WORD - 1, round(probability * WORD))
+    )
 
 
 def hashed(shape: tuple[int, ...], *words: UInt32[Array, ""]) -> UInt32[Array, "*s"]:
@@ -44,9 +48,11 @@ def hashed(shape: tuple[int, ...], *words: UInt32[Array, ""]) -> UInt32[Array, "
 
 
 class Dropout(eqx.Module):
-    r"""Zeroes each unit with probability $p$ and divides the others by $1 - p$, the probability of staying (§8.4).
+    r"""Zeroes each unit with probability $p$ and divides the others by $1 - p$, the probability of
+    staying (§8.4).
 
-    Without a key it is the identity, which is the expectation of what it is with one (Srivastava et al. 2014).
+    Without a key it is the identity, which is the expectation of what it is with one (Srivastava et
+    al. 2014).
 
     Departs: what the notes call the dropout probability in one sentence is the keep probability.
 
@@ -63,18 +69,21 @@ class Dropout(eqx.Module):
     def __check_init__(self):
         _check_rate("Dropout", self.p)
 
-    def __call__(self, x: Float[Array, "*s"], *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+    def __call__(
+        self, x: Float[Array, "*s"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*s"]:
         if key is None or self.p == 0:
             return x
         return thin(x, coins(key, x.shape, probability=1 - self.p), p=self.p)
 
 
 class DropConnect(eqx.Module):
-    r"""A layer whose every weight is zeroed with probability $p$, the others divided by $1 - p$ (§8.4).
+    r"""A layer whose every weight is zeroed with probability $p$, the others divided by $1 - p$
+    (§8.4).
 
-    What the notes call dropout, $\theta \odot b$: it drops connections where `Dropout` drops units. Without a key
-    it is the layer inside. Every example has a mask of its own, so a batch holds as many copies of the weights
-    as it has examples: for small layers. Wan et al. 2013.
+    What the notes call dropout, $\theta \odot b$: it drops connections where `Dropout` drops units.
+    Without a key it is the layer inside. Every example has a mask of its own, so a batch holds as
+    many copies of the weights as it has examples: for small layers. Wan et al. 2013.
 
     >>> from thetax.layers import Linear
     >>> layer = DropConnect(Linear(jnp.ones((2, 4)), jnp.zeros(2)), 0.5)
@@ -90,13 +99,21 @@ class DropConnect(eqx.Module):
     def __check_init__(self):
         _check_rate("DropConnect", self.p)
         if not callable(self.inner):
-            raise ValueError(f"DropConnect: expected a layer whose weights to drop, got {type(self.inner).__name__}.")
+            raise ValueError(
+                "DropConnect: expected a layer whose weights to drop, got "
+                f"{type(self.inner).__name__}."
+            )
 
     def thinned(self, key: PRNGKeyArray) -> Any:
         """The layer inside, as one draw leaves it."""
         weights, structure = jax.tree.flatten(self.inner)
-        stays = [coins(k, w.shape, probability=1 - self.p) for k, w in zip(jr.split(key, len(weights)), weights)]
-        return jax.tree.unflatten(structure, [thin(w, stay, p=self.p) for w, stay in zip(weights, stays)])
+        stays = [
+            coins(k, w.shape, probability=1 - self.p)
+            for k, w in zip(jr.split(key, len(weights)), weights)
+        ]
+        return jax.tree.unflatten(
+            structure, [thin(w, stay, p=self.p) for w, stay in zip(weights, stays)]
+        )
 
     def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
         if key is None:
@@ -105,7 +122,9 @@ class DropConnect(eqx.Module):
         return apply(self.thinned(key_thin), x, key=key)
 
 
-def thin(x: Float[Array, "*s"], stays: Bool[Array, "*s"], *, p: float | Scalar) -> Float[Array, "*s"]:
+def thin(
+    x: Float[Array, "*s"], stays: Bool[Array, "*s"], *, p: float | Scalar
+) -> Float[Array, "*s"]:
     r"""$x \odot b / (1 - p)$: what stays is divided by the probability of staying.
 
     >>> thin(jnp.ones(3), jnp.array([True, False, True]), p=0.5).tolist()

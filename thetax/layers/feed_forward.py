@@ -1,4 +1,6 @@
-r"""What a transformer does to every token by itself (§6.4): a small network, the same at every place."""
+r"""What a transformer does to every token by itself (§6.4): a small network, the same at every
+place.
+"""
 
 from typing import Any
 
@@ -26,12 +28,20 @@ class FeedForward(eqx.Module):
 
     @classmethod
     def init(
-        cls, d: int, hidden: int, *, activation: Activation = relu, law: Law = glorot, key: PRNGKeyArray
+        cls,
+        d: int,
+        hidden: int,
+        *,
+        activation: Activation = relu,
+        law: Law = glorot,
+        key: PRNGKeyArray,
     ) -> "FeedForward":
         """From width `d` to `hidden` and back."""
         key_up, key_down = jr.split(key)
         return cls(
-            Linear.init(d, hidden, law=law, key=key_up), Linear.init(hidden, d, law=law, key=key_down), activation
+            Linear.init(d, hidden, law=law, key=key_up),
+            Linear.init(hidden, d, law=law, key=key_down),
+            activation,
         )
 
     def __call__(self, x: Float[Array, "t d"]) -> Float[Array, "t d"]:
@@ -39,7 +49,8 @@ class FeedForward(eqx.Module):
 
 
 class Gated(eqx.Module):
-    r"""$W_2\, (\varphi(W_0 x_t) \odot W_1 x_t)$ for every token: with `silu` this is SwiGLU (Shazeer 2020).
+    r"""$W_2\, (\varphi(W_0 x_t) \odot W_1 x_t)$ for every token: with `silu` this is SwiGLU
+    (Shazeer 2020).
 
     >>> import jax.numpy as jnp
     >>> Gated.init(4, 16, key=jr.key(0))(jnp.ones((3, 4))).shape
@@ -53,12 +64,23 @@ class Gated(eqx.Module):
 
     @classmethod
     def init(
-        cls, d: int, hidden: int, *, activation: Activation = silu, law: Law = glorot, key: PRNGKeyArray
+        cls,
+        d: int,
+        hidden: int,
+        *,
+        activation: Activation = silu,
+        law: Law = glorot,
+        key: PRNGKeyArray,
     ) -> "Gated":
         """From width `d` to `hidden` and back, without offsets."""
         draw: Any = lambda n, m, key: Linear.init(n, m, law=law, bias=False, key=key)
         key_gate, key_up, key_down = jr.split(key, 3)
-        return cls(draw(d, hidden, key_gate), draw(d, hidden, key_up), draw(hidden, d, key_down), activation)
+        return cls(
+            draw(d, hidden, key_gate),
+            draw(d, hidden, key_up),
+            draw(hidden, d, key_down),
+            activation,
+        )
 
     def __call__(self, x: Float[Array, "t d"]) -> Float[Array, "t d"]:
         return jax.vmap(self.down)(self.activation(jax.vmap(self.gate)(x)) * jax.vmap(self.up)(x))

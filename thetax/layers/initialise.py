@@ -1,7 +1,7 @@
 r"""The law of $\theta_0$ (§8.1): what a layer is before it has learned anything.
 
-A `Law` draws weights of shape `(m, n, *window)`, $n$ inputs to $m$ outputs; fan-in is everything but the
-first axis. Keeping the variance of the signal fixes the standard deviation $\sigma$:
+A `Law` draws weights of shape `(m, n, *window)`, $n$ inputs to $m$ outputs; fan-in is everything
+but the first axis. Keeping the variance of the signal fixes the standard deviation $\sigma$:
 
 | law | $\sigma$ | keeps |
 |---|---|---|
@@ -29,10 +29,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Law:
-    r"""How a layer begins: the draw of $W_0$, and the parametrisation $s_W W x + s_b b$ it is used with.
+    r"""How a layer begins: the draw of $W_0$, and the parametrisation $s_W W x + s_b b$ it is used
+    with.
 
-    In the standard parametrisation $s_W = s_b = 1$ and $b_0 = 0$. The spreads are the standard deviations of the draws,
-    that of $W_0$ where it is known.
+    In the standard parametrisation $s_W = s_b = 1$ and $b_0 = 0$. The spreads are the standard
+    deviations of the draws, that of $W_0$ where it is known.
     """
 
     draw: Callable[[PRNGKeyArray, Shape], Float[Array, "..."]]
@@ -78,13 +79,17 @@ def gaussian(sigma: float) -> Law:
 
 
 def uniform(sigma: float) -> Law:
-    r"""$W_{ij} \sim \mathrm{Unif}[-\sqrt{3}\sigma, \sqrt{3}\sigma]$, of standard deviation $\sigma$.
+    r"""$W_{ij} \sim \mathrm{Unif}[-\sqrt{3}\sigma, \sqrt{3}\sigma]$, of standard deviation
+    $\sigma$.
 
     >>> bool(jnp.abs(uniform(0.1)(jr.key(0), (50, 50))).max() <= 0.1 * 3**0.5)
     True
     """
     edge = math.sqrt(3) * sigma
-    return Law(lambda key, shape: jr.uniform(key, shape, minval=-edge, maxval=edge), spread_W=lambda shape: sigma)
+    return Law(
+        lambda key, shape: jr.uniform(key, shape, minval=-edge, maxval=edge),
+        spread_W=lambda shape: sigma,
+    )
 
 
 def _normal(spread: Callable[[Shape], float]) -> Law:
@@ -111,7 +116,8 @@ orthogonal = Law(_haar, spread_W=lambda shape: 1 / math.sqrt(max(shape[0], fan_i
 
 
 def tangent(*, weight: float = math.sqrt(2), bias: float = 0.0) -> Law:
-    r"""The tangent-kernel parametrisation $\frac{\sigma_W}{\sqrt n} W x + \sigma_b b$, $W, b$ standard normal (§9.3).
+    r"""The tangent-kernel parametrisation $\frac{\sigma_W}{\sqrt n} W x + \sigma_b b$, $W, b$
+    standard normal (§9.3).
 
     The function at $\theta_0$ has the law it has in the standard parametrisation; its gradients are
     scaled so that the kernel has a limit as the width grows (Jacot et al. 2018).

@@ -19,10 +19,11 @@ def dense(W: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
 
 
 class Linear(eqx.Module):
-    r"""The affine layer $f[W, b](x) = s_W W x + s_b b$, $W \in \mathbb{R}^{m \times n}$, $b \in \mathbb{R}^m$ (§2.2).
+    r"""The affine layer $f[W, b](x) = s_W W x + s_b b$, $W \in \mathbb{R}^{m \times n}$,
+    $b \in \mathbb{R}^m$ (§2.2).
 
-    Departs: the notes print $b \in \mathbb{R}^n$. The scales are 1 but in the tangent parametrisation;
-    without $b$ the map is linear.
+    Departs: the notes print $b \in \mathbb{R}^n$. The scales are 1 but in the tangent
+    parametrisation; without $b$ the map is linear.
 
     >>> layer = Linear.init(3, 4, key=jr.key(0))
     >>> layer(jnp.ones(3)).shape
@@ -37,7 +38,9 @@ class Linear(eqx.Module):
     scale_b: float = eqx.field(static=True, default=1.0)
 
     @classmethod
-    def init(cls, n: int, m: int, *, law: Law = he, bias: bool = True, key: PRNGKeyArray) -> "Linear":
+    def init(
+        cls, n: int, m: int, *, law: Law = he, bias: bool = True, key: PRNGKeyArray
+    ) -> "Linear":
         """Draws $W_0$ and $b_0$ from the law."""
         key_W, key_b = jr.split(key)
         b = law.bias(key_b, m) if bias else None
@@ -62,7 +65,8 @@ class Linear(eqx.Module):
 
 
 class Affine(eqx.Module):
-    r"""$f[\gamma, \mu](x) = \gamma \odot x + \mu$ along the leading axis: a normalisation of fixed moments (§8.5).
+    r"""$f[\gamma, \mu](x) = \gamma \odot x + \mu$ along the leading axis: a normalisation of fixed
+    moments (§8.5).
 
     >>> Affine(jnp.array([2.0, 3.0]), jnp.array([1.0, 0.0]))(jnp.ones(2)).tolist()
     [3.0, 3.0]

@@ -1,8 +1,10 @@
-r"""Normalisation (§8.5, §8.6): $\bar f = (f - \mathbb{E} f)/\sqrt{\mathrm{Var} f}$, then $\mu + \gamma \bar f$.
+r"""Normalisation (§8.5, §8.6): $\bar f = (f - \mathbb{E} f)/\sqrt{\mathrm{Var} f}$, then
+$\mu + \gamma \bar f$.
 
 `LayerNorm` takes the moments over the features of one example, `BatchNorm` over the batch, and
 `WeightNorm` moves them into the weights. None keeps running averages: `fold(model, xs)` turns each
-`BatchNorm` into the affine map it is on the data, after which examples no longer depend on one another.
+`BatchNorm` into the affine map it is on the data, after which examples no longer depend on one
+another.
 """
 
 import math
@@ -23,7 +25,8 @@ from .tap import tap
 
 
 class LayerNorm(eqx.Module):
-    r"""$\mu + \gamma \odot (x - \bar x)/\sqrt{s^2 + \varepsilon}$ over the $d$ features of one example (§8.5).
+    r"""$\mu + \gamma \odot (x - \bar x)/\sqrt{s^2 + \varepsilon}$ over the $d$ features of one
+    example (§8.5).
 
     Ba, Kiros & Hinton 2016.
 
@@ -48,7 +51,8 @@ class LayerNorm(eqx.Module):
 
 
 class RMSNorm(eqx.Module):
-    r"""$\gamma \odot x / \sqrt{\|x\|^2 / d + \varepsilon}$: only the length is normalised (Zhang & Sennrich 2019).
+    r"""$\gamma \odot x / \sqrt{\|x\|^2 / d + \varepsilon}$: only the length is normalised (Zhang &
+    Sennrich 2019).
 
     >>> RMSNorm.init(2)(jnp.array([3.0, 3.0])).round(3).tolist()
     [1.0, 1.0]
@@ -65,16 +69,19 @@ class RMSNorm(eqx.Module):
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         expect_shape("RMSNorm", x, self.gamma.shape)
         z = wide(x)
-        return (wide(self.gamma) * z * jax.lax.rsqrt(jnp.square(z).mean() + self.epsilon)).astype(x.dtype)
+        return (wide(self.gamma) * z * jax.lax.rsqrt(jnp.square(z).mean() + self.epsilon)).astype(
+            x.dtype
+        )
 
 
 class BatchNorm(eqx.Module):
-    r"""$\mu + \gamma \odot (x - \mathbb{E}_B x)/\sqrt{\mathrm{Var}_B x + \varepsilon}$ over the batch (§8.5).
+    r"""$\mu + \gamma \odot (x - \mathbb{E}_B x)/\sqrt{\mathrm{Var}_B x + \varepsilon}$ over the
+    batch (§8.5).
 
-    The batch is the mapped axis named `"batch"`, which `thetax.core.predict` provides; features lie along
-    the leading axis of the example, and the moments are taken over the others too. Outside a batch it has
-    no meaning: `fold` first. One number has no variance: a batch of one example without axes of space is refused.
-    Ioffe & Szegedy 2015.
+    The batch is the mapped axis named `"batch"`, which `thetax.core.predict` provides; features lie
+    along the leading axis of the example, and the moments are taken over the others too. Outside a
+    batch it has no meaning: `fold` first. One number has no variance: a batch of one example
+    without axes of space is refused. Ioffe & Szegedy 2015.
 
     >>> from thetax.core import predict
     >>> xs = jnp.array([[1.0, 10.0], [3.0, 30.0]])
@@ -99,8 +106,8 @@ class BatchNorm(eqx.Module):
     def _centred(self, x: Float[Array, "d *s"]) -> tuple[Array, Array, Array, Array]:
         r"""A point $k$ near the mean, $z = x - k$, and the moments of $z$.
 
-        $\mathbb{E} z^2 - (\mathbb{E} z)^2$ needs one pass over the batch, where $\mathbb{E} (x - \mathbb{E} x)^2$ needs
-        two, and loses no digits as long as $k$ is near.
+        $\mathbb{E} z^2 - (\mathbb{E} z)^2$ needs one pass over the batch, where
+        $\mathbb{E} (x - \mathbb{E} x)^2$ needs two, and loses no digits as long as $k$ is near.
         """
         x, space = wide(x), tuple(range(1, x.ndim))
         try:
@@ -109,12 +116,15 @@ class BatchNorm(eqx.Module):
         except NameError as unbound:
             raise ValueError(
                 "BatchNorm: called on one example, but its statistics are those of a batch. "
-                "Call thetax.core.predict(model, xs), or turn it into an affine map with fold(model, xs)."
+                "Call thetax.core.predict(model, xs), or turn it into an affine map with "
+                "fold(model, xs)."
             ) from unbound
         if count == 1:
             raise ValueError(
-                f"BatchNorm: the batch has one example of shape {x.shape}, so that each feature has one number and no "
-                "variance, and the output would not depend on the input. Take a batch of at least 2 examples; for one "
+                f"BatchNorm: the batch has one example of shape {x.shape}, so that each feature "
+                "has one number and no "
+                "variance, and the output would not depend on the input. Take a batch of at least "
+                "2 examples; for one "
                 "example after training, fold(model, xs) first."
             )
         z = x - along(near, x)
@@ -135,7 +145,8 @@ class BatchNorm(eqx.Module):
 
 
 class WeightNorm(eqx.Module):
-    r"""The affine layer with rows $w_i = \gamma_i v_i / \|v_i\|$: length and direction learned apart (§8.6).
+    r"""The affine layer with rows $w_i = \gamma_i v_i / \|v_i\|$: length and direction learned
+    apart (§8.6).
 
     Salimans & Kingma 2016.
 
@@ -174,8 +185,8 @@ def has_batch_norm(model: Any) -> bool:
 def fold(model: Any, xs: Float[Array, "n ..."]) -> Any:
     r"""The model in which every `BatchNorm` is the affine map it is on the batch `xs` (§8.5).
 
-    Runs once over `xs` as one batch, under `jit` if you like; the members of an `Ensemble` are folded each by
-    itself. Norms inside a `scan` over layers are out of its sight.
+    Runs once over `xs` as one batch, under `jit` if you like; the members of an `Ensemble` are
+    folded each by itself. Norms inside a `scan` over layers are out of its sight.
 
     >>> from thetax.core import predict
     >>> from thetax.layers import Chain, Linear
@@ -194,7 +205,9 @@ def fold(model: Any, xs: Float[Array, "n ..."]) -> Any:
 
         def visit(name, norm, call, x):
             if name in seen:
-                raise ValueError(f"fold: the BatchNorm at {name} is used twice; give each use a norm of its own.")
+                raise ValueError(
+                    f"fold: the BatchNorm at {name} is used twice; give each use a norm of its own."
+                )
             seen[name] = norm.moments(x)
             return call(x)
 

@@ -1,8 +1,9 @@
 r"""Looking inside a network while it computes: every chosen layer reports to a visitor.
 
-A model is a pure function, so nothing can be hooked onto it; instead `tap` gives a copy whose chosen
-layers are wrapped. The visitor sees each one's name, the layer, its call (with the key it was given, if
-any) and its input, and answers for its output, inside whatever `jit`, `vmap` or `grad` the call runs in.
+A model is a pure function, so nothing can be hooked onto it; instead `tap` gives a copy whose
+chosen layers are wrapped. The visitor sees each one's name, the layer, its call (with the key it
+was given, if any) and its input, and answers for its output, inside whatever `jit`, `vmap` or
+`grad` the call runs in.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,11 @@ class _Tap(eqx.Module):
 
 
 def tap(
-    model: Any, *, select: Callable[[Any], bool], visit: Visitor, leave: Callable[[Any], bool] = lambda node: False
+    model: Any,
+    *,
+    select: Callable[[Any], bool],
+    visit: Visitor,
+    leave: Callable[[Any], bool] = lambda node: False,
 ) -> Any:
     """The same network, in which each layer that `select` chooses is called through `visit`.
 
@@ -48,10 +53,13 @@ def tap(
     ...     seen[name] = call(x)
     ...     return seen[name]
     >>> net = tap(Chain(jnp.cos, jnp.sin), select=lambda m: isinstance(m, Pointwise), visit=visit)
-    >>> _ = net(jnp.array(0.0)); {name: round(float(y), 3) for name, y in seen.items()}
+    >>> _ = net(jnp.array(0.0))
+    ... {name: round(float(y), 3) for name, y in seen.items()}
     {'layers.0': 1.0, 'layers.1': 0.841}
     """
     chosen = lambda node: select(node) and not leave(node)
-    nodes, structure = jax.tree.flatten_with_path(model, is_leaf=lambda node: leave(node) or select(node))
+    nodes, structure = jax.tree.flatten_with_path(
+        model, is_leaf=lambda node: leave(node) or select(node)
+    )
     wrapped = [_Tap(node, dotted(path), visit) if chosen(node) else node for path, node in nodes]
     return jax.tree.unflatten(structure, wrapped)

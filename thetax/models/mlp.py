@@ -15,9 +15,10 @@ from ..layers import Activation, Chain, Concat, Dropout, Law, Linear, Residual, 
 class MLP(eqx.Module):
     r"""$f = A_L \circ \varphi A_{L-1} \circ \dots \circ \varphi A_1$ with affine $A_\ell$ (§2.2).
 
-    An input of any shape is flattened. Parts, all optional: `dropout` after each hidden layer (one rate,
-    or one a layer); `normalise`, a layer of one size such as `LayerNorm.init` or `BatchNorm.init`, before
-    the activation; `connect`, `Residual` or `Concat`; `affine`, `Linear.init` or `WeightNorm.init`.
+    An input of any shape is flattened. Parts, all optional: `dropout` after each hidden layer (one
+    rate, or one a layer); `normalise`, a layer of one size such as `LayerNorm.init` or
+    `BatchNorm.init`, before the activation; `connect`, `Residual` or `Concat`; `affine`,
+    `Linear.init` or `WeightNorm.init`.
 
     >>> net = MLP.init(784, 256, 128, 10, dropout=(0.4, 0.3), key=jr.key(0))
     >>> net(jnp.ones((28, 28))).shape
@@ -45,24 +46,33 @@ class MLP(eqx.Module):
         """Draws a network of the given widths, input first and output last."""
         if len(sizes) < 2 or min(sizes) < 1:
             raise ValueError(
-                f"MLP: needs an input and an output width, all positive, as in init(784, 256, 10, key=k); got {sizes}."
+                "MLP: needs an input and an output width, all positive, as in init(784, 256, 10, "
+                f"key=k); got {sizes}."
             )
         if connect not in (None, Residual, Concat):
             raise ValueError(f"MLP: connect is Residual, Concat or None; got {connect!r}.")
         if not callable(activation):
-            raise ValueError(f"MLP: activation is a function such as jax.nn.relu; got {activation!r}.")
+            raise ValueError(
+                f"MLP: activation is a function such as jax.nn.relu; got {activation!r}."
+            )
         hidden = len(sizes) - 2
         rates = [dropout] * hidden if isinstance(dropout, int | float) else list(dropout)
         if len(rates) != hidden:
-            raise ValueError(f"MLP: got {len(rates)} dropout rates for {hidden} hidden layers; give one for each.")
+            raise ValueError(
+                f"MLP: got {len(rates)} dropout rates for {hidden} hidden layers; give one for "
+                "each."
+            )
         *keys, key_last = jr.split(key, hidden + 1)
-        blocks, width = [], sizes[0]
+        blocks = []
+        width = sizes[0]
         for m, rate, key in zip(sizes[1:-1], rates, keys):
             key_affine, key_connect = jr.split(key)
             block = [affine(width, m, law=law, key=key_affine)]
             block += [normalise(m)] if normalise else []
             block += [centred(activation) if connect is Residual else activation]
-            block += [Dropout(rate)] if rate else []  # within the block: the straight way is never dropped
+            block += (
+                [Dropout(rate)] if rate else []
+            )  # within the block: the straight way is never dropped
             if connect is None:
                 blocks += block
             elif connect is Residual:
@@ -72,5 +82,7 @@ class MLP(eqx.Module):
             width = width + m if connect is Concat else m
         return cls(Chain(*blocks, affine(width, sizes[-1], law=law, key=key_last)))
 
-    def __call__(self, x: Float[Array, "..."], *, key: PRNGKeyArray | None = None) -> Float[Array, " m"]:
+    def __call__(
+        self, x: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " m"]:
         return self.body(jnp.ravel(x), key=key)

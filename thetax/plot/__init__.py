@@ -1,7 +1,7 @@
 """How each result looks: `draw(result)` gives a Matplotlib figure, in a light theme or a dark one.
 
-Figures are made without `pyplot`: no global state, no window. To draw a result of a new kind, register one
-function with `draws`.
+Figures are made without `pyplot`: no global state, no window. To draw a result of a new kind,
+register one function with `draws`.
 """
 
 from . import networks as networks

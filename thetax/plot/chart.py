@@ -1,6 +1,8 @@
-"""A chart of lines and points on one or several panels: the figure of a claim whose result is a few curves.
+"""A chart of lines and points on one or several panels: the figure of a claim whose result is a few
+curves.
 
-A `Panel` holds named lines, named points, named bands and named levels; a `Chart` is panels side by side.
+A `Panel` holds named lines, named points, named bands and named levels; a `Chart` is panels side by
+side.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +20,9 @@ Curve = tuple[Any, Any]  # x and y
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. `bounds` are dashed lines: what a theorem allows; `bands` are (x, low, high)."""
+    """One pair of axes. `bounds` are dashed lines: what a theorem allows; `bands` are (x, low,
+    high).
+    """
 
     x: str
     y: str
@@ -66,13 +70,24 @@ def draw_panel(axes: Any, panel: Panel, theme: Theme) -> None:
     for name, (x, y) in panel.lines.items():
         axes.plot(np.asarray(x), np.asarray(y), color=next(colours), label=name)
     for name, (x, y) in panel.points.items():
-        axes.plot(np.asarray(x), np.asarray(y), "o", color=next(colours), markersize=4.5, label=name)
+        axes.plot(
+            np.asarray(x), np.asarray(y), "o", color=next(colours), markersize=4.5, label=name
+        )
     for name, (x, y) in panel.bounds.items():
         axes.plot(np.asarray(x), np.asarray(y), "--", color=theme.muted, linewidth=1.4, label=name)
     for name, place in panel.levels.items():
         axes.axvline(place, color=theme.muted, linewidth=1, linestyle=":")
-        axes.annotate(name, (place, 0.98), xycoords=("data", "axes fraction"), va="top", fontsize=8.5, rotation=90,
-                      xytext=(3, 0), textcoords="offset points", color=theme.muted)  # fmt: skip
+        axes.annotate(
+            name,
+            (place, 0.98),
+            xycoords=("data", "axes fraction"),
+            va="top",
+            fontsize=8.5,
+            rotation=90,
+            xytext=(3, 0),
+            textcoords="offset points",
+            color=theme.muted,
+        )
     axes.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
     for axis in (axes.xaxis, axes.yaxis):
         if axis.axis_name in panel.log:

@@ -1,7 +1,7 @@
 """Boxes and arrows, and several pictures on one sheet: how a network or a computation is drawn.
 
-A `Diagram` holds boxes by name and arrows between them, which may carry words. A `Sheet` lays panels and diagrams
-out in rows of two.
+A `Diagram` holds boxes by name and arrows between them, which may carry words. A `Sheet` lays
+panels and diagrams out in rows of two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,9 @@ class Arrow:
     end: str
     words: str = ""
     along: float | int = 0.5
-    bend: float | int = 0.0  # how far the arc bulges, as a share of its length; positive to the right of the way
+    bend: float | int = (
+        0.0  # how far the arc bulges, as a share of its length; positive to the right of the way
+    )
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,10 @@ class Diagram:
     def __post_init__(self):
         ends = {name for arrow in self.arrows for name in (arrow.start, arrow.end)}
         if unknown := sorted(ends - set(self.boxes)):
-            raise ValueError(f"Diagram: an arrow names {unknown[0]!r}, which is no box; there are {list(self.boxes)}.")
+            raise ValueError(
+                f"Diagram: an arrow names {unknown[0]!r}, which is no box; there are "
+                f"{list(self.boxes)}."
+            )
 
 
 @dataclass(frozen=True, init=False)
@@ -66,7 +71,9 @@ class Sheet:
     """Panels and diagrams in rows of two.
 
     >>> from thetax.plot import draw
-    >>> sheet = Sheet(Panel("t", "loss", lines={"a": ([0, 1], [1, 0])}), Diagram({"x": Box(0, 0, 1, 1)}))
+    >>> sheet = Sheet(
+    ...     Panel("t", "loss", lines={"a": ([0, 1], [1, 0])}), Diagram({"x": Box(0, 0, 1, 1)})
+    ... )
     >>> len(draw(sheet).axes)
     2
     """
@@ -104,16 +111,39 @@ def _sheet(result: Sheet, theme: Theme) -> Figure:
 def _diagram(axes: Any, diagram: Diagram, theme: Theme) -> None:
     patches = {name: _box(axes, box, theme) for name, box in diagram.boxes.items()}
     for arrow in diagram.arrows:
-        a, b = diagram.boxes[arrow.start], diagram.boxes[arrow.end]
-        style = {"arrowstyle": "-|>", "color": theme.muted, "shrinkA": 2, "shrinkB": 2, "linewidth": 1,
-                 "connectionstyle": f"arc3,rad={arrow.bend}"}  # fmt: skip
-        axes.annotate("", (b.x, b.y), (a.x, a.y),
-                      arrowprops=style | {"patchA": patches[arrow.start], "patchB": patches[arrow.end]})  # fmt: skip
+        a = diagram.boxes[arrow.start]
+        b = diagram.boxes[arrow.end]
+        style = {
+            "arrowstyle": "-|>",
+            "color": theme.muted,
+            "shrinkA": 2,
+            "shrinkB": 2,
+            "linewidth": 1,
+            "connectionstyle": f"arc3,rad={arrow.bend}",
+        }
+        axes.annotate(
+            "",
+            (b.x, b.y),
+            (a.x, a.y),
+            arrowprops=style | {"patchA": patches[arrow.start], "patchB": patches[arrow.end]},
+        )
         if arrow.words:
-            x, y = (1 - arrow.along) * a.x + arrow.along * b.x, (1 - arrow.along) * a.y + arrow.along * b.y
-            x, y = x + arrow.bend * (b.y - a.y) / 2, y - arrow.bend * (b.x - a.x) / 2  # the middle of the arc
-            axes.text(x, y, arrow.words, ha="center", va="center", fontsize=8, color=theme.orange,
-                      bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 1})  # fmt: skip
+            x = (1 - arrow.along) * a.x + arrow.along * b.x
+            y = (1 - arrow.along) * a.y + arrow.along * b.y
+            x, y = (
+                x + arrow.bend * (b.y - a.y) / 2,
+                y - arrow.bend * (b.x - a.x) / 2,
+            )  # the middle of the arc
+            axes.text(
+                x,
+                y,
+                arrow.words,
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=theme.orange,
+                bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 1},
+            )
     axes.set(title=diagram.title)
     axes.margins(0.03)
     axes.autoscale_view()  # now: words beyond the view would be given room outside it
@@ -122,10 +152,15 @@ def _diagram(axes: Any, diagram: Diagram, theme: Theme) -> None:
 
 def _box(axes: Any, box: Box, theme: Theme) -> FancyBboxPatch:
     patch = FancyBboxPatch(
-        (box.x - box.width / 2, box.y - box.height / 2), box.width, box.height,
-        boxstyle="square,pad=0", facecolor=theme.paper, edgecolor=theme.blue, linewidth=1.2,
+        (box.x - box.width / 2, box.y - box.height / 2),
+        box.width,
+        box.height,
+        boxstyle="square,pad=0",
+        facecolor=theme.paper,
+        edgecolor=theme.blue,
+        linewidth=1.2,
         visible=box.frame,
-    )  # fmt: skip
+    )
     axes.add_patch(patch)
     axes.text(box.x, box.y, box.words, ha="center", va="center", fontsize=8, color=theme.ink)
     return patch

@@ -20,7 +20,8 @@ from .theme import LIGHT, WIDTH, Theme
 @singledispatch
 def _drawing(result: Any, theme: Theme) -> Figure:
     raise TypeError(
-        f"draw: no drawing is known for {type(result).__name__}; there are drawings for {', '.join(drawable())}. "
+        f"draw: no drawing is known for {type(result).__name__}; there are drawings for "
+        f"{', '.join(drawable())}. "
         "Register one with thetax.plot.draws."
     )
 
@@ -41,7 +42,11 @@ def draw(result: Any, *, theme: Theme = LIGHT) -> Figure:
     >>> import numpy as np
     >>> from thetax.explain import curves
     >>> from thetax.plot import draw
-    >>> len(draw(curves({"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.4, 0.3])})).axes)
+    >>> len(
+    ...     draw(
+    ...         curves({"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.4, 0.3])})
+    ...     ).axes
+    ... )
     2
     >>> draw(3)
     Traceback (most recent call last):
@@ -52,9 +57,13 @@ def draw(result: Any, *, theme: Theme = LIGHT) -> Figure:
 
 
 def log_axis(axis: Axis, low: float, high: float) -> None:
-    """Makes an axis logarithmic, with plain numbers at 1, 2 and 5 where it spans less than three decades."""
+    """Makes an axis logarithmic, with plain numbers at 1, 2 and 5 where it spans less than three
+    decades.
+    """
     across = axis is axis.axes.xaxis
-    axis.axes.set(xscale="log", xlim=(low, high)) if across else axis.axes.set(yscale="log", ylim=(low, high))
+    axis.axes.set(xscale="log", xlim=(low, high)) if across else axis.axes.set(
+        yscale="log", ylim=(low, high)
+    )
     few = high < 1000 * low
     subs = (1.0, 2.0, 5.0) if high < 30 * low else (1.0, 3.0) if high < 300 * low else (1.0,)
     axis.set_major_locator(LogLocator(subs=subs, numticks=12 if few else None))

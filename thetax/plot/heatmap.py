@@ -1,4 +1,6 @@
-"""A table of numbers as a picture: blue above zero and orange below, a row of the table below the one before."""
+"""A table of numbers as a picture: blue above zero and orange below, a row of the table below the
+one before.
+"""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,8 @@
 """How every figure looks: one theme for light paper, one for dark, with the same roles in both.
 
-The lines are Okabe and Ito's colours, told apart by every common kind of colour vision, a little darker on
-light paper and lighter on dark. Every role has a colour of its own, so that a page can exchange them.
+The lines are Okabe and Ito's colours, told apart by every common kind of colour vision, a little
+darker on light paper and lighter on dark. Every role has a colour of its own, so that a page can
+exchange them.
 """
 
 from contextlib import AbstractContextManager

@@ -1,4 +1,6 @@
-"""How a search looks: its course, the settings it tried as lines across their parameters, and what mattered."""
+"""How a search looks: its course, the settings it tried as lines across their parameters, and what
+mattered.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,9 @@ BEST = 5  # trials that are shown apart
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Every trial as a line across its parameters and its error; those that never vary are left out."""
+    """Every trial as a line across its parameters and its error; those that never vary are left
+    out.
+    """
 
     trials: Sequence[Trial]
 
@@ -38,7 +42,8 @@ def course(trials: Sequence[Trial]) -> Chart:
     >>> panel.lines["best so far"][1].tolist()
     [0.3, 0.3, 0.2]
     """
-    order, errors = np.arange(1, len(trials) + 1), np.array([trial.error for trial in trials])
+    order = np.arange(1, len(trials) + 1)
+    errors = np.array([trial.error for trial in trials])
     stopped = np.array([trial.stopped for trial in trials])
     best = np.minimum.accumulate(np.where(stopped, np.inf, errors))
     seen = np.isfinite(best)
@@ -51,7 +56,9 @@ def course(trials: Sequence[Trial]) -> Chart:
 
 def learning_curves(trials: Sequence[Trial]) -> Chart:
     """The validation error of the best trials, epoch by epoch."""
-    whole = sorted((trial for trial in trials if not trial.stopped), key=lambda trial: trial.error)[:4]
+    whole = sorted((trial for trial in trials if not trial.stopped), key=lambda trial: trial.error)[
+        :4
+    ]
     lines = {f"trial {t.number}": (np.arange(1, len(t.curve) + 1), t.curve) for t in whole}
     log = "y" if all(np.all(t.curve > 0) for t in whole) else ""
     return Chart(Panel("epoch", "validation error", lines=lines, log=log))
@@ -59,13 +66,21 @@ def learning_curves(trials: Sequence[Trial]) -> Chart:
 
 @draws(Coordinates)
 def _coordinates(result: Coordinates, theme: Theme) -> Figure:
-    names = [n for n in Setting._fields if len({getattr(trial.setting, n) for trial in result.trials}) > 1]
-    columns = {name: np.array([getattr(t.setting, name) for t in result.trials], float) for name in names}
+    names = [
+        n
+        for n in Setting._fields
+        if len({getattr(trial.setting, n) for trial in result.trials}) > 1
+    ]
+    columns = {
+        name: np.array([getattr(t.setting, name) for t in result.trials], float) for name in names
+    }
     columns["error"] = np.array([trial.error for trial in result.trials])
     places = {name: _heights(name, values) for name, values in columns.items()}
     figure = blank(3.6)
     axes = figure.subplots()
-    order = sorted(range(len(result.trials)), key=lambda i: (result.trials[i].stopped, result.trials[i].error))
+    order = sorted(
+        range(len(result.trials)), key=lambda i: (result.trials[i].stopped, result.trials[i].error)
+    )
     for rank, i in reversed(list(enumerate(order))):  # the best on top
         ended = not result.trials[i].stopped
         chosen = ended and rank < BEST
@@ -80,15 +95,27 @@ def _coordinates(result: Coordinates, theme: Theme) -> Figure:
     axes.set(ylim=(-0.08, 1.08), xlim=(-0.35, len(columns) - 0.55), yticks=[])
     axes.grid(visible=False)
     axes.spines[["left", "bottom"]].set_visible(False)
-    for words, colour in (("the best", theme.orange), ("trained to the end", theme.blue), ("stopped", theme.muted)):
+    for words, colour in (
+        ("the best", theme.orange),
+        ("trained to the end", theme.blue),
+        ("stopped", theme.muted),
+    ):
         axes.plot([], color=colour, label=words)
-    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, labelcolor="linecolor")
+    axes.legend(
+        frameon=False,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=3,
+        labelcolor="linecolor",
+    )
     return figure
 
 
 def _heights(name: str, values: np.ndarray) -> np.ndarray:
     """The values between 0 and 1, on a logarithmic scale where that is the natural one."""
-    finite = np.where(np.isfinite(values), values, np.nanmax(values[np.isfinite(values)], initial=1.0))
+    finite = np.where(
+        np.isfinite(values), values, np.nanmax(values[np.isfinite(values)], initial=1.0)
+    )
     scaled = np.log(finite) if name in (*LOGARITHMIC, "error") and finite.min() > 0 else finite
     return (scaled - scaled.min()) / max(np.ptp(scaled), 1e-12)
 
@@ -112,10 +139,19 @@ def _importance(result: ParameterImportance, theme: Theme) -> Figure:
     shares = [result.shares[name] for name in names]
     axes.barh(range(len(names)), shares, color=theme.blue, height=0.62)
     for place, share in enumerate(shares):
-        axes.annotate(f"{100 * share:.0f} %", (share, place), xytext=(4, 0), textcoords="offset points", va="center")
+        axes.annotate(
+            f"{100 * share:.0f} %",
+            (share, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+        )
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0, labelcolor=theme.ink)
-    axes.set(xlabel="share of the variation of the error", xlim=(0, 1.12 * max(shares, default=1.0) + 1e-9))
+    axes.set(
+        xlabel="share of the variation of the error",
+        xlim=(0, 1.12 * max(shares, default=1.0) + 1e-9),
+    )
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.grid(axis="y", visible=False)
     return figure

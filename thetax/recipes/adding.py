@@ -25,9 +25,11 @@ def adding(
     epochs: int = 6,
     batch: int = 50,
 ) -> Outcome:
-    """The sum of two marked numbers among a hundred, by recurrent cells: gates and linear recurrences remember.
+    """The sum of two marked numbers among a hundred, by recurrent cells: gates and linear
+    recurrences remember.
 
-    Beside them, as many networks of each, stand Elman cells: one that provably forgets, and one left free.
+    Beside them, as many networks of each, stand Elman cells: one that provably forgets, and one
+    left free.
 
     Parameters
     ----------
@@ -40,7 +42,8 @@ def adding(
     examples
         Sequences to train on.
     rate
-        Initial learning rate of Adam for cells with gates; the others take a part of it. It falls to zero.
+        Initial learning rate of Adam for cells with gates; the others take a part of it. It falls
+        to zero.
     epochs
         Passes over the training set.
     batch
@@ -51,14 +54,33 @@ def adding(
     test = data.adding(TESTED, length=length, key=key_test)
     draw = partial(SequenceClassifier.init, width, 1, width=2)
     found = race(
-        job, draw, train, objective=squared_error, times=length, members=members, rate=rate, epochs=epochs,
-        batch=batch, key=key,
-    )  # fmt: skip
+        job,
+        draw,
+        train,
+        objective=squared_error,
+        times=length,
+        members=members,
+        rate=rate,
+        epochs=epochs,
+        batch=batch,
+        key=key,
+    )
     twice = lambda net, batch, key=None: 2 * squared_error(net, batch)
     table = {"always 1": {"mean square error": float(jnp.mean((test[1] - 1) ** 2))}}
-    table |= {name: judged(one.model, test, "mean square error", twice, length) for name, one in found.items()}
+    table |= {
+        name: judged(one.model, test, "mean square error", twice, length)
+        for name, one in found.items()
+    }
     last = list(found.values())[-1]
     return Outcome(
-        first(last.model), train, test, squared_error, last.history, (), table, last.reason, last.seconds,
+        first(last.model),
+        train,
+        test,
+        squared_error,
+        last.history,
+        (),
+        table,
+        last.reason,
+        last.seconds,
         start=first(last.start),
-    )  # fmt: skip
+    )

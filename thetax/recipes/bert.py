@@ -15,7 +15,14 @@ from .. import data
 from ..core import Batch
 from ..data import WordPiece
 from ..models import BERT, Pretraining
-from ..train import fit, follow_error_rate, masked_cross_entropy, masked_error_rate, pretraining, save_pretrained
+from ..train import (
+    fit,
+    follow_error_rate,
+    masked_cross_entropy,
+    masked_error_rate,
+    pretraining,
+    save_pretrained,
+)
 from .engine.job import Job, positive, recipe
 from .engine.outcome import Outcome
 from .shared.encoder import KEPT, Plan, judge, shown
@@ -27,13 +34,15 @@ Documents = list[list[np.ndarray]]  # the sentences of each book, or its stretch
 
 
 def stretches(sentences: Sequence[np.ndarray], length: int) -> list[np.ndarray]:
-    """Sentences that follow one another, put together while they have at most `length` tokens; a longer one is cut.
+    """Sentences that follow one another, put together while they have at most `length` tokens; a
+    longer one is cut.
 
     >>> [row.tolist() for row in stretches([np.arange(2), np.arange(2, 3), np.arange(3, 10)], 4)]
     [[0, 1, 2], [3, 4, 5, 6], [7, 8, 9]]
     """
     parts = [row[i : i + length] for row in sentences for i in range(0, len(row), length)]
-    groups, room = [], 0
+    groups = []
+    room = 0
     for part in parts:
         if len(part) > room:
             groups.append([])
@@ -43,24 +52,48 @@ def stretches(sentences: Sequence[np.ndarray], length: int) -> list[np.ndarray]:
     return [np.concatenate(group) for group in groups]
 
 
-def pairs(documents: Documents, known: WordPiece, *, length: int, count: int, key: PRNGKeyArray) -> Batch:
-    """`((tokens, segments), follows)` for `count` pairs of stretches, or as many as there are; 0 is "it follows"."""
+def pairs(
+    documents: Documents, known: WordPiece, *, length: int, count: int, key: PRNGKeyArray
+) -> Batch:
+    """`((tokens, segments), follows)` for `count` pairs of stretches, or as many as there are; 0 is
+    "it follows".
+    """
     flat = list(chain.from_iterable(documents))
     first, second, follows = data.sentence_pairs(documents, key=key)
-    cls, sep = known.number("[CLS]"), known.number("[SEP]")
+    cls = known.number("[CLS]")
+    sep = known.number("[SEP]")
     chosen = np.asarray(jr.permutation(jr.fold_in(key, 0), len(first)))[:count]
-    rows = [data.join_sentences(flat[first[i]], flat[second[i]], cls=cls, sep=sep, length=length) for i in chosen]
-    return (np.stack([row.tokens for row in rows]), np.stack([row.segments for row in rows])), 1 - follows[chosen]
+    rows = [
+        data.join_sentences(flat[first[i]], flat[second[i]], cls=cls, sep=sep, length=length)
+        for i in chosen
+    ]
+    return (
+        np.stack([row.tokens for row in rows]),
+        np.stack([row.segments for row in rows]),
+    ), 1 - follows[chosen]
 
 
 class Drawn:
     """The batches of an epoch: so many pairs, drawn anew, of the length that this epoch has."""
 
     def __init__(
-        self, documents: Documents, known: WordPiece, *, lengths: list[int], count: int, batch: int, key: PRNGKeyArray
+        self,
+        documents: Documents,
+        known: WordPiece,
+        *,
+        lengths: list[int],
+        count: int,
+        batch: int,
+        key: PRNGKeyArray,
     ):
         self.cut = {length: _cut(documents, length) for length in set(lengths)}
-        self.known, self.lengths, self.count, self.batch, self.key = known, lengths, count, batch, key
+        self.known, self.lengths, self.count, self.batch, self.key = (
+            known,
+            lengths,
+            count,
+            batch,
+            key,
+        )
 
     @property
     def steps(self) -> int:
@@ -70,7 +103,8 @@ class Drawn:
 
     def pairs(self, epoch: int) -> Batch:
         """All of an epoch."""
-        length, key = self.lengths[epoch], jr.fold_in(self.key, epoch)
+        length = self.lengths[epoch]
+        key = jr.fold_in(self.key, epoch)
         return pairs(self.cut[length], self.known, length=length, count=self.count, key=key)
 
     def __call__(self, epoch: int) -> Iterator[Batch]:
@@ -97,13 +131,14 @@ def bert(
     batch: int = 32,
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Outcome:
-    """A BERT learns from books to fill gaps and to tell whether a text goes on; other recipes can start from it.
+    """A BERT learns from books to fill gaps and to tell whether a text goes on; other recipes can
+    start from it.
 
-    The pairs are stretches of sentences that follow one another in a book, or do not; pairs and gaps are drawn anew in
-    every epoch. In the first three quarters of the epochs pairs have half the length, where it is found sooner that
-    neighbours tell most; the others show the later places (Devlin et al. 2019 do so for nine tenths). The folder
-    `pretrained` in that of the run has the model and its vocabulary as transformers reads them:
-    `thetax train tagging --start RUN`.
+    The pairs are stretches of sentences that follow one another in a book, or do not; pairs and
+    gaps are drawn anew in every epoch. In the first three quarters of the epochs pairs have half
+    the length, where it is found sooner that neighbours tell most; the others show the later places
+    (Devlin et al. 2019 do so for nine tenths). The folder `pretrained` in that of the run has the
+    model and its vocabulary as transformers reads them: `thetax train tagging --start RUN`.
 
     Parameters
     ----------
@@ -144,13 +179,18 @@ def bert(
         for part, count, key in zip(parts[1:], (VALID, TEST), (key_valid, key_test))
     )
     gaps = {"mask": known.number("[MASK]"), "special": known.special}
-    objective, plan = pretraining(**gaps), Plan(rate, epochs, batch, precision)
+    objective = pretraining(**gaps)
+    plan = Plan(rate, epochs, batch, precision)
     lengths = [length // 2 if epoch < SHORT * epochs else length for epoch in range(epochs)]
-    drawn = Drawn(parts[0], known, lengths=lengths, count=pairs_an_epoch, batch=batch, key=key_pairs)
+    drawn = Drawn(
+        parts[0], known, lengths=lengths, count=pairs_an_epoch, batch=batch, key=key_pairs
+    )
     job.say("network")
     key_bert, key_heads = jr.split(key_init)
     law = narrow(width)
-    draw_bert = partial(BERT.init, depth=depth, heads=heads, length=length, dropout=dropout, law=law)
+    draw_bert = partial(
+        BERT.init, depth=depth, heads=heads, length=length, dropout=dropout, law=law
+    )
     found = fit(
         plan.iteration(objective, drawn.steps),
         Pretraining.init(draw_bert(len(known), width, key=key_bert), law=law, key=key_heads),
@@ -168,9 +208,17 @@ def bert(
     table["network"] = _judged(found.model, tested, gaps)
     some = shown(found.model.bert, drawn.pairs(epochs - 1)), shown(found.model.bert, tested)
     return Outcome(
-        found.model, *some, objective, found.history, (), table, found.reason, found.seconds,
-        tokens=known.pieces, sizes=(drawn.steps * batch, len(tested[1])),
-    )  # fmt: skip
+        found.model,
+        *some,
+        objective,
+        found.history,
+        (),
+        table,
+        found.reason,
+        found.seconds,
+        tokens=known.pieces,
+        sizes=(drawn.steps * batch, len(tested[1])),
+    )
 
 
 def _cut(documents: Documents, length: int) -> Documents:
@@ -178,27 +226,39 @@ def _cut(documents: Documents, length: int) -> Documents:
     return [stretches(sentences, (length - 3) // 2) for sentences in documents]
 
 
-def _parts(valid: tuple[str, ...], test: tuple[str, ...], *, pieces: int) -> tuple[WordPiece, tuple[Documents, ...]]:
-    """The vocabulary of the books to train on, and the sentences of those, of the books for validation and to test."""
+def _parts(
+    valid: tuple[str, ...], test: tuple[str, ...], *, pieces: int
+) -> tuple[WordPiece, tuple[Documents, ...]]:
+    """The vocabulary of the books to train on, and the sentences of those, of the books for
+    validation and to test.
+    """
     full = data.load("gutenberg")
     strange = [book for book in (*valid, *test) if book not in full.classes]
     train = [book for book in full.classes if book not in (*valid, *test)]
     if strange or not (train and valid and test):
         came = repr(strange[0]) if strange else "none to train on, to validate or to test on"
-        raise ValueError(f"valid, test: expected some, not all, of {', '.join(full.classes)}; got {came}.")
+        raise ValueError(
+            f"valid, test: expected some, not all, of {', '.join(full.classes)}; got {came}."
+        )
     texts = {book: str(text) for book, text in zip(full.classes, full.train[0])}
     known = WordPiece.fit([texts[book] for book in train], size=pieces, score=data.frequency)
-    cut = lambda book: [known.tokens(sentence, special=False) for sentence in data.sentences(texts[book])]
+    cut = lambda book: [
+        known.tokens(sentence, special=False) for sentence in data.sentences(texts[book])
+    ]
     part = lambda books: [cut(book) for book in books]
     return known, (part(train), part(valid), part(test))
 
 
 def _counted(train: Documents, test: Documents, size: int) -> dict[str, float]:
     """What one knows who knows only how frequent each token is, by Laplace's rule."""
-    count = lambda part: np.bincount(np.concatenate([row for book in part for row in book]), minlength=size)
-    seen, asked = count(train), count(test)
+    count = lambda part: np.bincount(
+        np.concatenate([row for book in part for row in book]), minlength=size
+    )
+    seen = count(train)
+    asked = count(test)
     log_p = np.log((seen + 1) / (seen + 1).sum())
-    perplexity, right = math.exp(-(asked @ log_p) / asked.sum()), asked[seen.argmax()] / asked.sum()
+    perplexity = math.exp(-(asked @ log_p) / asked.sum())
+    right = asked[seen.argmax()] / asked.sum()
     return {
         "perplexity of a gap": perplexity,
         "gaps filled rightly, %": 100 * right,

@@ -29,13 +29,16 @@ def bits(model: Any, batch: Batch, *, key: Any = None) -> Scalar:
 
 
 def windows(texts: list[np.ndarray], length: int) -> Batch:
-    """Each text cut into pieces of so many tokens, with the token that follows each; what is left over is dropped.
+    """Each text cut into pieces of so many tokens, with the token that follows each; what is left
+    over is dropped.
 
     >>> xs, ys = windows([np.arange(6), np.arange(10, 13)], 2)
     >>> xs.tolist(), ys.tolist()
     ([[0, 1], [2, 3], [10, 11]], [[1, 2], [3, 4], [11, 12]])
     """
-    cut = lambda text, first: text[first : first + (len(text) - 1) // length * length].reshape(-1, length)
+    cut = lambda text, first: text[first : first + (len(text) - 1) // length * length].reshape(
+        -1, length
+    )
     return np.concatenate([cut(t, 0) for t in texts]), np.concatenate([cut(t, 1) for t in texts])
 
 
@@ -53,10 +56,11 @@ def chars(
     epochs: int = 8,
     batch: int = 32,
 ) -> Outcome:
-    """The next character of a book, by a recurrent network beside n-grams, in bits per character; and samples.
+    """The next character of a book, by a recurrent network beside n-grams, in bits per character;
+    and samples.
 
-    The last tenth of each book is the test, and the tenth before it chooses the n-gram. In the report the network
-    writes a few lines itself.
+    The last tenth of each book is the test, and the tenth before it chooses the n-gram. In the
+    report the network writes a few lines itself.
 
     Parameters
     ----------
@@ -95,7 +99,9 @@ def chars(
         "lru": partial(cells.blocks("lru", depth), times=window),
     }[cell]
     found = fit(
-        descend(token_cross_entropy, optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(schedule))),
+        descend(
+            token_cross_entropy, optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(schedule))
+        ),
         Recurrent(NextToken.init(len(known) + 1, VECTOR, width, cell=draw, key=key_init)),
         train,
         epochs=epochs,
@@ -106,13 +112,26 @@ def chars(
         run=job.part("network"),
         progress=job.progress,
     )
-    judged = {"valid": float(found.history["valid bits"][-1]), "test": evaluate(found.model, test, {"": bits})[""]}
-    table[f"network, {cell}"] = {f"{part} bits per character": value for part, value in judged.items()}
+    judged = {
+        "valid": float(found.history["valid bits"][-1]),
+        "test": evaluate(found.model, test, {"": bits})[""],
+    }
+    table[f"network, {cell}"] = {
+        f"{part} bits per character": value for part, value in judged.items()
+    }
     letters = (*known.letters, data.STRANGE)
     return Outcome(
-        found.model, train, test, token_cross_entropy, found.history, letters, table, found.reason, found.seconds,
+        found.model,
+        train,
+        test,
+        token_cross_entropy,
+        found.history,
+        letters,
+        table,
+        found.reason,
+        found.seconds,
         tokens=letters,
-    )  # fmt: skip
+    )
 
 
 def cut_books(books: tuple[str, ...]) -> tuple[list[str], ...]:
@@ -123,24 +142,38 @@ def cut_books(books: tuple[str, ...]) -> tuple[list[str], ...]:
         came = repr(strange[0]) if strange else "none"
         raise ValueError(f"books: expected names of {', '.join(full.classes)}; got {came}.")
     texts = [str(full.train[0][full.classes.index(book)]) for book in books]
-    ends = [[round(len(text) * share) for share in (0, 1 - 2 * HELD_OUT, 1 - HELD_OUT, 1)] for text in texts]
+    ends = [
+        [round(len(text) * share) for share in (0, 1 - 2 * HELD_OUT, 1 - HELD_OUT, 1)]
+        for text in texts
+    ]
     return tuple([text[end[i] : end[i + 1]] for text, end in zip(texts, ends)] for i in range(3))
 
 
 def _parts(books: tuple[str, ...]) -> tuple[data.Characters, tuple[list[np.ndarray], ...]]:
-    """The characters of the training parts, and the books as numbers: to train on, for validation, to test on."""
+    """The characters of the training parts, and the books as numbers: to train on, for validation,
+    to test on.
+    """
     texts = cut_books(books)
     known = data.Characters.fit(texts[0])
     return known, tuple([known.tokens(text) for text in part] for part in texts)
 
 
-def counted(texts: list[np.ndarray], valid: Batch, test: Batch, *, size: int, order: int) -> dict[str, Any]:
-    """A row for the n-gram of each order, and one for that which does best on the validation part."""
+def counted(
+    texts: list[np.ndarray], valid: Batch, test: Batch, *, size: int, order: int
+) -> dict[str, Any]:
+    """A row for the n-gram of each order, and one for that which does best on the validation
+    part.
+    """
     rows = {}
     for longest in range(order + 1):
         model = Recurrent(NGram.fit(texts, size=size, order=longest))
-        judged = {part: evaluate(model, some, {"": bits})[""] for part, some in (("valid", valid), ("test", test))}
-        rows[f"order {longest}"] = {f"{part} bits per character": value for part, value in judged.items()}
+        judged = {
+            part: evaluate(model, some, {"": bits})[""]
+            for part, some in (("valid", valid), ("test", test))
+        }
+        rows[f"order {longest}"] = {
+            f"{part} bits per character": value for part, value in judged.items()
+        }
     best = min(rows, key=lambda name: rows[name]["valid bits per character"])
     uniform = {f"{part} bits per character": math.log2(size) for part in ("valid", "test")}
     return {"all alike": uniform, **{f"n-gram, {name}": row for name, row in rows.items()}} | {

@@ -26,10 +26,11 @@ def cnn(
     epochs: int = 16,
     batch: int = 128,
 ) -> Outcome:
-    """A small convolutional network with batch norms on MNIST or Fashion-MNIST, in a dozen minutes or so on two cores.
+    """A small convolutional network with batch norms on MNIST or Fashion-MNIST, in a dozen minutes
+    or so on two cores.
 
-    Of the 60,000 images 5,000 are for validation; 10,000 others are the test. Images are shifted as they are learnt,
-    and clothes mirrored.
+    Of the 60,000 images 5,000 are for validation; 10,000 others are the test. Images are shifted as
+    they are learnt, and clothes mirrored.
 
     Parameters
     ----------
@@ -52,11 +53,22 @@ def cnn(
     """
     positive(rate=rate, epochs=epochs, batch=batch)
     key_valid, key_init, key_fit = jr.split(job.key, 3)
-    net = CNN.init(widths, classes=10, depth=depth, dropout=dropout, normalise=BatchNorm.init, key=key_init)
+    net = CNN.init(
+        widths, classes=10, depth=depth, dropout=dropout, normalise=BatchNorm.init, key=key_init
+    )
     see = otherwise(data, pixels=pixels)
     train, valid, full = _parts(job, data, key=key_valid)
     objective = augmented(cross_entropy, see)
     found = classify(
-        job, net, train, valid, objective=objective, rate=rate, epochs=epochs, batch=batch, key=key_fit, run=job.run
+        job,
+        net,
+        train,
+        valid,
+        objective=objective,
+        rate=rate,
+        epochs=epochs,
+        batch=batch,
+        key=key_fit,
+        run=job.run,
     )
     return _outcome("convolutional network", found, train, full, objective)

@@ -1,4 +1,6 @@
-"""`thetax train default`: who fails to pay a credit card, by a network and by logistic regression (ISL, chapter 4)."""
+"""`thetax train default`: who fails to pay a credit card, by a network and by logistic regression
+(ISL, chapter 4).
+"""
 
 import jax.random as jr
 import numpy as np
@@ -14,9 +16,16 @@ from .shared.isl import auc
 
 @recipe
 def default(
-    job: Job, *, hidden: int = 10, dropout: float = 0.1, rate: float = 2e-2, epochs: int = 60, batch: int = 128
+    job: Job,
+    *,
+    hidden: int = 10,
+    dropout: float = 0.1,
+    rate: float = 2e-2,
+    epochs: int = 60,
+    batch: int = 128,
 ) -> Outcome:
-    """Who defaults on a credit card: ISL's exercise 10.10.7, a network of ten units beside logistic regression.
+    """Who defaults on a credit card: ISL's exercise 10.10.7, a network of ten units beside logistic
+    regression.
 
     Parameters
     ----------
@@ -36,7 +45,8 @@ def default(
     full = data.load("default")
     train, test = data.split(full.train, 0.7, key=key_split, by=full.train[1])
     scale = data.Standardise.fit(train[0])
-    train, test = (scale(train[0]), train[1]), (scale(test[0]), test[1])
+    train = (scale(train[0]), train[1])
+    test = (scale(test[0]), test[1])
     schedule = optax.cosine_decay_schedule(rate, max(1, epochs * (len(train[1]) // batch)))
     metrics = {"error": binary_error_rate, "loss": binary_cross_entropy}
     models = {
@@ -61,6 +71,14 @@ def default(
             "test AUC": auc(found.model, test),
         }
     return Outcome(
-        found.model, train, test, binary_cross_entropy, found.history, full.classes, table, found.reason, found.seconds,
+        found.model,
+        train,
+        test,
+        binary_cross_entropy,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        found.seconds,
         start=found.start,
-    )  # fmt: skip
+    )

@@ -45,10 +45,28 @@ def digits(
     model = MLP.init(64, *hidden, 10, dropout=dropout, key=key_init)
     objective = weight_decay(cross_entropy, strength=decay)
     found = classify(
-        job, model, train, valid, objective=objective, rate=rate, epochs=epochs, batch=batch, key=key_fit, run=job.run
+        job,
+        model,
+        train,
+        valid,
+        objective=objective,
+        rate=rate,
+        epochs=epochs,
+        batch=batch,
+        key=key_fit,
+        run=job.run,
     )
     table = {"multi-layer perceptron": {"test error %": percent_wrong(found.model, test)}}
     return Outcome(
-        found.model, train, test, objective, found.history, full.classes, table, found.reason, found.seconds, decay,
+        found.model,
+        train,
+        test,
+        objective,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        found.seconds,
+        decay,
         start=found.start,
-    )  # fmt: skip
+    )

@@ -1,4 +1,6 @@
-"""A large teacher's knowledge in small students: MNIST distilled (§8.9; Hinton, Vinyals & Dean 2015)."""
+"""A large teacher's knowledge in small students: MNIST distilled (§8.9; Hinton, Vinyals & Dean
+2015).
+"""
 
 from functools import partial
 from typing import Any
@@ -14,7 +16,17 @@ from .. import data, tree
 from ..core import Batch, Model, Objective
 from ..layers import Ensemble
 from ..models import MLP
-from ..train import Fit, augmented, average, cross_entropy, descend, error_rate, fit, restarts, tempered_loss
+from ..train import (
+    Fit,
+    augmented,
+    average,
+    cross_entropy,
+    descend,
+    error_rate,
+    fit,
+    restarts,
+    tempered_loss,
+)
 from .engine.job import Job, positive, recipe
 from .engine.outcome import Outcome
 from .shared.classify import classify, percent_wrong
@@ -39,12 +51,14 @@ def distil(
     epochs: int = 40,
     batch: int = 128,
 ) -> Outcome:
-    """A teacher on MNIST and small students: some learn from the labels, some from the teacher's logits.
+    """A teacher on MNIST and small students: some learn from the labels, some from the teacher's
+    logits.
 
-    Both kinds of student see the same images in the same order, from the same starts and at the same rate, and none
-    of them sees a shifted image; the teacher does, and what its students know of shifts they have from its
-    logits. The students of a kind are trained at once and judged one by one. The gap closed is the share of the
-    way from the error of the students alone to that of the teacher. A distilled student is handed on.
+    Both kinds of student see the same images in the same order, from the same starts and at the
+    same rate, and none of them sees a shifted image; the teacher does, and what its students know
+    of shifts they have from its logits. The students of a kind are trained at once and judged one
+    by one. The gap closed is the share of the way from the error of the students alone to that of
+    the teacher. A distilled student is handed on.
 
     Parameters
     ----------
@@ -61,7 +75,8 @@ def distil(
     pixels
         How far the teacher's images are shifted, at most, each way.
     lessons
-        Passes of the teacher over the training set, at half the students' rate and in batches twice as large.
+        Passes of the teacher over the training set, at half the students' rate and in batches twice
+        as large.
     rate
         Initial learning rate of Adam for the students; it falls to zero along a cosine.
     epochs
@@ -98,11 +113,22 @@ def distil(
     soft = average(partial(tempered_loss, temperature=temperature))
     told = learn("distilled", soft, (full.train[0], answers(taught.model, full.train[0])))
     wrong = percent_wrong(taught.model, full.test)
-    table = _table(wrong, each_wrong(alone.model, full.test), each_wrong(told.model, full.test), ratio)
+    table = _table(
+        wrong, each_wrong(alone.model, full.test), each_wrong(told.model, full.test), ratio
+    )
     one, start = (jax.tree.map(lambda a: a[0], nets.members) for nets in (told.model, told.start))
     seconds = taught.seconds + alone.seconds + told.seconds
     return Outcome(
-        one, full.train, full.test, cross_entropy, told.history, full.classes, table, told.reason, seconds, start=start
+        one,
+        full.train,
+        full.test,
+        cross_entropy,
+        told.history,
+        full.classes,
+        table,
+        told.reason,
+        seconds,
+        start=start,
     )
 
 
@@ -110,18 +136,36 @@ def _ratio(teacher: Model, students: Ensemble, seeds: int) -> float:
     ratio = tree.size(teacher) / (tree.size(students) // seeds)
     if ratio < LEAST:
         raise ValueError(
-            f"student: a student has 1/{ratio:.1f} of the teacher's parameters, and at most 1/{LEAST} is meant; "
+            f"student: a student has 1/{ratio:.1f} of the teacher's parameters, and at most "
+            f"1/{LEAST} is meant; "
             "choose a narrower student or a wider teacher."
         )
     return ratio
 
 
-def _learn(job: Job, students: Ensemble, name: str, objective: Objective, train: Batch, *, rate: float, epochs: int,
-           batch: int, key: PRNGKeyArray) -> Fit:  # fmt: skip
+def _learn(
+    job: Job,
+    students: Ensemble,
+    name: str,
+    objective: Objective,
+    train: Batch,
+    *,
+    rate: float,
+    epochs: int,
+    batch: int,
+    key: PRNGKeyArray,
+) -> Fit:
     schedule = optax.cosine_decay_schedule(rate, max(1, epochs * (len(train[1]) // batch)))
     iteration = restarts(descend(objective, optax.adam(schedule)))
     return fit(
-        iteration, students, train, epochs=epochs, batch=batch, key=key, run=job.part(name), progress=job.progress
+        iteration,
+        students,
+        train,
+        epochs=epochs,
+        batch=batch,
+        key=key,
+        run=job.part(name),
+        progress=job.progress,
     )
 
 
@@ -142,11 +186,19 @@ def _errors(members: Any, test: Batch) -> Float[Array, " seeds"]:
 
 
 def _table(
-    teacher: float, alone: Float[np.ndarray, " seeds"], told: Float[np.ndarray, " seeds"], ratio: float
+    teacher: float,
+    alone: Float[np.ndarray, " seeds"],
+    told: Float[np.ndarray, " seeds"],
+    ratio: float,
 ) -> dict[str, dict[str, float]]:
-    spread = lambda errors: {"test error %": float(errors.mean()), "spread": float(errors.std(ddof=1))}
+    spread = lambda errors: {
+        "test error %": float(errors.mean()),
+        "spread": float(errors.std(ddof=1)),
+    }
     gap = float(alone.mean()) - teacher
-    closed = 100 * float(alone.mean() - told.mean()) / gap if gap > 0 else float("nan")  # none to close
+    closed = (
+        100 * float(alone.mean() - told.mean()) / gap if gap > 0 else float("nan")
+    )  # none to close
     return {
         "teacher": {"test error %": teacher, "size": ratio},
         "student alone": spread(alone) | {"size": 1.0},

@@ -1,7 +1,8 @@
-"""How far a car goes on a gallon, and how sure that is (§10.2): Gaussian processes beside a line and a network.
+"""How far a car goes on a gallon, and how sure that is (§10.2): Gaussian processes beside a line
+and a network.
 
-Every method foretells a normal distribution, and is judged by its error, by the density that it gave to the truth, and
-by how often the truth lay in its intervals.
+Every method foretells a normal distribution, and is judged by its error, by the density that it
+gave to the truth, and by how often the truth lay in its intervals.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +36,8 @@ Forecast = tuple[np.ndarray, np.ndarray]  # mean and standard deviation
 
 def kernels(train: Batch, *, depth: int) -> dict[str, Callable[..., Any]]:
     """The kernels, by the name of what a process with each of them is, at a scale to begin with."""
-    d, variance = train[0].shape[1], float(train[1].var())
+    d = train[0].shape[1]
+    variance = float(train[1].var())
     net = MLP.init(d, *[4] * depth, 1, law=tangent(weight=2**0.5, bias=0.3), key=jr.key(0))
     return {
         "ridge regression": linear_kernel(scale=variance / d, offset=1.0),
@@ -78,11 +80,12 @@ def gp(
     epochs: int = 300,
     batch: int = 32,
 ) -> Outcome:
-    """Miles to the gallon of 392 cars, foretold with intervals: a line, networks, and Gaussian processes.
+    """Miles to the gallon of 392 cars, foretold with intervals: a line, networks, and Gaussian
+    processes.
 
-    All hyper-parameters of the processes are those of most evidence, without a validation set; ridge regression is
-    the process of the linear kernel. Numbers are means over random splits, and the process of the last one is handed
-    on to be looked at.
+    All hyper-parameters of the processes are those of most evidence, without a validation set;
+    ridge regression is the process of the linear kernel. Numbers are means over random splits, and
+    the process of the last one is handed on to be looked at.
 
     Parameters
     ----------
@@ -119,9 +122,18 @@ def gp(
         job.say(f"split {number + 1} of {splits}")
         key_split, key_net = jr.split(jr.fold_in(job.key, number))
         train, test = _scaled(*data.split(full.train, 1 - held_out, key=key_split))
-        fits = {name: fit_process(kernel, train) for name, kernel in kernels(train, depth=depth).items()}
-        nets, run = Ensemble.init(draw, members, key=key_net), job.part(f"network-{number}")
-        settings = {"epochs": epochs, "batch": batch, "key": key_net, "run": run, "progress": job.progress}
+        fits = {
+            name: fit_process(kernel, train) for name, kernel in kernels(train, depth=depth).items()
+        }
+        nets = Ensemble.init(draw, members, key=key_net)
+        run = job.part(f"network-{number}")
+        settings = {
+            "epochs": epochs,
+            "batch": batch,
+            "key": key_net,
+            "run": run,
+            "progress": job.progress,
+        }
         forecasts = {
             "always the mean": _always(train, test[0]),
             "network": _by_network(learn, nets, train, test[0], **settings),
@@ -129,9 +141,20 @@ def gp(
         }
         for name, forecast in forecasts.items():
             judged.setdefault(name, []).append(intervals(*forecast, test[1], levels=SHOWN))
-    table, last = {name: _row(found) for name, found in judged.items()}, fits["Gaussian process"]
-    reason = f"log evidence {last.evidence:.1f} on {len(train[1])} cars after {len(last.path) - 1} steps"
-    return Outcome(last.model, train, test, minus_log_evidence, table=table, reason=reason, features=full.features)
+    table = {name: _row(found) for name, found in judged.items()}
+    last = fits["Gaussian process"]
+    reason = (
+        f"log evidence {last.evidence:.1f} on {len(train[1])} cars after {len(last.path) - 1} steps"
+    )
+    return Outcome(
+        last.model,
+        train,
+        test,
+        minus_log_evidence,
+        table=table,
+        reason=reason,
+        features=full.features,
+    )
 
 
 def _scaled(train: Batch, test: Batch) -> tuple[Batch, Batch]:
@@ -147,8 +170,11 @@ def _always(train: Batch, xs: Any) -> Forecast:
 def _by_network(
     learn: Iteration, nets: Ensemble, train: Batch, xs: Any, *, key: PRNGKeyArray, **settings: Any
 ) -> Forecast:
-    """The mean of the members; the variance is what they differ by and the error on cars that none of them saw."""
-    level, spread = train[1].mean(), train[1].std()
+    """The mean of the members; the variance is what they differ by and the error on cars that none
+    of them saw.
+    """
+    level = train[1].mean()
+    spread = train[1].std()
     inner, outer = data.split((train[0], (train[1] - level) / spread), 1 - HELD_OUT, key=key)
     watched = {"validation": outer, "metrics": {"error": _mean_square}, "patience": PATIENCE}
     found = fit(learn, nets, inner, key=key, **watched, **settings)

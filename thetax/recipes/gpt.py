@@ -1,4 +1,6 @@
-"""A language model that attends (§6.4): books told piece by piece, beside counting their characters."""
+"""A language model that attends (§6.4): books told piece by piece, beside counting their
+characters.
+"""
 
 import math
 from typing import Any, Literal
@@ -19,7 +21,8 @@ WARM = 0.05  # of the steps, in which the rate rises
 
 
 def overlapping(texts: list[np.ndarray], length: int) -> Batch:
-    """Windows of each text, half of each shared with the one before, so that all but the first tokens have a past.
+    """Windows of each text, half of each shared with the one before, so that all but the first
+    tokens have a past.
 
     What was a target before is none again; what fills no window at the end is dropped.
 
@@ -28,19 +31,24 @@ def overlapping(texts: list[np.ndarray], length: int) -> Batch:
     ([[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7]], [[1, 2, 3, 4], [-1, -1, 5, 6], [-1, -1, 7, 8]])
     """
     half = max(1, length // 2)
-    xs, ys = [], []
+    xs = []
+    ys = []
     for text in texts:
         for first in range(0, len(text) - length, half):
             xs.append(text[first : first + length])
             ys.append(text[first + 1 : first + length + 1].copy())
             ys[-1][: length - half if first else 0] = -1
     if not xs:
-        raise ValueError(f"window: no text that is held out has more than {length} tokens; choose a shorter one.")
+        raise ValueError(
+            f"window: no text that is held out has more than {length} tokens; choose a shorter one."
+        )
     return np.stack(xs), np.stack(ys)
 
 
 class Bits:
-    r"""$-\log_2 p$ a character, on average: of a model whose tokens are `letters` characters long on average."""
+    r"""$-\log_2 p$ a character, on average: of a model whose tokens are `letters` characters long
+    on average.
+    """
 
     def __init__(self, letters: float):
         self.letters = letters
@@ -69,8 +77,8 @@ def gpt(
 ) -> Outcome:
     """A small GPT on novels, beside n-grams of characters, all in bits per character; and samples.
 
-    The last tenth of each book is the test, and the tenth before it chooses the n-gram. The pieces are learnt from
-    the other eight tenths. In the report the network writes a few lines itself.
+    The last tenth of each book is the test, and the tenth before it chooses the n-gram. The pieces
+    are learnt from the other eight tenths. In the report the network writes a few lines itself.
 
     Parameters
     ----------
@@ -93,7 +101,8 @@ def gpt(
     order
         Characters that an n-gram looks back, at most.
     rate
-        Highest learning rate of Adam; a twentieth of the steps lead up to it, the others down to zero.
+        Highest learning rate of Adam; a twentieth of the steps lead up to it, the others down to
+        zero.
     epochs
         Passes over the training text.
     batch
@@ -101,7 +110,9 @@ def gpt(
     precision
         In what the network is computed; weights, norms and losses stay float32.
     """
-    positive(width=width, depth=depth, heads=heads, window=window, rate=rate, epochs=epochs, batch=batch)
+    positive(
+        width=width, depth=depth, heads=heads, window=window, rate=rate, epochs=epochs, batch=batch
+    )
     key_init, key_fit = jr.split(job.key)
     job.say("loading gutenberg")
     texts = cut_books(books)
@@ -109,14 +120,27 @@ def gpt(
     table = _baseline(texts, order)
     job.say("cutting into pieces")
     names, parts = _pieces(texts, pieces)
-    train, held = windows(parts[0], window), [overlapping(part, window) for part in parts[1:]]
-    bits = [Bits(sum(map(len, text)) / sum(map(len, part))) for text, part in zip(texts[1:], parts[1:])]
+    train = windows(parts[0], window)
+    held = [overlapping(part, window) for part in parts[1:]]
+    bits = [
+        Bits(sum(map(len, text)) / sum(map(len, part))) for text, part in zip(texts[1:], parts[1:])
+    ]
     job.say("network")
-    computed = mixed_precision(token_cross_entropy) if precision == "bfloat16" else token_cross_entropy
+    computed = (
+        mixed_precision(token_cross_entropy) if precision == "bfloat16" else token_cross_entropy
+    )
     schedule = warm_cosine(rate, epochs * (len(train[1]) // batch), warm=WARM)
     found = fit(
         descend(computed, decayed_adam(schedule, decay=decay)),
-        GPT.init(len(names), width, depth=depth, heads=heads, length=window, dropout=dropout, key=key_init),
+        GPT.init(
+            len(names),
+            width,
+            depth=depth,
+            heads=heads,
+            length=window,
+            dropout=dropout,
+            key=key_init,
+        ),
         train,
         epochs=epochs,
         batch=batch,
@@ -130,14 +154,26 @@ def gpt(
         "valid": float(found.history["valid bits"][-1]),
         "test": evaluate(found.model, held[1], {"": bits[1]})[""],
     }
-    table[f"GPT, {'pieces' if pieces else 'characters'}"] = {f"{k} bits per character": v for k, v in judged.items()}
+    table[f"GPT, {'pieces' if pieces else 'characters'}"] = {
+        f"{k} bits per character": v for k, v in judged.items()
+    }
     return Outcome(
-        found.model, train, held[1], token_cross_entropy, found.history, names, table, found.reason, found.seconds,
+        found.model,
+        train,
+        held[1],
+        token_cross_entropy,
+        found.history,
+        names,
+        table,
+        found.reason,
+        found.seconds,
         tokens=names,
-    )  # fmt: skip
+    )
 
 
-def _pieces(texts: tuple[list[str], ...], size: int) -> tuple[tuple[str, ...], list[list[np.ndarray]]]:
+def _pieces(
+    texts: tuple[list[str], ...], size: int
+) -> tuple[tuple[str, ...], list[list[np.ndarray]]]:
     """What each token spells, half a character as `STRANGE`; and the texts as tokens."""
     if size:
         known = data.BytePairs.fit(texts[0], size=size, special=())
@@ -152,5 +188,7 @@ def _baseline(texts: tuple[list[str], ...], order: int) -> dict[str, dict[str, f
     """The uniform law, and the n-gram that does best on the validation part."""
     known = data.Characters.fit(texts[0])
     train, *held = ([known.tokens(text) for text in part] for part in texts)
-    table = counted(train, *(windows(part, STRETCH) for part in held), size=len(known) + 1, order=order)
+    table = counted(
+        train, *(windows(part, STRETCH) for part in held), size=len(known) + 1, order=order
+    )
     return {name: row for name, row in table.items() if "order" not in name or "chosen" in name}

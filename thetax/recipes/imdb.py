@@ -30,7 +30,9 @@ def network(words: int, hidden: tuple[int, ...], *, key: PRNGKeyArray) -> Chain:
 
 
 def lasso(train: Batch, valid: Batch, words: int) -> Bag:
-    r"""The logistic regression with penalty $\lambda\|w\|_1$ that does best on the validation set; liblinear's."""
+    r"""The logistic regression with penalty $\lambda\|w\|_1$ that does best on the validation set;
+    liblinear's.
+    """
     from scipy.sparse import csr_matrix
     from sklearn.linear_model import LogisticRegression
 
@@ -38,12 +40,17 @@ def lasso(train: Batch, valid: Batch, words: int) -> Bag:
         ends = np.concatenate([[0], np.cumsum((bags >= 0).sum(axis=1))])
         return csr_matrix((np.ones(ends[-1]), bags[bags >= 0], ends), shape=(len(bags), words))
 
-    xs, held = sparse(train[0]), sparse(valid[0])
+    xs = sparse(train[0])
+    held = sparse(valid[0])
     fits = [
-        LogisticRegression(l1_ratio=1, C=1 / (strength * len(train[1])), solver="liblinear", random_state=0)
+        LogisticRegression(
+            l1_ratio=1, C=1 / (strength * len(train[1])), solver="liblinear", random_state=0
+        )
         for strength in np.geomspace(2e-3, 1e-4, 6)
     ]
-    best = max((model.fit(xs, train[1]) for model in fits), key=lambda model: model.score(held, valid[1]))
+    best = max(
+        (model.fit(xs, train[1]) for model in fits), key=lambda model: model.score(held, valid[1])
+    )
     return Bag(jnp.asarray(best.coef_, "float32"), jnp.asarray(best.intercept_, "float32"))
 
 
@@ -58,7 +65,8 @@ def imdb(
     batch: int = 128,
     patience: int = 2,
 ) -> Outcome:
-    """Praise or blame in 50,000 film reviews, as bags of words: a network beside the lasso and the words it weighs.
+    """Praise or blame in 50,000 film reviews, as bags of words: a network beside the lasso and the
+    words it weighs.
 
     Parameters
     ----------
@@ -103,18 +111,32 @@ def imdb(
     )
     table["network"] = _judged(found.model, test)
     return Outcome(
-        found.model, train, test, binary_cross_entropy, found.history, full.classes, table, found.reason, found.seconds,
+        found.model,
+        train,
+        test,
+        binary_cross_entropy,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        found.seconds,
         start=found.start,
-    )  # fmt: skip
+    )
 
 
 def _judged(model: Bag | Chain, test: Batch) -> dict[str, float]:
     weights = sum(int(jnp.count_nonzero(leaf)) for leaf in jax.tree.leaves(model))
-    return {"test error %": 100 * evaluate(model, test, METRICS)["error"], "weights that are not 0": float(weights)}
+    return {
+        "test error %": 100 * evaluate(model, test, METRICS)["error"],
+        "weights that are not 0": float(weights),
+    }
 
 
 def _words(line: Bag, known: data.Vocabulary) -> dict[str, dict[str, float]]:
     """The lasso's heaviest words of each sign, a row each."""
     w = np.asarray(line.W[0])
     order = np.argsort(w)
-    return {f'... "{known.words[j]}"': {"weight": float(w[j])} for j in (*order[::-1][:SHOWN], *order[:SHOWN][::-1])}
+    return {
+        f'... "{known.words[j]}"': {"weight": float(w[j])}
+        for j in (*order[::-1][:SHOWN], *order[:SHOWN][::-1])
+    }

@@ -12,8 +12,11 @@ from .shared.isl import ISL, _flat, discriminant
 
 
 @recipe
-def isl_table(job: Job, *, epochs: int = 30, batch: int = 128, rate: float = 2e-3, decay: float = 1e-4) -> Outcome:
-    """Four classifiers on MNIST beside ISL's table 10.1: discriminant analysis, logistic, ridge and dropout networks.
+def isl_table(
+    job: Job, *, epochs: int = 30, batch: int = 128, rate: float = 2e-3, decay: float = 1e-4
+) -> Outcome:
+    """Four classifiers on MNIST beside ISL's table 10.1: discriminant analysis, logistic, ridge and
+    dropout networks.
 
     Parameters
     ----------
@@ -29,7 +32,8 @@ def isl_table(job: Job, *, epochs: int = 30, batch: int = 128, rate: float = 2e-
     key_init, *keys = jr.split(job.key, 4)
     job.say("loading mnist, then linear discriminant analysis")
     full = data.load("mnist")
-    train, test = _flat(full.train), _flat(full.test)
+    train = _flat(full.train)
+    test = _flat(full.test)
     net = lambda dropout: MLP.init(784, 256, 128, 10, dropout=dropout, key=key_init)
     jobs = {
         "multinomial logistic": (multinomial_regression(784, 10), cross_entropy),
@@ -55,6 +59,14 @@ def isl_table(job: Job, *, epochs: int = 30, batch: int = 128, rate: float = 2e-
         table[name] = percent_wrong(found.model, test)
     rows = {name: {"test error %": error, "ISL %": ISL[name]} for name, error in table.items()}
     return Outcome(
-        found.model, train, test, cross_entropy, found.history, full.classes, rows, found.reason, found.seconds,
+        found.model,
+        train,
+        test,
+        cross_entropy,
+        found.history,
+        full.classes,
+        rows,
+        found.reason,
+        found.seconds,
         start=found.start,
-    )  # fmt: skip
+    )

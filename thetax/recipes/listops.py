@@ -36,7 +36,8 @@ def listops(
     epochs: int = 8,
     batch: int = 100,
 ) -> Outcome:
-    """The digit that nested lists of MAX, MIN, MED and sum modulo 10 come to, by four recurrent cells.
+    """The digit that nested lists of MAX, MIN, MED and sum modulo 10 come to, by four recurrent
+    cells.
 
     Parameters
     ----------
@@ -53,7 +54,8 @@ def listops(
     examples
         Expressions to train on.
     rate
-        Initial learning rate of Adam for cells with gates; the others take a part of it. It falls to zero.
+        Initial learning rate of Adam for cells with gates; the others take a part of it. It falls
+        to zero.
     epochs
         Passes over the training set.
     batch
@@ -79,7 +81,10 @@ def listops(
     percent = lambda net, batch, key=None: 100 * error_rate(net, batch)
     common = np.bincount(train[1], minlength=10).argmax()
     table = {f"always {common}": {"test error %": 100 * float(np.mean(test[1] != common))}}
-    table |= {name: judged(one.model, test, "test error %", percent, length) for name, one in found.items()}
+    table |= {
+        name: judged(one.model, test, "test error %", percent, length)
+        for name, one in found.items()
+    }
     last = list(found.values())[-1]
     return Outcome(
         first(last.model),

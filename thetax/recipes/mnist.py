@@ -21,7 +21,8 @@ def mnist(
     batch: int = 128,
     patience: int | None = None,
 ) -> Outcome:
-    """A multi-layer perceptron with dropout on MNIST: 60,000 images, a tenth of them for validation; 10,000 to test.
+    """A multi-layer perceptron with dropout on MNIST: 60,000 images, a tenth of them for
+    validation; 10,000 to test.
 
     Parameters
     ----------
@@ -45,10 +46,27 @@ def mnist(
     rates = (dropout * len(hidden))[: len(hidden)]  # one rate serves all layers
     model = MLP.init(784, *hidden, 10, dropout=rates, key=key_init)
     found = classify(
-        job, model, train, valid, rate=rate, epochs=epochs, batch=batch, patience=patience, key=key_fit, run=job.run
+        job,
+        model,
+        train,
+        valid,
+        rate=rate,
+        epochs=epochs,
+        batch=batch,
+        patience=patience,
+        key=key_fit,
+        run=job.run,
     )
     table = {"multi-layer perceptron": {"test error %": percent_wrong(found.model, full.test)}}
     return Outcome(
-        found.model, train, full.test, cross_entropy, found.history, full.classes, table, found.reason, found.seconds,
+        found.model,
+        train,
+        full.test,
+        cross_entropy,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        found.seconds,
         start=found.start,
-    )  # fmt: skip
+    )

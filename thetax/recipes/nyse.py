@@ -1,6 +1,8 @@
-"""Tomorrow's trading volume from the last five days (§5; ISL §10.5.2, §10.9.6): autoregression and recurrent networks.
+"""Tomorrow's trading volume from the last five days (§5; ISL §10.5.2, §10.9.6): autoregression and
+recurrent networks.
 
-The settings of a network are those that do best on the last of the training years; the test years are not asked.
+The settings of a network are those that do best on the last of the training years; the test years
+are not asked.
 """
 
 from functools import partial
@@ -30,7 +32,8 @@ ISL = {"AR": 41.3, "Elman": 42.0}  # what the book has, for its AR(5) and its re
 
 
 def lagged(full: data.Data, lags: int) -> tuple[Batch, Batch]:
-    """The figures of the last `lags` days, `n lags 3`, with the next day's log volume: the training years, the test.
+    """The figures of the last `lags` days, `n lags 3`, with the next day's log volume: the training
+    years, the test.
 
     The first test days look back into the training years.
     """
@@ -38,7 +41,8 @@ def lagged(full: data.Data, lags: int) -> tuple[Batch, Batch]:
     (train_x, train_y), (test_x, test_y) = full.train, full.test
     if not 1 <= lags <= len(train_y):
         raise ValueError(f"lags: expected from 1 to {len(train_y)} days; got {lags}.")
-    xs, ys = np.concatenate([train_x, test_x])[:, :FIGURES], np.concatenate([train_y, test_y])[lags - 1 :]
+    xs = np.concatenate([train_x, test_x])[:, :FIGURES]
+    ys = np.concatenate([train_y, test_y])[lags - 1 :]
     days = np.lib.stride_tricks.sliding_window_view(xs, lags, axis=0).swapaxes(1, 2)
     n = len(train_y) - lags + 1
     return (days[:n], ys[:n]), (days[n:], ys[n:])
@@ -65,10 +69,11 @@ def nyse(
     epochs: int = 200,
     batch: int = 64,
 ) -> Outcome:
-    """Trading volume on the New York Stock Exchange, tested after 1979: autoregression, Elman and LSTM networks.
+    """Trading volume on the New York Stock Exchange, tested after 1979: autoregression, Elman and
+    LSTM networks.
 
-    Each network is the mean of several. Its weight decay, and when to stop, are chosen on the last fifth of the
-    training years, and it is trained again on all of them.
+    Each network is the mean of several. Its weight decay, and when to stop, are chosen on the last
+    fifth of the training years, and it is trained again on all of them.
 
     Parameters
     ----------
@@ -94,7 +99,9 @@ def nyse(
         key_init, key_fit = jr.split(jr.fold_in(job.key, place))
         draw = partial(SequenceClassifier.init, width, 1, width=FIGURES, cell=cell)
         nets = Ensemble.init(draw, members, key=key_init)
-        found, chosen = _chosen(job, name, nets, train, epochs=epochs, rate=rate, batch=batch, key=key_fit)
+        found, chosen = _chosen(
+            job, name, nets, train, epochs=epochs, rate=rate, batch=batch, key=key_fit
+        )
         table[name] = {
             "test R² %": 100 * explained(predict(found.model, jnp.asarray(test[0])), test[1]),
             **({"ISL %": ISL[name]} if name in ISL and lags == 5 else {}),
@@ -102,15 +109,25 @@ def nyse(
             "weights of one": float(tree.size(nets) // members),
         }
     return Outcome(
-        found.model, train, test, squared_error, found.history, (), table, found.reason, found.seconds,
+        found.model,
+        train,
+        test,
+        squared_error,
+        found.history,
+        (),
+        table,
+        found.reason,
+        found.seconds,
         start=found.start,
-    )  # fmt: skip
+    )
 
 
 def _chosen(
     job: Job, name: str, nets: Ensemble, train: Batch, *, epochs: int, **settings: Any
 ) -> tuple[Fit, dict[str, float]]:
-    """Networks trained on all training years, with the decay and the epochs that were best on the last of them."""
+    """Networks trained on all training years, with the decay and the epochs that were best on the
+    last of them.
+    """
     early = round((1 - HELD_OUT) * len(train[1]))
     first, last = (tuple(a[cut] for a in train) for cut in (slice(None, early), slice(early, None)))
     errors = {}
@@ -120,7 +137,8 @@ def _chosen(
         tried = _fitted(job, nets, first, last, decay=decay, epochs=epochs, run=run, **settings)
         errors[decay] = tried.history["valid error"]
     decay = min(DECAYS, key=lambda decay: errors[decay].min())
-    passes, lowest = int(errors[decay].argmin()) + 1, float(errors[decay].min())
+    passes = int(errors[decay].argmin()) + 1
+    lowest = float(errors[decay].min())
     job.say(f"{name}, weight decay {decay:g}, {passes} epochs, on all training years")
     run = job.part(f"{name}-all".lower())
     found = _fitted(job, nets, train, None, decay=decay, epochs=passes, run=run, **settings)
@@ -131,10 +149,13 @@ def _chosen(
 def _linear(train: Batch, test: Batch) -> dict[str, dict[str, float]]:
     """Forecasts that need no descent."""
     (xs, ys), (later, target) = train, test
-    lags, flat = xs.shape[1], lambda xs: jnp.asarray(xs.reshape(len(xs), -1))
+    lags = xs.shape[1]
+    flat = lambda xs: jnp.asarray(xs.reshape(len(xs), -1))
     line = least_squares(flat(xs), jnp.asarray(ys))
     return {
-        "the mean of the training years": {"test R² %": 100 * explained(np.full(len(target), ys.mean()), target)},
+        "the mean of the training years": {
+            "test R² %": 100 * explained(np.full(len(target), ys.mean()), target)
+        },
         "yesterday's volume": {"test R² %": 100 * explained(later[:, -1, VOLUME], target)},
         f"AR({lags})": {"test R² %": 100 * explained(predict(line, flat(later)), target)}
         | ({"ISL %": ISL["AR"]} if lags == 5 else {})
@@ -144,8 +165,13 @@ def _linear(train: Batch, test: Batch) -> dict[str, dict[str, float]]:
 
 def _scaled(train: Batch, test: Batch) -> tuple[Batch, Batch]:
     """Every figure and the target with mean 0 and variance 1 over the training years."""
-    scale, level, spread = data.Standardise.fit(train[0].reshape(-1, FIGURES)), train[1].mean(), train[1].std()
-    one = lambda part: (scale(part[0]).astype(np.float32), ((part[1] - level) / spread).astype(np.float32))
+    scale = data.Standardise.fit(train[0].reshape(-1, FIGURES))
+    level = train[1].mean()
+    spread = train[1].std()
+    one = lambda part: (
+        scale(part[0]).astype(np.float32),
+        ((part[1] - level) / spread).astype(np.float32),
+    )
     return one(train), one(test)
 
 

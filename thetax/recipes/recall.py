@@ -25,7 +25,8 @@ def recall(
     epochs: int = 4,
     batch: int = 50,
 ) -> Outcome:
-    """Which symbol came first, asked after a hundred others: what Elman cells forget, gates and LRUs do not.
+    """Which symbol came first, asked after a hundred others: what Elman cells forget, gates and
+    LRUs do not.
 
     Parameters
     ----------
@@ -40,7 +41,8 @@ def recall(
     examples
         Sequences to train on.
     rate
-        Initial learning rate of Adam for cells with gates; the others take a part of it. It falls to zero.
+        Initial learning rate of Adam for cells with gates; the others take a part of it. It falls
+        to zero.
     epochs
         Passes over the training set.
     batch
@@ -51,15 +53,36 @@ def recall(
     test = data.recall(TESTED, length=length, symbols=symbols, key=key_test)
     draw = partial(SequenceClassifier.init, width, symbols, tokens=2 * symbols + 1, width=16)
     found = race(
-        job, draw, train, objective=cross_entropy, times=length, members=members, rate=rate, epochs=epochs,
-        batch=batch, key=key,
-    )  # fmt: skip
+        job,
+        draw,
+        train,
+        objective=cross_entropy,
+        times=length,
+        members=members,
+        rate=rate,
+        epochs=epochs,
+        batch=batch,
+        key=key,
+    )
     percent = lambda net, batch, key=None: 100 * error_rate(net, batch)
     table = {"one of them": {"test error %": 100 * (1 - 1 / symbols)}}
-    table |= {name: judged(one.model, test, "test error %", percent, length) for name, one in found.items()}
-    last, names = list(found.values())[-1], tuple(str(symbol) for symbol in range(symbols))
+    table |= {
+        name: judged(one.model, test, "test error %", percent, length)
+        for name, one in found.items()
+    }
+    last = list(found.values())[-1]
+    names = tuple(str(symbol) for symbol in range(symbols))
     tokens = (*names, *(f"({symbol})" for symbol in range(symbols)), "?")
     return Outcome(
-        first(last.model), train, test, cross_entropy, last.history, names, table, last.reason, last.seconds,
-        tokens=tokens, start=first(last.start),
-    )  # fmt: skip
+        first(last.model),
+        train,
+        test,
+        cross_entropy,
+        last.history,
+        names,
+        table,
+        last.reason,
+        last.seconds,
+        tokens=tokens,
+        start=first(last.start),
+    )

@@ -6,7 +6,15 @@ import jax.random as jr
 
 from ..models import ResNet
 from ..models.vision.resnet import Layout
-from ..train import augmented, cross_entropy, descend, fit, mixed_precision, smooth_labels, weight_decay
+from ..train import (
+    augmented,
+    cross_entropy,
+    descend,
+    fit,
+    mixed_precision,
+    smooth_labels,
+    weight_decay,
+)
 from .engine.job import Job, positive, recipe
 from .engine.outcome import Outcome
 from .shared.classify import METRICS
@@ -29,11 +37,12 @@ def resnet(
     batch: int = 128,
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Outcome:
-    """A residual network on Fashion-MNIST; for CIFAR-10 take --data cifar-10 --blocks 2 2 2 2 --width 64 --pixels 4
-    --epochs 60.
+    """A residual network on Fashion-MNIST; for CIFAR-10 take --data cifar-10 --blocks 2 2 2 2
+    --width 64 --pixels 4 --epochs 60.
 
-    It is meant for an accelerator: on two cores an epoch takes many minutes. A twelfth of the training images are for
-    validation. Images are shifted as they are learnt, mirrored unless they are digits, and a square of them is hidden.
+    It is meant for an accelerator: on two cores an epoch takes many minutes. A twelfth of the
+    training images are for validation. Images are shifted as they are learnt, mirrored unless they
+    are digits, and a square of them is hidden.
 
     Parameters
     ----------
@@ -52,7 +61,8 @@ def resnet(
     decay
         Strength of the weight decay.
     rate
-        Highest learning rate of Nesterov's momentum; a fifth of the steps lead up to it, the others down to zero.
+        Highest learning rate of Nesterov's momentum; a fifth of the steps lead up to it, the others
+        down to zero.
     epochs
         Passes over the training set.
     batch
@@ -63,8 +73,11 @@ def resnet(
     positive(rate=rate, epochs=epochs, batch=batch)
     key_valid, key_init, key_fit = jr.split(job.key, 3)
     channels = 3 if data == "cifar-10" else 1
-    net = ResNet.init(Layout(blocks), classes=10, channels=channels, width=width, small=True, key=key_init)
-    soft, see = smooth_labels(cross_entropy, 10, strength=smoothing), otherwise(data, pixels=pixels, hole=hole)
+    net = ResNet.init(
+        Layout(blocks), classes=10, channels=channels, width=width, small=True, key=key_init
+    )
+    soft = smooth_labels(cross_entropy, 10, strength=smoothing)
+    see = otherwise(data, pixels=pixels, hole=hole)
     train, valid, full = _parts(job, data, key=key_valid)
     computed = mixed_precision if precision == "bfloat16" else lambda objective: objective
     decayed = lambda objective: weight_decay(augmented(objective, see), strength=decay)

@@ -1,5 +1,6 @@
-"""Digits that stay what they are when every pixel is moved a little (§13.2): a network trained on the worst it can
-meet, beside one that was not, both judged by attacks that are tried themselves."""
+"""Digits that stay what they are when every pixel is moved a little (§13.2): a network trained on
+the worst it can meet, beside one that was not, both judged by attacks that are tried themselves.
+"""
 
 from functools import partial
 from typing import Any, Literal
@@ -46,7 +47,9 @@ Hardening = Literal["trades", "pgd", "single-step", "pairing", "interval"]
 
 
 def strided(channels: tuple[int, ...], hidden: int, *, key: PRNGKeyArray) -> Chain:
-    """Convolutions of 5 by 5 that halve an image of 28 by 28, one for each number of channels, and a hidden layer."""
+    """Convolutions of 5 by 5 that halve an image of 28 by 28, one for each number of channels, and
+    a hidden layer.
+    """
     key_hidden, key_out, *keys = jr.split(key, 2 + len(channels))
     layers: list[Any] = []
     side = 28
@@ -73,18 +76,20 @@ def robust_mnist(
     judged: int = 300,
     restarts: int = 1,
 ) -> Outcome:
-    """A network for MNIST that withstands any change of every pixel by up to 0.3, in about ten minutes on two cores.
+    """A network for MNIST that withstands any change of every pixel by up to 0.3, in about ten
+    minutes on two cores.
 
-    A plain network of the same kind is trained beside it for a third of the time, and both are judged: by projected
-    ascent of 100 steps on two losses, by an ensemble of attacks, and by trials of the attacks themselves, whose
-    warnings are printed.
+    A plain network of the same kind is trained beside it for a third of the time, and both are
+    judged: by projected ascent of 100 steps on two losses, by an ensemble of attacks, and by trials
+    of the attacks themselves, whose warnings are printed.
 
     Parameters
     ----------
     hardening
-        What is made small: trades asks for the same answer all around each image, pgd for the right one at the worst
-        place that several steps find, single-step at that of one; pairing ties the logits to each other besides;
-        interval makes a bound small that holds for every change, with which the network is certified.
+        What is made small: trades asks for the same answer all around each image, pgd for the right
+        one at the worst place that several steps find, single-step at that of one; pairing ties the
+        logits to each other besides; interval makes a bound small that holds for every change, with
+        which the network is certified.
     radius
         How far a pixel may be moved; they go from 0 to 1.
     steps
@@ -96,7 +101,8 @@ def robust_mnist(
     hidden
         Width of the hidden layer.
     rate
-        Highest learning rate of Adam; a fifth of the steps lead up to it, the others down to zero along a cosine.
+        Highest learning rate of Adam; a fifth of the steps lead up to it, the others down to zero
+        along a cosine.
     epochs
         Passes over the training set.
     batch
@@ -106,29 +112,59 @@ def robust_mnist(
     restarts
         Starts of the attacks that they are judged by.
     """
-    positive(rate=rate, epochs=epochs, batch=batch, radius=radius, steps=steps, judged=judged, restarts=restarts)
+    positive(
+        rate=rate,
+        epochs=epochs,
+        batch=batch,
+        radius=radius,
+        steps=steps,
+        judged=judged,
+        restarts=restarts,
+    )
     key_valid, key_init, key_fit, key_judge = jr.split(job.key, 4)
     full = pictures(job, "mnist")
     train, valid = data.split(full.train, 1 - HELD_OUT, key=key_valid, by=full.train[1])
     assert full.test is not None
-    ball, some = Linf(radius), (full.test[0][:judged], full.test[1][:judged])
+    ball = Linf(radius)
+    some = (full.test[0][:judged], full.test[1][:judged])
     objective = hardened(hardening, ball, steps=steps, strength=strength)
     net = strided(channels, hidden, key=key_init)
     table = {}
-    for name, aim, passes in (("plain", "none", max(1, epochs // 3)), ("hardened", hardening, epochs)):
+    for name, aim, passes in (
+        ("plain", "none", max(1, epochs // 3)),
+        ("hardened", hardening, epochs),
+    ):
         job.say(f"training the {name} network")
         iteration = climb(aim, ball, objective, rate=rate, count=passes * (len(train[1]) // batch))
         found = fit(
-            iteration, net, train, epochs=passes, batch=batch, validation=valid, metrics=metrics(ball), key=key_fit,
-            run=job.part(name), progress=watched(job, aim),
-        )  # fmt: skip
+            iteration,
+            net,
+            train,
+            epochs=passes,
+            batch=batch,
+            validation=valid,
+            metrics=metrics(ball),
+            key=key_fit,
+            run=job.part(name),
+            progress=watched(job, aim),
+        )
         judge = partial(judgement, job, found.model, some, ball, restarts, aim, key_judge)
-        row = {"test error %": percent_wrong(found.model, full.test)} | job.remember(f"{name}-attacked", judge)
+        row = {"test error %": percent_wrong(found.model, full.test)} | job.remember(
+            f"{name}-attacked", judge
+        )
         table[f"{name} network"] = row
     return Outcome(
-        found.model, train, full.test, objective, found.history, full.classes, table, found.reason, found.seconds,
+        found.model,
+        train,
+        full.test,
+        objective,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        found.seconds,
         start=found.start,
-    )  # fmt: skip
+    )
 
 
 def hardened(hardening: str, ball: Linf, *, steps: int, strength: float) -> Objective:
@@ -144,8 +180,12 @@ def hardened(hardening: str, ball: Linf, *, steps: int, strength: float) -> Obje
     return made[hardening]()
 
 
-def climb(hardening: str, ball: Linf, objective: Objective, *, rate: float, count: int) -> Iteration:
-    """So many steps of Adam. A bound has to grow from nothing, or the network learns to say the same of everything."""
+def climb(
+    hardening: str, ball: Linf, objective: Objective, *, rate: float, count: int
+) -> Iteration:
+    """So many steps of Adam. A bound has to grow from nothing, or the network learns to say the
+    same of everything.
+    """
     warm = max(1, round(WARM * count))
     schedule = optax.warmup_cosine_decay_schedule(0.0, rate, warm, max(warm + 1, count))
     adam = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
@@ -158,7 +198,9 @@ def climb(hardening: str, ball: Linf, objective: Objective, *, rate: float, coun
 
 
 def metrics(ball: Linf) -> dict[str, Objective]:
-    """The error, that under attack, and whether one step is no longer enough to find what many do."""
+    """The error, that under attack, and whether one step is no longer enough to find what many
+    do.
+    """
     many = PGD(away(margin), ball, rate=ball.radius / 4, steps=10, box=BOX)
     one = PGD(log_loss, ball, rate=ball.radius, steps=1, box=BOX)
     return {
@@ -171,21 +213,37 @@ def metrics(ball: Linf) -> dict[str, Objective]:
 def watched(job: Job, hardening: str) -> Progress:
     """Training on single steps has an alarm."""
     progress = job.progress or watch()
-    return Alarm(progress, "valid overfitting", above=LOUD) if hardening == "single-step" else progress
+    return (
+        Alarm(progress, "valid overfitting", above=LOUD) if hardening == "single-step" else progress
+    )
 
 
 def judgement(
     job: Job, model: Any, some: Batch, ball: Linf, restarts: int, hardening: str, key: PRNGKeyArray
 ) -> dict[str, float]:
-    """The error under attack of some test images in percent, and what cannot be certified; doubts are said."""
+    """The error under attack of some test images in percent, and what cannot be certified; doubts
+    are said.
+    """
     job.say(f"attacking it on {len(some[1]):,} test images")
     batch = max(TRIAL, len(some[1]) // 10)
     found = robustness(
-        model, some, ball, box=BOX, steps=50, restarts=restarts, white=_white, trial=TRIAL, batch=batch, key=key
+        model,
+        some,
+        ball,
+        box=BOX,
+        steps=50,
+        restarts=restarts,
+        white=_white,
+        trial=TRIAL,
+        batch=batch,
+        key=key,
     )
     for warning in found.warnings:
         job.say(warning)
-    numbers = {"error under attack %": 100 * (1 - found.robust), "doubts": float(len(found.warnings))}
+    numbers = {
+        "error under attack %": 100 * (1 - found.robust),
+        "doubts": float(len(found.warnings)),
+    }
     if hardening != "interval":
         return numbers
     sure = certified(model, some, ball, box=BOX, bounds="interval", batch=256)
@@ -193,8 +251,15 @@ def judgement(
 
 
 def _white(ball: Ball, steps: int, restarts: int) -> WorstOf:
-    """Projected ascent of twice as many short steps on two losses, and the ensemble that follows gradients."""
-    long = [PGD(away(loss), ball, rate=ball.radius / 30, steps=2 * steps, restarts=restarts, box=BOX)
-            for loss in (log_loss, margin)]  # fmt: skip
-    ascents = APGD(away(), ball, steps=steps, restarts=restarts, box=BOX), APGD(instead(), ball, steps=steps, box=BOX)
+    """Projected ascent of twice as many short steps on two losses, and the ensemble that follows
+    gradients.
+    """
+    long = [
+        PGD(away(loss), ball, rate=ball.radius / 30, steps=2 * steps, restarts=restarts, box=BOX)
+        for loss in (log_loss, margin)
+    ]
+    ascents = (
+        APGD(away(), ball, steps=steps, restarts=restarts, box=BOX),
+        APGD(instead(), ball, steps=steps, box=BOX),
+    )
     return WorstOf(ball, *long, ascents[0], Targeted(ascents[1]), box=BOX)

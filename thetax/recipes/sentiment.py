@@ -1,4 +1,6 @@
-"""Praise or blame (§6.5): an encoder reads film reviews in their order of words, beside a bag of them."""
+"""Praise or blame (§6.5): an encoder reads film reviews in their order of words, beside a bag of
+them.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -17,22 +19,29 @@ from .engine.outcome import Outcome
 from .shared.encoder import DROPOUT, Plan, Sizes, Task, check_starts, judge, tune_each
 
 METRICS = {"error": error_rate, "loss": cross_entropy}
-HEAD = 0.25  # of the tokens that are kept of a long text are from its beginning, the others from its end
+# of the tokens that are kept of a long text are from its beginning, the others from its end
+HEAD = 0.25
 HELD_OUT = 0.1  # of the training reviews, for validation
 
 
 def rows(texts: Sequence[str], known: WordPiece, *, length: int) -> Int[np.ndarray, "n {length}"]:
-    """[CLS], the tokens of a text, [SEP]; of a long one the first quarter of what fits and the rest from its end.
+    """[CLS], the tokens of a text, [SEP]; of a long one the first quarter of what fits and the rest
+    from its end.
 
-    A review says what it thinks at its end. (Sun et al. 2019, How to fine-tune BERT for text classification)
+    A review says what it thinks at its end. (Sun et al. 2019, How to fine-tune BERT for text
+    classification)
 
     >>> known = WordPiece(["[UNK]", "[CLS]", "[SEP]", *"abcdef"])
     >>> rows(["a b", "a b c d e f"], known, length=6).tolist()
     [[1, 3, 4, 2, -1, -1], [1, 3, 6, 7, 8, 2]]
     """
-    cls, sep, room = known.number("[CLS]"), known.number("[SEP]"), length - 2
+    cls = known.number("[CLS]")
+    sep = known.number("[SEP]")
+    room = length - 2
     if room < 1:
-        raise ValueError(f"length counts tokens, two of them marks, and must be at least 3; got {length}.")
+        raise ValueError(
+            f"length counts tokens, two of them marks, and must be at least 3; got {length}."
+        )
     head = round(HEAD * room)
     found = np.full((len(texts), length), -1, np.int32)
     for i, text in enumerate(texts):
@@ -48,13 +57,17 @@ def _listed(part: Batch) -> tuple[list[str], np.ndarray]:
 
 
 def bag_of_words(train: tuple[list[str], np.ndarray], valid: tuple[list[str], np.ndarray]) -> Any:
-    """Logistic regression on which words are there, of a strength of penalty that does best on the validation set."""
+    """Logistic regression on which words are there, of a strength of penalty that does best on the
+    validation set.
+    """
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
     fits = [
-        make_pipeline(CountVectorizer(binary=True, min_df=2), LogisticRegression(C=c, max_iter=500)).fit(*train)
+        make_pipeline(
+            CountVectorizer(binary=True, min_df=2), LogisticRegression(C=c, max_iter=500)
+        ).fit(*train)
         for c in (0.01, 0.03, 0.1, 0.3)
     ]
     return max(fits, key=lambda model: model.score(*valid))
@@ -80,16 +93,19 @@ def sentiment(
     batch: int = 32,
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Outcome:
-    """Praise or blame in film reviews, read by an encoder that was drawn anew, pre-trained on books, or is MiniLM.
+    """Praise or blame in film reviews, read by an encoder that was drawn anew, pre-trained on
+    books, or is MiniLM.
 
-    The two halves are the official ones, and a tenth of the training reviews are for validation. Of a long review the
-    first tokens and the last are read. Drawn anew, an encoder does not do better than the bag of words; MiniLM does by
-    far, but wants a GPU, or fewer reviews: `--start minilm --reviews 2000 --tests 2000`.
+    The two halves are the official ones, and a tenth of the training reviews are for validation. Of
+    a long review the first tokens and the last are read. Drawn anew, an encoder does not do better
+    than the bag of words; MiniLM does by far, but wants a GPU, or fewer reviews:
+    `--start minilm --reviews 2000 --tests 2000`.
 
     Parameters
     ----------
     start
-        What to begin with, a row of the table each: scratch, minilm, or the folder of a run of bert.
+        What to begin with, a row of the table each: scratch, minilm, or the folder of a run of
+        bert.
     reviews
         Reviews to learn from, 25,000 at most; the bag of words has the same.
     tests
@@ -119,13 +135,17 @@ def sentiment(
     precision
         In what the network is computed; weights, norms and losses stay float32.
     """
-    positive(reviews=reviews, tests=tests, batch=batch, rate=rate, epochs=epochs, fresh_rate=fresh_rate)
+    positive(
+        reviews=reviews, tests=tests, batch=batch, rate=rate, epochs=epochs, fresh_rate=fresh_rate
+    )
     check_starts(start)
     key_valid, *keys = jr.split(job.key, 1 + len(start))
     job.say("loading imdb")
     full = data.load("imdb")
     assert full.test is not None
-    train, valid = data.split(_few(full.train, reviews), 1 - HELD_OUT, key=key_valid, by=full.train[1][:reviews])
+    train, valid = data.split(
+        _few(full.train, reviews), 1 - HELD_OUT, key=key_valid, by=full.train[1][:reviews]
+    )
     test = _few(full.test, tests)
     job.say("bag of words")
     bag = bag_of_words(_listed(train), _listed(valid))
@@ -134,16 +154,27 @@ def sentiment(
         train[0].tolist(),
         (train, valid, test),
         lambda part, known: (rows(part[0].tolist(), known, length=length), part[1]),
-        lambda begun, key: SentenceClassifier.init(begun.bert, 2, pool=begun.pool, dropout=DROPOUT, key=key),
+        lambda begun, key: SentenceClassifier.init(
+            begun.bert, 2, pool=begun.pool, dropout=DROPOUT, key=key
+        ),
         cross_entropy,
         METRICS,
-        lambda found: {"test error %": 100 * judge(found.fit.model, found.test, {"error": error_rate})["error"]},
+        lambda found: {
+            "test error %": 100 * judge(found.fit.model, found.test, {"error": error_rate})["error"]
+        },
         full.classes,
     )
     return tune_each(
-        job, start, task, table, sizes=Sizes(width, depth, heads, pieces, dropout), length=length,
-        fresh=Plan(fresh_rate, fresh_epochs, batch, precision), tuned=Plan(rate, epochs, batch, precision), keys=keys,
-    )  # fmt: skip
+        job,
+        start,
+        task,
+        table,
+        sizes=Sizes(width, depth, heads, pieces, dropout),
+        length=length,
+        fresh=Plan(fresh_rate, fresh_epochs, batch, precision),
+        tuned=Plan(rate, epochs, batch, precision),
+        keys=keys,
+    )
 
 
 def _few(part: Batch, count: int) -> Batch:

@@ -1,4 +1,6 @@
-"""Dates as people write them, put into one form by a network that reads one and writes the other (§5.3)."""
+"""Dates as people write them, put into one form by a network that reads one and writes the other
+(§5.3).
+"""
 
 from functools import partial
 from typing import Any
@@ -22,15 +24,21 @@ HELD_OUT = 1000  # dates for validation, and as many to test on
 CLIP = 1.0  # the longest gradient
 
 
-def pairs(people: Any, iso: Any, known: data.Characters, told: data.Characters, length: int) -> Batch:
-    """`((sources, targets), next)`: what is read, what the decoder reads, and what it is to say after each."""
+def pairs(
+    people: Any, iso: Any, known: data.Characters, told: data.Characters, length: int
+) -> Batch:
+    """`((sources, targets), next)`: what is read, what the decoder reads, and what it is to say
+    after each.
+    """
     sources = known.encode(people, length=length)
     answers = told.encode([f"{BEGIN}{day}{END}" for day in iso.tolist()], length=WRITTEN + 1)
     return (sources, answers[:, :-1]), answers[:, 1:]
 
 
 def exact(model: EncoderDecoder, test: Batch, told: data.Characters, *, width: int = 1) -> float:
-    """The share of sources for which all that is said is right: greedily, or by a beam of that width."""
+    """The share of sources for which all that is said is right: greedily, or by a beam of that
+    width.
+    """
     begin, end = (told.letters.index(letter) for letter in (BEGIN, END))
 
     def answer(source):
@@ -56,7 +64,8 @@ def seq2seq(
     epochs: int = 8,
     batch: int = 64,
 ) -> Outcome:
-    """Dates in many human forms into ISO 8601, by an encoder and a decoder, with attention and without.
+    """Dates in many human forms into ISO 8601, by an encoder and a decoder, with attention and
+    without.
 
     No day of the test is among those learnt from.
 
@@ -80,18 +89,26 @@ def seq2seq(
     positive(examples=examples, width=width, beams=beams, rate=rate, epochs=epochs, batch=batch)
     key_data, *keys = jr.split(job.key, 3)
     people, iso = data.dates(examples + 2 * HELD_OUT, key=key_data)
-    known, told = data.Characters.fit(people), data.Characters(f"{BEGIN}{END}-0123456789")
+    known = data.Characters.fit(people)
+    told = data.Characters(f"{BEGIN}{END}-0123456789")
     every = pairs(people, iso, known, told, max(map(len, people.tolist())))
     cut = lambda start, stop: jax.tree.map(lambda a: a[start:stop], every)
-    valid, test = cut(examples, examples + HELD_OUT), cut(examples + HELD_OUT, None)
-    train, table = cut(0, examples), {}
+    valid = cut(examples, examples + HELD_OUT)
+    test = cut(examples + HELD_OUT, None)
+    train = cut(0, examples)
+    table = {}
     draw = partial(EncoderDecoder.init, len(known), len(told), vector, width)
     schedule = optax.cosine_decay_schedule(rate, max(1, epochs * (examples // batch)))
-    for (name, attend), key in zip({"without attention": None, "with attention": width}.items(), keys):
+    for (name, attend), key in zip(
+        {"without attention": None, "with attention": width}.items(), keys
+    ):
         job.say(name)
         key_init, key_fit = jr.split(key)
         found = fit(
-            descend(token_cross_entropy, optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(schedule))),
+            descend(
+                token_cross_entropy,
+                optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(schedule)),
+            ),
             draw(attend=attend, key=key_init),
             train,
             epochs=epochs,
@@ -102,9 +119,19 @@ def seq2seq(
             run=job.part(name.replace(" ", "-")),
             progress=job.progress,
         )
-        right = {f"exact by a beam of {beams}, %": 100 * exact(found.model, test, told, width=beams)}
+        right = {
+            f"exact by a beam of {beams}, %": 100 * exact(found.model, test, told, width=beams)
+        }
         table[name] = {"exact, greedily, %": 100 * exact(found.model, test, told)} | right
     return Outcome(
-        found.model, train, test, token_cross_entropy, found.history, tuple(told.letters), table, found.reason,
-        found.seconds, tokens=tuple(known.letters),
-    )  # fmt: skip
+        found.model,
+        train,
+        test,
+        token_cross_entropy,
+        found.history,
+        tuple(told.letters),
+        table,
+        found.reason,
+        found.seconds,
+        tokens=tuple(known.letters),
+    )

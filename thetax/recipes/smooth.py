@@ -1,4 +1,6 @@
-"""Digits named with a proof (§13): a network that knows noise, its votes, and the radius that they certify."""
+"""Digits named with a proof (§13): a network that knows noise, its votes, and the radius that they
+certify.
+"""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -38,10 +40,12 @@ def smooth(
     epochs: int = 8,
     batch: int = 128,
 ) -> Outcome:
-    """A network for MNIST that is proven right in Euclidean balls, by chance, in about five minutes on two cores.
+    """A network for MNIST that is proven right in Euclidean balls, by chance, in about five minutes
+    on two cores.
 
-    It is trained with noise. Smoothed, it says what it says most often of an image with noise added, and the more
-    often, the farther around the image that is proven. Beside it stands what an attack leaves of the network itself.
+    It is trained with noise. Smoothed, it says what it says most often of an image with noise
+    added, and the more often, the farther around the image that is proven. Beside it stands what an
+    attack leaves of the network itself.
 
     Parameters
     ----------
@@ -68,20 +72,33 @@ def smooth(
     if not 0 < failure < 1:
         raise ValueError(f"failure is a probability, between 0 and 1; got {failure}.")
     if (most := farthest(noise, draws, failure)) == 0:
-        raise ValueError(f"draws={draws} that all agree prove nothing at failure={failure}; give more.")
+        raise ValueError(
+            f"draws={draws} that all agree prove nothing at failure={failure}; give more."
+        )
     key_valid, key_init, key_fit, key_votes = jr.split(job.key, 4)
     full = pictures(job, "mnist")
     assert full.test is not None
     train, valid = data.split(full.train, 1 - HELD_OUT, key=key_valid, by=full.train[1])
     objective = augmented(cross_entropy, gaussian(noise))
     found = classify(
-        job, strided(channels, hidden, key=key_init), train, valid, objective=objective, rate=rate, epochs=epochs,
-        batch=batch, key=key_fit, run=job.run,
-    )  # fmt: skip
+        job,
+        strided(channels, hidden, key=key_init),
+        train,
+        valid,
+        objective=objective,
+        rate=rate,
+        epochs=epochs,
+        batch=batch,
+        key=key_fit,
+        run=job.run,
+    )
     some = tuple(jnp.asarray(part[:judged]) for part in full.test)
-    proven = job.remember("votes", lambda: _votes(job, found.model, some, noise, draws, failure, key=key_votes))
+    proven = job.remember(
+        "votes", lambda: _votes(job, found.model, some, noise, draws, failure, key=key_votes)
+    )
     stands = job.remember("attack", lambda: _attacked(job, found.model, some))["stands"]
-    radius, right = np.array(proven["radius"], float), np.array(proven["right"], bool)
+    radius = np.array(proven["radius"], float)
+    right = np.array(proven["right"], bool)
     measured = Certificates(np.where(right, radius, 0.0), np.array(RADII), np.array(stands), most)
     table = {
         "smoothed network": {
@@ -95,13 +112,23 @@ def smooth(
         },
     }
     return Outcome(
-        found.model, train, full.test, objective, found.history, full.classes, table, found.reason, found.seconds,
-        start=found.start, measured=measured,
-    )  # fmt: skip
+        found.model,
+        train,
+        full.test,
+        objective,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        found.seconds,
+        start=found.start,
+        measured=measured,
+    )
 
 
 def farthest(noise: float, draws: int, failure: float) -> float:
-    r"""The radius that is proven if all draws agree, $\sigma\, \Phi^{-1}(\alpha^{1/n})$; 0 if that is too few.
+    r"""The radius that is proven if all draws agree, $\sigma\, \Phi^{-1}(\alpha^{1/n})$; 0 if that
+    is too few.
 
     >>> round(farthest(0.5, 1000, 0.001), 3), farthest(0.5, 9, 0.001)
     (1.232, 0.0)
@@ -111,12 +138,24 @@ def farthest(noise: float, draws: int, failure: float) -> float:
 
 
 def _votes(
-    job: Job, model: Model, some: Batch, noise: float, draws: int, failure: float, *, key: PRNGKeyArray
+    job: Job,
+    model: Model,
+    some: Batch,
+    noise: float,
+    draws: int,
+    failure: float,
+    *,
+    key: PRNGKeyArray,
 ) -> dict[str, list[float]]:
     """The radius that is proven for each image, and whether the label is right."""
     job.say(f"certifying {len(some[1]):,} test images, with {CHOOSE + draws:,} votes on each")
-    found = smoothed(model, some[0], noise=noise, choose=CHOOSE, draws=draws, failure=failure, key=key)
-    return {"radius": found.radius.tolist(), "right": (found.labels == np.asarray(some[1])).tolist()}
+    found = smoothed(
+        model, some[0], noise=noise, choose=CHOOSE, draws=draws, failure=failure, key=key
+    )
+    return {
+        "radius": found.radius.tolist(),
+        "right": (found.labels == np.asarray(some[1])).tolist(),
+    }
 
 
 def _attacked(job: Job, model: Model, some: Batch) -> dict[str, list[float]]:
@@ -125,7 +164,9 @@ def _attacked(job: Job, model: Model, some: Batch) -> dict[str, list[float]]:
     xs, ys = some
     stands = []
     for radius in RADII:
-        ascent = PGD(away(margin), L2(radius), rate=2.5 * radius / STEPS, steps=STEPS, box=(0.0, 1.0))
+        ascent = PGD(
+            away(margin), L2(radius), rate=2.5 * radius / STEPS, steps=STEPS, box=(0.0, 1.0)
+        )
         worst = perturb(ascent, model, (xs, ys))
         stands.append(float((jnp.argmax(predict(model, worst), axis=-1) == ys).mean()))
     return {"stands": stands}

@@ -1,4 +1,6 @@
-"""Spam by networks: ESL's exercise 11.7, beside a linear and an additive model, and what the networks lean on."""
+"""Spam by networks: ESL's exercise 11.7, beside a linear and an additive model, and what the
+networks lean on.
+"""
 
 from functools import partial
 
@@ -13,7 +15,15 @@ from ..core import Batch
 from ..explain import importance
 from ..layers import Ensemble
 from ..models import MLP, logistic_regression
-from ..train import binary_cross_entropy, binary_error_rate, descend, evaluate, fit, restarts, weight_decay
+from ..train import (
+    binary_cross_entropy,
+    binary_error_rate,
+    descend,
+    evaluate,
+    fit,
+    restarts,
+    weight_decay,
+)
 from .engine.job import Job, positive, recipe
 from .engine.outcome import Outcome
 
@@ -43,7 +53,8 @@ def spam(
     epochs: int = 20,
     batch: int = 100,
 ) -> Outcome:
-    """Spam or not, on 4,601 mails: the average of several small networks, beside logistic and additive regression.
+    """Spam or not, on 4,601 mails: the average of several small networks, beside logistic and
+    additive regression.
 
     Parameters
     ----------
@@ -63,10 +74,12 @@ def spam(
     positive(hidden=hidden, members=members, rate=rate, epochs=epochs, batch=batch)
     key_split, key_init, key_line, key_nets, key_shuffle = jr.split(job.key, 5)
     full = data.load("spambase")
-    xs, ys = np.log(full.train[0] + 0.1), full.train[1]
+    xs = np.log(full.train[0] + 0.1)
+    ys = full.train[1]
     train, test = data.split((xs, ys), TRAIN / 4601, key=key_split, by=ys)
     scale = data.Standardise.fit(train[0])
-    train, test = (scale(train[0]), train[1]), (scale(test[0]), test[1])
+    train = (scale(train[0]), train[1])
+    test = (scale(test[0]), test[1])
     wrong = lambda model: 100 * evaluate(model, test, {"error": binary_error_rate})["error"]
     job.say("logistic and additive regression")
     settings = {"epochs": epochs, "batch": batch, "progress": job.progress}
@@ -86,21 +99,38 @@ def spam(
     nets = Ensemble.init(partial(MLP.init, xs.shape[1], hidden, 1), members, key=key_init)
     objective = weight_decay(binary_cross_entropy, strength=decay)
     found = fit(
-        restarts(descend(objective, optax.adam(rate))), nets, train, key=key_nets, run=job.part("networks"), **settings
+        restarts(descend(objective, optax.adam(rate))),
+        nets,
+        train,
+        key=key_nets,
+        run=job.part("networks"),
+        **settings,
     )
     each = jax.vmap(lambda net: binary_error_rate(net, test))(found.model.members)
     table["network, mean of the members"] = {"test error %": 100 * float(each.mean())}
     table |= _leans(found.model, test, full.features, key_shuffle)
     table["networks averaged"] = {"test error %": wrong(found.model)}
     return Outcome(
-        found.model, train, test, binary_cross_entropy, found.history, full.classes, table, found.reason, found.seconds,
+        found.model,
+        train,
+        test,
+        binary_cross_entropy,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        found.seconds,
         start=found.start,
-    )  # fmt: skip
+    )
 
 
-def _leans(model: Ensemble, test: Batch, features: tuple[str, ...], key) -> dict[str, dict[str, float]]:
+def _leans(
+    model: Ensemble, test: Batch, features: tuple[str, ...], key
+) -> dict[str, dict[str, float]]:
     """A row for each feature the model leans on most: the test error with that feature shuffled."""
-    seen = importance(model, jax.tree.map(jnp.asarray, test), binary_error_rate, features=features, key=key)
+    seen = importance(
+        model, jax.tree.map(jnp.asarray, test), binary_error_rate, features=features, key=key
+    )
     return {
         f"... with {features[j]} shuffled": {
             "test error %": 100 * float(seen.base + seen.rise[j]),

@@ -1,4 +1,6 @@
-"""The part of speech of every word (§6.5): an encoder that sees the sentence, beside the commonest tag of the word."""
+"""The part of speech of every word (§6.5): an encoder that sees the sentence, beside the commonest
+tag of the word.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -26,19 +28,25 @@ Sentences = Sequence[tuple[Sequence[str], Sequence[str]]]  # words, and their ta
 
 
 def rows(sentences: Sentences, known: WordPiece, *, length: int) -> Batch:
-    """`(tokens, targets)`: [CLS], the pieces of the words, [SEP]; the target of a word stands at its first piece.
+    """`(tokens, targets)`: [CLS], the pieces of the words, [SEP]; the target of a word stands at
+    its first piece.
 
-    A sentence with more pieces goes on in another row, so that no word is lost. Targets are places in `UNIVERSAL`.
+    A sentence with more pieces goes on in another row, so that no word is lost. Targets are places
+    in `UNIVERSAL`.
 
     >>> known = WordPiece(["[UNK]", "[CLS]", "[SEP]", "run", "##s", "he"])
     >>> xs, ys = rows([(["he", "runs"], ["PRON", "VERB"])], known, length=6)
     >>> xs.tolist(), ys.tolist()
     ([[1, 5, 3, 4, 2, -1]], [[-1, 4, 1, -1, -1, -1]])
     """
-    spell, room = Speller(known), length - 2
+    spell = Speller(known)
+    room = length - 2
     if room < 1:
-        raise ValueError(f"length counts tokens, two of them marks, and must be at least 3; got {length}.")
-    tokens, targets = [], []
+        raise ValueError(
+            f"length counts tokens, two of them marks, and must be at least 3; got {length}."
+        )
+    tokens = []
+    targets = []
     for words, tags in sentences:
         left = 0
         for word, tag in zip(words, tags):
@@ -53,8 +61,11 @@ def rows(sentences: Sentences, known: WordPiece, *, length: int) -> Batch:
     return _framed(tokens, targets, known, length)
 
 
-def _framed(tokens: list[list[int]], targets: list[list[int]], known: WordPiece, length: int) -> Batch:
-    cls, sep = known.number("[CLS]"), known.number("[SEP]")
+def _framed(
+    tokens: list[list[int]], targets: list[list[int]], known: WordPiece, length: int
+) -> Batch:
+    cls = known.number("[CLS]")
+    sep = known.number("[SEP]")
     xs, ys = (np.full((len(tokens), length), -1, np.int32) for _ in range(2))
     for x, y, row, aims in zip(xs, ys, tokens, targets):
         x[: len(row) + 2] = [cls, *row, sep]
@@ -72,7 +83,8 @@ def held_out(brown: data.Brown, place: int) -> Bool[np.ndarray, " n"]:
 
 
 def commonest_tag(train: Sentences, test: Sentences) -> float:
-    """The share of words that are tagged wrongly by the tag each had most often; one not met is what new words are.
+    """The share of words that are tagged wrongly by the tag each had most often; one not met is
+    what new words are.
 
     That is the commonest tag among the words that were met once. Capitals count.
 
@@ -110,15 +122,18 @@ def tagging(
     batch: int = 32,
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Outcome:
-    """The part of speech of each word of the Brown corpus, by an encoder drawn anew, pre-trained on books, or MiniLM.
+    """The part of speech of each word of the Brown corpus, by an encoder drawn anew, pre-trained on
+    books, or MiniLM.
 
-    Whole texts are held out: of each genre every tenth to test on, and every tenth for validation. MiniLM needs fewer
-    sentences, and more time for each: `--start minilm --sentences 6000`. Batches have sentences of similar length.
+    Whole texts are held out: of each genre every tenth to test on, and every tenth for validation.
+    MiniLM needs fewer sentences, and more time for each: `--start minilm --sentences 6000`. Batches
+    have sentences of similar length.
 
     Parameters
     ----------
     start
-        What to begin with, a row of the table each: scratch, minilm, or the folder of a run of bert.
+        What to begin with, a row of the table each: scratch, minilm, or the folder of a run of
+        bert.
     sentences
         Sentences to learn from, at most; the table of the commonest tags has the same.
     tests
@@ -146,7 +161,14 @@ def tagging(
     precision
         In what the network is computed; weights, norms and losses stay float32.
     """
-    positive(sentences=sentences, tests=tests, batch=batch, rate=rate, epochs=epochs, fresh_rate=fresh_rate)
+    positive(
+        sentences=sentences,
+        tests=tests,
+        batch=batch,
+        rate=rate,
+        epochs=epochs,
+        fresh_rate=fresh_rate,
+    )
     check_starts(start)
     key_few, *keys = jr.split(job.key, 1 + len(start))
     job.say("loading brown")
@@ -159,25 +181,44 @@ def tagging(
         lambda begun, key: Tagger.init(begun.bert, len(UNIVERSAL), dropout=DROPOUT, key=key),
         token_cross_entropy,
         METRICS,
-        lambda found: {WRONG: 100 * judge(found.fit.model, found.test, {"error": token_error_rate})["error"]},
+        lambda found: {
+            WRONG: 100 * judge(found.fit.model, found.test, {"error": token_error_rate})["error"]
+        },
         UNIVERSAL,
     )
     return tune_each(
-        job, start, task, table, sizes=Sizes(width, depth, heads, pieces), length=length,
-        fresh=Plan(fresh_rate, fresh_epochs, batch, precision), tuned=Plan(rate, epochs, batch, precision), keys=keys,
-    )  # fmt: skip
+        job,
+        start,
+        task,
+        table,
+        sizes=Sizes(width, depth, heads, pieces),
+        length=length,
+        fresh=Plan(fresh_rate, fresh_epochs, batch, precision),
+        tuned=Plan(rate, epochs, batch, precision),
+        keys=keys,
+    )
 
 
-def _parts(sentences: int, tests: int, *, key: PRNGKeyArray) -> tuple[Sentences, Sentences, Sentences]:
-    """Sentences to train on, for validation and to test on, so many of each, drawn from their texts."""
+def _parts(
+    sentences: int, tests: int, *, key: PRNGKeyArray
+) -> tuple[Sentences, Sentences, Sentences]:
+    """Sentences to train on, for validation and to test on, so many of each, drawn from their
+    texts.
+    """
     brown = data.load_brown()
-    test, valid = held_out(brown, EVERY - 1), held_out(brown, 4)
+    test = held_out(brown, EVERY - 1)
+    valid = held_out(brown, 4)
     keys = jr.split(key, 3)
 
     def few(there: np.ndarray, count: int, key: PRNGKeyArray) -> Sentences:
         places = np.flatnonzero(there)
         return [
-            (brown.words[i], brown.universal[i]) for i in places[np.asarray(jr.permutation(key, len(places)))[:count]]
+            (brown.words[i], brown.universal[i])
+            for i in places[np.asarray(jr.permutation(key, len(places)))[:count]]
         ]
 
-    return few(~(test | valid), sentences, keys[0]), few(valid, VALID, keys[1]), few(test, tests, keys[2])
+    return (
+        few(~(test | valid), sentences, keys[0]),
+        few(valid, VALID, keys[1]),
+        few(test, tests, keys[2]),
+    )

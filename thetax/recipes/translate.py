@@ -1,4 +1,6 @@
-"""Verses from English into German by an encoder and a decoder that attend (§6.4), beside what came before them."""
+"""Verses from English into German by an encoder and a decoder that attend (§6.4), beside what came
+before them.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +23,12 @@ from .shared.ibm_model_1 import Dictionary
 from .shared.transformer_training import decayed_adam, smooth_log_loss, token_loss, warm_root
 
 BEGIN, END = "<begin>", "<end>"  # what a translation begins and ends with; both are pieces
-VALID = ("Lamentations", "Haggai", "Philippians", "1 John")  # books that say little of what others say
+VALID = (
+    "Lamentations",
+    "Haggai",
+    "Philippians",
+    "1 John",
+)  # books that say little of what others say
 TEST = ("Ruth", "Esther", "Ecclesiastes", "Jonah", "Philemon", "James")
 LENGTHS = 3  # to which batches are cut
 BLOCK = 64  # sources translated at once
@@ -32,35 +39,51 @@ LEAST = 256 + 2  # pieces: every byte, and the two marks
 def held_out(verses: data.Verses) -> tuple[data.Verses, data.Verses, data.Verses]:
     """Verses to train on, for validation and to test on: no book is in two of them."""
     number = lambda names: [verses.books.index(name) for name in names]
-    valid, test = np.isin(verses.book, number(VALID)), np.isin(verses.book, number(TEST))
+    valid = np.isin(verses.book, number(VALID))
+    test = np.isin(verses.book, number(TEST))
     return verses.select(~valid & ~test), verses.select(valid), verses.select(test)
 
 
 def pairs(verses: data.Verses, known: data.BytePairs, length: int, *, whole: bool = False) -> Batch:
-    """`((sources, targets), next)`: what is read, what the decoder reads, and what it is to say after each.
+    """`((sources, targets), next)`: what is read, what the decoder reads, and what it is to say
+    after each.
 
     With `whole` only pairs of which both sides are at most so long; otherwise longer ones are cut.
     """
     sources = known.encode(verses.english, length=length + 1)
-    answers = known.encode([f"{BEGIN}{text}{END}" for text in verses.german.tolist()], length=length + 2)
+    answers = known.encode(
+        [f"{BEGIN}{text}{END}" for text in verses.german.tolist()], length=length + 2
+    )
     if whole:
         fit_in = (sources[:, -1] < 0) & (answers[:, -1] < 0)
-        sources, answers = sources[fit_in], answers[fit_in]
+        sources = sources[fit_in]
+        answers = answers[fit_in]
     read = np.where(answers == known.number(END), -1, answers)
     return (sources[:, :length], read[:, :length]), answers[:, 1 : length + 1]
 
 
 def said(
-    model: Any, sources: Any, known: data.BytePairs, *, length: int, width: int = 1, penalty: float = 0.0
+    model: Any,
+    sources: Any,
+    known: data.BytePairs,
+    *,
+    length: int,
+    width: int = 1,
+    penalty: float = 0.0,
 ) -> list[str]:
     """What the model makes of each source, greedily or by a beam of that width."""
-    begin, end = known.number(BEGIN), known.number(END)
+    begin = known.number(BEGIN)
+    end = known.number(END)
 
     def answer(model, source):
-        cell, state = model.decoder(source, length=length) if _keeps(model) else model.decoder(source)
+        cell, state = (
+            model.decoder(source, length=length) if _keeps(model) else model.decoder(source)
+        )
         if width == 1:
             return greedy(cell, first=begin, length=length, end=end, state=state).tokens
-        found = beam(cell, first=begin, length=length, width=width, end=end, state=state, penalty=penalty)
+        found = beam(
+            cell, first=begin, length=length, width=width, end=end, state=state, penalty=penalty
+        )
         return found.tokens[0]
 
     every = jax.jit(lambda model, xs: jax.lax.map(lambda x: answer(model, x), xs, batch_size=BLOCK))
@@ -95,11 +118,13 @@ def translate(
     lessons: int = 4,
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Outcome:
-    """Verses of the Bible from English into German by a transformer, beside a recurrent network and a dictionary.
+    """Verses of the Bible from English into German by a transformer, beside a recurrent network and
+    a dictionary.
 
-    The books of Lamentations, Haggai, Philippians and 1 John are for validation; Ruth, Esther, Ecclesiastes, Jonah,
-    Philemon and James are the test. The pieces, for both languages together, are learnt from the other books, and so is
-    the dictionary, by EM. What is said is judged by BLEU, greedily and by a beam.
+    The books of Lamentations, Haggai, Philippians and 1 John are for validation; Ruth, Esther,
+    Ecclesiastes, Jonah, Philemon and James are the test. The pieces, for both languages together,
+    are learnt from the other books, and so is the dictionary, by EM. What is said is judged by
+    BLEU, greedily and by a beam.
 
     Parameters
     ----------
@@ -139,16 +164,28 @@ def translate(
         In what the networks are computed; weights, norms and losses stay float32.
     """
     positive(
-        width=width, depth=depth, heads=heads, length=length, beams=beams, rate=rate, warm=warm, epochs=epochs,
-        batch=batch, state=state,
-    )  # fmt: skip
+        width=width,
+        depth=depth,
+        heads=heads,
+        length=length,
+        beams=beams,
+        rate=rate,
+        warm=warm,
+        epochs=epochs,
+        batch=batch,
+        state=state,
+    )
     if pieces < LEAST:
-        raise ValueError(f"pieces: the bytes and two marks are {LEAST} already; got {pieces}. Choose more.")
+        raise ValueError(
+            f"pieces: the bytes and two marks are {LEAST} already; got {pieces}. Choose more."
+        )
     bleu(["."], ["."])  # tells now, not after hours, if its library is missing
     key_stream, *keys = jr.split(job.key, 3)
     job.say("loading verses, and cutting them into pieces")
     parts = held_out(_verses())
-    known = data.BytePairs.fit([*parts[0].english, *parts[0].german], size=pieces, special=(BEGIN, END))
+    known = data.BytePairs.fit(
+        [*parts[0].english, *parts[0].german], size=pieces, special=(BEGIN, END)
+    )
     train, valid, test = (pairs(part, known, length, whole=part is parts[0]) for part in parts)
     job.say("dictionary")
     table = {"dictionary": _word_by_word(parts[0], parts[2])}
@@ -161,18 +198,38 @@ def translate(
         stream=data.by_length(train, batch=batch, count=LENGTHS, key=key_stream),
         valid=valid,
     )
-    judged = partial(_row, test[0][0], parts[2].german.tolist(), known, length=length, beams=beams, penalty=penalty)
+    judged = partial(
+        _row,
+        test[0][0],
+        parts[2].german.tolist(),
+        known,
+        length=length,
+        beams=beams,
+        penalty=penalty,
+    )
     if lessons:
         net = EncoderDecoder.init(len(known), len(known), width, state, attend=state, key=keys[0])
-        table["recurrent network"] = judged(learn(net, "recurrent network", epochs=lessons, key=keys[0]))
-    net = Translator.init(None, len(known), width, depth=depth, heads=heads, dropout=dropout, key=keys[1])
+        table["recurrent network"] = judged(
+            learn(net, "recurrent network", epochs=lessons, key=keys[0])
+        )
+    net = Translator.init(
+        None, len(known), width, depth=depth, heads=heads, dropout=dropout, key=keys[1]
+    )
     found = learn(net, "transformer", epochs=epochs, key=keys[1])
     table["transformer"] = judged(found)
     names = tuple(known.decode([number]) for number in range(len(known)))
     return Outcome(
-        found.model, train, test, objective, found.history, names, table, found.reason, found.seconds,
+        found.model,
+        train,
+        test,
+        objective,
+        found.history,
+        names,
+        table,
+        found.reason,
+        found.seconds,
         tokens=names,
-    )  # fmt: skip
+    )
 
 
 def _verses() -> data.Verses:
@@ -183,13 +240,23 @@ def _verses() -> data.Verses:
 
 def _word_by_word(train: data.Verses, test: data.Verses) -> dict[str, float]:
     told = Dictionary.fit(train.english.tolist(), train.german.tolist())
-    return {"test BLEU": bleu([told.translate(text) for text in test.english], test.german.tolist())}
+    return {
+        "test BLEU": bleu([told.translate(text) for text in test.english], test.german.tolist())
+    }
 
 
 def _learn(
-    job: Job, net: Any, name: str, *, objective: Objective, optimiser: optax.GradientTransformation, stream: Any,
-    valid: Batch, epochs: int, key: Any,
-) -> Fit:  # fmt: skip
+    job: Job,
+    net: Any,
+    name: str,
+    *,
+    objective: Objective,
+    optimiser: optax.GradientTransformation,
+    stream: Any,
+    valid: Batch,
+    epochs: int,
+    key: Any,
+) -> Fit:
     job.say(name)
     return fit(
         descend(objective, optimiser),
@@ -205,7 +272,14 @@ def _learn(
 
 
 def _row(
-    sources: Any, meant: Sequence[str], known: data.BytePairs, found: Fit, *, length: int, beams: int, penalty: float
+    sources: Any,
+    meant: Sequence[str],
+    known: data.BytePairs,
+    found: Fit,
+    *,
+    length: int,
+    beams: int,
+    penalty: float,
 ) -> dict[str, float]:
     plain = said(found.model, sources, known, length=length)
     searched = said(found.model, sources, known, length=length, width=beams, penalty=penalty)

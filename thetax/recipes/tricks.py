@@ -15,7 +15,17 @@ from .. import data
 from ..core import Batch, Objective, Scalar
 from ..layers import Ensemble, LayerNorm, mixture
 from ..models import MLP
-from ..train import Fit, augmented, cross_entropy, descend, error_rate, fit, restarts, smooth_labels, weight_decay
+from ..train import (
+    Fit,
+    augmented,
+    cross_entropy,
+    descend,
+    error_rate,
+    fit,
+    restarts,
+    smooth_labels,
+    weight_decay,
+)
 from .engine.job import Job, positive, recipe
 from .engine.outcome import Outcome
 
@@ -102,17 +112,19 @@ def tricks(
     epochs: int = 60,
     batch: int = 50,
 ) -> Outcome:
-    """Nothing, each trick of the trade alone, and all together, on a thousand images of MNIST; the mean over seeds.
+    """Nothing, each trick of the trade alone, and all together, on a thousand images of MNIST; the
+    mean over seeds.
 
-    The seeds of a row are trained at once. They differ in the start and in all chance but the order of the
-    images. One network of the last row is handed on to be looked at.
+    The seeds of a row are trained at once. They differ in the start and in all chance but the order
+    of the images. One network of the last row is handed on to be looked at.
 
     Parameters
     ----------
     images
         Training images, the digits in their usual proportions.
     wrong
-        Share of the training labels to replace by random ones, so that there is something to fit too well.
+        Share of the training labels to replace by random ones, so that there is something to fit
+        too well.
     seeds
         Times that each row is trained.
     hidden
@@ -122,7 +134,8 @@ def tricks(
     decoupled
         Strength of the decay that acts on the step, past Adam's scaling.
     patience
-        Epochs without a lower validation error after which early stopping stops; it holds out a tenth of the images.
+        Epochs without a lower validation error after which early stopping stops; it holds out a
+        tenth of the images.
     dropout
         Probability of dropping a hidden unit.
     pixels
@@ -158,18 +171,32 @@ def tricks(
         smoothing=smoothing,
         average=average,
     )
-    table, seconds = {}, 0.0
+    table = {}
+    seconds = 0.0
     for name, trick in listed.items():
         job.say(name)
         make = partial(MLP.init, 784, *hidden, CLASSES, **trick.parts)
         nets = Ensemble.init(make, seeds * trick.average, key=key_init)
-        found = _fit(job, name, trick, nets, train, rate=rate, epochs=epochs, batch=batch, key=key_fit)
+        found = _fit(
+            job, name, trick, nets, train, rate=rate, epochs=epochs, batch=batch, key=key_fit
+        )
         epochs_done = len(found.history["train loss"])
-        table[name] = _row(seeds_error(found.model, test, average=trick.average), table) | {"epochs": epochs_done}
+        table[name] = _row(seeds_error(found.model, test, average=trick.average), table) | {
+            "epochs": epochs_done
+        }
         seconds += found.seconds
     one, start = (jax.tree.map(lambda a: a[0], nets.members) for nets in (found.model, found.start))
     return Outcome(
-        one, train, full.test, trick.objective, found.history, full.classes, table, found.reason, seconds, start=start
+        one,
+        train,
+        full.test,
+        trick.objective,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        seconds,
+        start=start,
     )
 
 
@@ -179,12 +206,26 @@ def _relabelled(labels: Any, wrong: float, *, key: PRNGKeyArray) -> np.ndarray:
     return np.asarray(jnp.where(jr.bernoulli(key_which, wrong, (len(labels),)), random, labels))
 
 
-def _fit(job: Job, name: str, trick: Trick, nets: Ensemble, train: Batch, *, rate: float, epochs: int, batch: int,
-         key: PRNGKeyArray) -> Fit:  # fmt: skip
+def _fit(
+    job: Job,
+    name: str,
+    trick: Trick,
+    nets: Ensemble,
+    train: Batch,
+    *,
+    rate: float,
+    epochs: int,
+    batch: int,
+    key: PRNGKeyArray,
+) -> Fit:
     watched = trick.patience is not None
     steps = epochs * (len(train[1]) // batch)
     return fit(
-        restarts(descend(trick.objective, trick.optimiser(optax.cosine_decay_schedule(rate, max(1, steps))))),
+        restarts(
+            descend(
+                trick.objective, trick.optimiser(optax.cosine_decay_schedule(rate, max(1, steps)))
+            )
+        ),
         nets,
         train,
         epochs=epochs,
@@ -198,7 +239,9 @@ def _fit(job: Job, name: str, trick: Trick, nets: Ensemble, train: Batch, *, rat
     )
 
 
-def _row(errors: Float[np.ndarray, " seeds"], table: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def _row(
+    errors: Float[np.ndarray, " seeds"], table: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
     mean = float(errors.mean())
     first = next(iter(table.values()), {"test error %": mean})
     return {

@@ -1,4 +1,6 @@
-"""Clothes by attention (§6.6): a vision transformer beside a convolutional network and a perceptron."""
+"""Clothes by attention (§6.6): a vision transformer beside a convolutional network and a
+perceptron.
+"""
 
 from functools import partial
 from typing import Any, Literal
@@ -41,11 +43,13 @@ def vit(
     batch: int = 128,
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Outcome:
-    """A small vision transformer on Fashion-MNIST, beside a perceptron and the convolutional network of `cnn`.
+    """A small vision transformer on Fashion-MNIST, beside a perceptron and the convolutional
+    network of `cnn`.
 
-    All see the same images, shifted as they are learnt, and clothes mirrored; the perceptron sees them as they are.
-    Of the 60,000 images 5,000 are for validation; 10,000 others are the test. With so few images and so little time the
-    convolutions, which know what a neighbour is, do better.
+    All see the same images, shifted as they are learnt, and clothes mirrored; the perceptron sees
+    them as they are. Of the 60,000 images 5,000 are for validation; 10,000 others are the test.
+    With so few images and so little time the convolutions, which know what a neighbour is, do
+    better.
 
     Parameters
     ----------
@@ -78,7 +82,9 @@ def vit(
     """
     positive(width=width, depth=depth, heads=heads, rate=rate, epochs=epochs, batch=batch)
     if patch < 1 or SIDE % patch:
-        raise ValueError(f"patch: squares must tile an image of {SIDE} by {SIDE}: 2, 4, 7 or 14; got {patch}.")
+        raise ValueError(
+            f"patch: squares must tile an image of {SIDE} by {SIDE}: 2, 4, 7 or 14; got {patch}."
+        )
     key_valid, key_init, key_fit, key_others = jr.split(job.key, 4)
     full = pictures(job, data)
     size = full.train[0].shape[2:]
@@ -88,12 +94,16 @@ def vit(
     objective = augmented(cross_entropy, otherwise(data, pixels=pixels))
     table = {}
     if lessons:
-        table = _others(job, train, valid, full, objective, epochs=lessons, batch=batch, key=key_others)
+        table = _others(
+            job, train, valid, full, objective, epochs=lessons, batch=batch, key=key_others
+        )
     job.say("vision transformer")
     computed = augmented(mixed_precision(cross_entropy), otherwise(data, pixels=pixels))
     schedule = warm_cosine(rate, epochs * (len(train[1]) // batch), warm=WARM)
     found = fit(
-        descend(objective if precision == "float32" else computed, decayed_adam(schedule, decay=decay)),
+        descend(
+            objective if precision == "float32" else computed, decayed_adam(schedule, decay=decay)
+        ),
         net,
         train,
         epochs=epochs,
@@ -106,27 +116,57 @@ def vit(
     )
     table["vision transformer"] = _row(found, found.model, full, epochs)
     return Outcome(
-        found.model, train, full.test, objective, found.history, full.classes, table, found.reason, found.seconds,
+        found.model,
+        train,
+        full.test,
+        objective,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        found.seconds,
         start=found.start,
-    )  # fmt: skip
+    )
 
 
 def _others(
-    job: Job, train: Batch, valid: Batch, full: stored.Data, objective: Objective, *, epochs: int, batch: int, key: Any
+    job: Job,
+    train: Batch,
+    valid: Batch,
+    full: stored.Data,
+    objective: Objective,
+    *,
+    epochs: int,
+    batch: int,
+    key: Any,
 ) -> dict[str, dict[str, float]]:
     """A row for the perceptron and one for the convolutional network."""
     key_flat, key_cnn, *keys = jr.split(key, 4)
     nets = {
-        "perceptron": (MLP.init(full.train[0][0].size, *HIDDEN, 10, dropout=0.2, key=key_flat), cross_entropy),
-        "convolutions": (CNN.init(WIDTHS, classes=10, dropout=0.1, normalise=BatchNorm.init, key=key_cnn), objective),
+        "perceptron": (
+            MLP.init(full.train[0][0].size, *HIDDEN, 10, dropout=0.2, key=key_flat),
+            cross_entropy,
+        ),
+        "convolutions": (
+            CNN.init(WIDTHS, classes=10, dropout=0.1, normalise=BatchNorm.init, key=key_cnn),
+            objective,
+        ),
     }
     table = {}
     for (name, (net, loss)), key_fit in zip(nets.items(), keys):
         job.say(name)
         found = classify(
-            job, net, train, valid, objective=loss, rate=OTHERS, epochs=epochs, batch=batch, key=key_fit,
+            job,
+            net,
+            train,
+            valid,
+            objective=loss,
+            rate=OTHERS,
+            epochs=epochs,
+            batch=batch,
+            key=key_fit,
             run=job.part(name),
-        )  # fmt: skip
+        )
         table[name] = _row(found, folded(found.model, train), full, epochs)
     return table
 

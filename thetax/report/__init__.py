@@ -1,7 +1,7 @@
 """A trained model or a set of claims as one HTML file.
 
-`look(outcome, folder)` runs every lens that applies and writes the page, `look_at_fit(run)` shows what the folder of a
-fit holds by itself; `Verdicts` is the page of a set of claims.
+`look(outcome, folder)` runs every lens that applies and writes the page, `look_at_fit(run)` shows
+what the folder of a fit holds by itself; `Verdicts` is the page of a set of claims.
 
 A lens is one registration in `lenses`; its figure is what `thetax.plot.draw` makes of its result.
 """

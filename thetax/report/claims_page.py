@@ -1,4 +1,6 @@
-"""A set of claims as one HTML file that needs no network: statements, formulas, verdicts, figures and filters."""
+"""A set of claims as one HTML file that needs no network: statements, formulas, verdicts, figures
+and filters.
+"""
 
 import warnings
 from collections.abc import Sequence
@@ -18,7 +20,9 @@ MARK = {True: "✓", False: "✗"}
 
 
 class Verdicts:
-    """The page in the making: findings are added as they come, and `write` puts them in the order of the course."""
+    """The page in the making: findings are added as they come, and `write` puts them in the order
+    of the course.
+    """
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -31,10 +35,16 @@ class Verdicts:
             return
         name = finding.claim.name
         try:
-            self._figures[name] = render(finding.verdict.figure, _slug(name), escape(finding.claim.title))[0]
+            self._figures[name] = render(
+                finding.verdict.figure, _slug(name), escape(finding.claim.title)
+            )[0]
         except Exception as trouble:  # one figure must not lose the page
-            self._figures[name] = f'<p class="trouble">This figure failed: {escape(str(trouble))}</p>'
-            warnings.warn(f"verify: the figure of {name} failed: {trouble}", RuntimeWarning, stacklevel=2)
+            self._figures[name] = (
+                f'<p class="trouble">This figure failed: {escape(str(trouble))}</p>'
+            )
+            warnings.warn(
+                f"verify: the figure of {name} failed: {trouble}", RuntimeWarning, stacklevel=2
+            )
 
     def write(self, path: str | Path, *, facts: dict[str, str]) -> Path:
         """Writes the page; `facts` say with what it was made."""
@@ -47,7 +57,8 @@ class Verdicts:
         """The whole document; every piece of text is escaped here."""
         light, dark = variables()
         style, script = (_file(name) for name in ("verdicts.css", "verdicts.js"))
-        base, ordered = _file("page.css"), sorted(self.findings, key=lambda f: f.claim.place)
+        base = _file("page.css")
+        ordered = sorted(self.findings, key=lambda f: f.claim.place)
         return "\n".join(
             [
                 "<!doctype html>",
@@ -61,7 +72,10 @@ class Verdicts:
                 f"<header><h1>The course, checked</h1>{_headline(ordered)}</header>",
                 _filters(ordered),
                 "<main>",
-                *(self._chapter(key, list(own)) for key, own in groupby(ordered, lambda f: f.claim.chapter)),
+                *(
+                    self._chapter(key, list(own))
+                    for key, own in groupby(ordered, lambda f: f.claim.chapter)
+                ),
                 '<p id="none" hidden>No claim passes these filters.</p></main>',
                 _facts(facts),
                 f"<script>{script}</script></body></html>\n",
@@ -71,7 +85,10 @@ class Verdicts:
     def _chapter(self, chapter: str, findings: Sequence[Finding]) -> str:
         title = heading(chapter)
         claims = "\n".join(self._claim(finding) for finding in findings)
-        return f'<section class="chapter" data-chapter="{chapter}"><h2>{escape(title)}</h2>{claims}</section>'
+        return (
+            '<section class="chapter" '
+            f'data-chapter="{chapter}"><h2>{escape(title)}</h2>{claims}</section>'
+        )
 
     def _claim(self, finding: Finding) -> str:
         claim = finding.claim
@@ -79,15 +96,20 @@ class Verdicts:
         words += [f'<div class="statement">{typeset(claim.statement)}</div>']
         if claim.kind == "erratum":
             words.append(
-                f'<div class="forms"><div class="wrong"><span>printed</span>{formula(claim.printed, block=True)}</div>'
-                f'<div class="right"><span>corrected</span>{formula(claim.corrected, block=True)}</div></div>'
+                '<div class="forms"><div '
+                f'class="wrong"><span>printed</span>{formula(claim.printed, block=True)}</div>'
+                '<div class="right"><span>corrected</span>'
+                f"{formula(claim.corrected, block=True)}</div></div>"
             )
         words.append(_checks(finding))
         figure = self._figures.get(claim.name, "")
-        body = f'<div class="words">{"".join(words)}</div>' + (f"<figure>{figure}</figure>" if figure else "")
+        body = f'<div class="words">{"".join(words)}</div>' + (
+            f"<figure>{figure}</figure>" if figure else ""
+        )
         marks = f'data-kind="{claim.kind}" data-holds="{str(not finding.fails).lower()}"'
         return (
-            f'<article id="{claim.name}" {marks}><div class="{"both" if figure else "alone"}">{body}</div>'
+            f'<article id="{claim.name}" {marks}><div '
+            f'class="{"both" if figure else "alone"}">{body}</div>'
             f"{_notes(finding)}</article>"
         )
 
@@ -101,7 +123,8 @@ def _slug(name: str) -> str:
 
 
 def _headline(findings: Sequence[Finding]) -> str:
-    failed, missing = [f for f in findings if f.fails], [f for f in findings if f.missing]
+    failed = [f for f in findings if f.fails]
+    missing = [f for f in findings if f.missing]
     rows = {row for f in findings for row in f.claim.ids}
     told = {
         "claims that hold": f"{len(findings) - len(failed) - len(missing)} of {len(findings)}",
@@ -124,14 +147,20 @@ def _filters(findings: Sequence[Finding]) -> str:
     chapters = list(dict.fromkeys(f.claim.chapter for f in findings))
     kinds = sorted({f.claim.kind for f in findings} - {"erratum"})
     named = {chapter: heading(chapter) for chapter in chapters}
-    options = lambda values: "".join(f'<option value="{v}">{escape(w)}</option>' for v, w in values.items())
+    options = lambda values: "".join(
+        f'<option value="{v}">{escape(w)}</option>' for v, w in values.items()
+    )
     return (
         '<nav class="filters" aria-label="Filters">'
-        f'<label>Chapter <select id="chapter"><option value="">all</option>{options(named)}</select></label>'
-        f'<label>Kind <select id="kind"><option value="">all</option>{options({k: k for k in kinds})}</select></label>'
-        '<label>Errata <select id="errata"><option value="">with</option><option value="only">only</option>'
+        '<label>Chapter <select id="chapter"><option '
+        f'value="">all</option>{options(named)}</select></label>'
+        '<label>Kind <select id="kind"><option '
+        f'value="">all</option>{options({k: k for k in kinds})}</select></label>'
+        '<label>Errata <select id="errata"><option value="">with</option><option '
+        'value="only">only</option>'
         '<option value="none">without</option></select></label>'
-        '<label class="find">Find <input id="find" type="search" placeholder="margin, 1.2, Adam …"></label>'
+        '<label class="find">Find <input id="find" type="search" placeholder="margin, 1.2, Adam '
+        '…"></label>'
         '<label class="tick"><input id="failed" type="checkbox"> failed</label>'
         f'<output id="count">{len(findings)} claims</output></nav>'
     )
@@ -141,11 +170,17 @@ def _verdict(finding: Finding) -> str:
     if finding.missing:
         return '<span class="mark" title="not checked for want of data">–</span>'
     word = "checked" if finding.holds else "does not hold" if finding.verdict else "did not run"
-    return f'<span class="mark {"good" if finding.holds else "bad"}" title="{word}">{MARK[finding.holds]}</span>'
+    return (
+        f'<span class="mark {"good" if finding.holds else "bad"}" '
+        f'title="{word}">{MARK[finding.holds]}</span>'
+    )
 
 
 def _ids(name: str, ids: Sequence[str]) -> str:
-    link = f'<a class="anchor" href="#{name}" aria-label="Link to this claim">{escape(" · ".join(ids))}</a>'
+    link = (
+        f'<a class="anchor" href="#{name}" aria-label="Link to this '
+        f'claim">{escape(" · ".join(ids))}</a>'
+    )
     return f'<div class="ids">{link}</div>'
 
 
@@ -164,12 +199,16 @@ def _checks(finding: Finding) -> str:
 def _row(name: str, check: Check) -> str:
     printed = name.startswith(PRINTED)
     good = check.holds != printed
-    alarm = f", false alarms {check.false_alarm:.0e}".replace("e-0", "e-") if check.false_alarm else ""
+    alarm = (
+        f", false alarms {check.false_alarm:.0e}".replace("e-0", "e-") if check.false_alarm else ""
+    )
     near = "" if check.tolerance is None else f" ± {number(check.tolerance)}"
     wanted = ("not " if printed else "") + number(check.expected) + near
     cells = [name, number(check.measured), wanted, check.method + alarm]
     mark = f'<td class="mark {"good" if good else "bad"}">{MARK[good]}</td>'
-    whole = lambda cell: escape(cell).replace("e-", "e\N{NON-BREAKING HYPHEN}")  # 1e-12 stays on one line
+    whole = lambda cell: escape(cell).replace(
+        "e-", "e\N{NON-BREAKING HYPHEN}"
+    )  # 1e-12 stays on one line
     return f"<tr>{mark}{''.join(f'<td>{whole(cell)}</td>' for cell in cells)}</tr>"
 
 
@@ -185,7 +224,8 @@ def number(value: Any) -> str:
 
 
 def _notes(finding: Finding) -> str:
-    claim, parts = finding.claim, []
+    claim = finding.claim
+    parts = []
     if finding.verdict and finding.verdict.assumed:
         parts.append("Assumed, not checked: " + "; ".join(finding.verdict.assumed) + ".")
     if claim.cites:
@@ -196,5 +236,7 @@ def _notes(finding: Finding) -> str:
 
 
 def _facts(facts: dict[str, str]) -> str:
-    items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    items = "".join(
+        f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items()
+    )
     return f'<footer><dl class="facts">{items}</dl></footer>'

@@ -1,4 +1,6 @@
-"""A figure on a page: one drawing that takes on the light or the dark theme of its reader, and a PNG beside it."""
+"""A figure on a page: one drawing that takes on the light or the dark theme of its reader, and a
+PNG beside it.
+"""
 
 import io
 import re
@@ -13,7 +15,9 @@ RESOLUTION = 130  # dots per inch
 
 def variables() -> tuple[str, str]:
     """The colours of both themes as CSS, light first."""
-    light, dark = (";".join(f"--{role}:{colour}" for role, colour in t.roles.items()) for t in (LIGHT, DARK))
+    light, dark = (
+        ";".join(f"--{role}:{colour}" for role, colour in t.roles.items()) for t in (LIGHT, DARK)
+    )
     return light, dark
 
 
@@ -33,10 +37,14 @@ def _svg(figure: Figure, name: str, says: str) -> str:
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", text)  # ids must be unique on the page
+    text = re.sub(
+        r'(id="|url\(#|href="#)', rf"\g<1>{name}-", text
+    )  # ids must be unique on the page
     for role, colour in LIGHT.roles.items():
         text = text.replace(colour, f"var(--{role})")
-    width, height = (float(size) * 96 / 72 for size in re.findall(r'(?:width|height)="([\d.]+)pt"', text)[:2])
+    width, height = (
+        float(size) * 96 / 72 for size in re.findall(r'(?:width|height)="([\d.]+)pt"', text)[:2]
+    )
     style = f"max-width:{1.3 * width:.0f}px;aspect-ratio:{width:.0f}/{height:.0f}"
     opening = f'<svg role="img" aria-label="{says}" style="{style}"'
     text = re.sub(r'(?:width|height)="[\d.]+pt" ?', "", text, count=2)

@@ -1,4 +1,6 @@
-"""A fit whose model is not known, as that of a run which Python made: what its folder alone can show."""
+"""A fit whose model is not known, as that of a run which Python made: what its folder alone can
+show.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,26 +20,38 @@ from .registry import LENSES
 
 CURVES = "Learning curves"
 MORE = (
-    "The run was made from Python, so that its model and its data are not known here. For all other lenses call "
+    "The run was made from Python, so that its model and its data are not known here. For all "
+    "other lenses call "
     "thetax.report.look(thetax.recipes.Outcome(model, train, test, objective, history), folder)."
 )
 
 
 def look_at_fit(run: Run) -> Path:
-    """Writes `report.html` with the learning curves, the weights and the settings of the fit in a run's folder.
+    """Writes `report.html` with the learning curves, the weights and the settings of the fit in a
+    run's folder.
 
     >>> import tempfile
     >>> run = Run(tempfile.mkdtemp())
     >>> run.write("fit.json", {"epochs": 2})
-    >>> run.record([{"epoch": 1, "train loss": 1.0, "seconds": 1.0}, {"epoch": 2, "train loss": 0.5, "seconds": 1.0}])
+    >>> run.record(
+    ...     [
+    ...         {"epoch": 1, "train loss": 1.0, "seconds": 1.0},
+    ...         {"epoch": 2, "train loss": 0.5, "seconds": 1.0},
+    ...     ]
+    ... )
     >>> look_at_fit(run).name
     'report.html'
     """
     if not (run.folder / "fit.json").is_file():
         inside = sorted(path.parent.name for path in run.folder.glob("*/fit.json"))
-        hint = f"look at one of its fits: {', '.join(inside)}" if inside else "give the folder of a run"
+        hint = (
+            f"look at one of its fits: {', '.join(inside)}"
+            if inside
+            else "give the folder of a run"
+        )
         raise ValueError(f"{run.folder} holds no fit (no fit.json); {hint}.")
-    rows, path = run.recorded(), run.folder / "report.html"
+    rows = run.recorded()
+    path = run.folder / "report.html"
     facts: dict[str, Any] = {"settings": run.read("fit.json")}
     if run.done:
         facts |= {name: value for name, value in run.read("done.json").items() if name != "rows"}
@@ -47,7 +61,9 @@ def look_at_fit(run: Run) -> Path:
     sections.append(Section("other-lenses", "Other lenses", MORE))
     last = {name: values[-1] for name, values in columns(rows).items()}
     summary = {name: number(value) for name, value in last.items()} | {"epochs": str(len(rows))}
-    disk.write(path, page(title=run.folder.name, summary=summary, table={}, facts=facts, sections=sections))
+    disk.write(
+        path, page(title=run.folder.name, summary=summary, table={}, facts=facts, sections=sections)
+    )
     return path
 
 
@@ -67,7 +83,10 @@ def _weights(path: Path) -> list[Section]:
     if not path.is_file():
         return []
     rows = [_row(name, np.asarray(tensor)) for name, tensor in read_file(path).items()]
-    says = "The leaves of the model: their shapes, and the mean, the deviation and the largest size of their numbers."
+    says = (
+        "The leaves of the model: their shapes, and the mean, the deviation and the largest size "
+        "of their numbers."
+    )
     return [Section("weights", "Weights", says, rows=rows)]
 
 
@@ -76,4 +95,8 @@ def _row(name: str, tensor: np.ndarray) -> Mapping[str, str]:
     if not tensor.size or not jnp.issubdtype(tensor.dtype, jnp.floating):
         return row
     w = tensor.astype(np.float64)
-    return row | {"mean": number(w.mean()), "deviation": number(w.std()), "largest": number(np.abs(w).max())}
+    return row | {
+        "mean": number(w.mean()),
+        "deviation": number(w.std()),
+        "largest": number(np.abs(w).max()),
+    }

@@ -1,7 +1,8 @@
-"""Words with formulas as HTML: what stands between dollar signs becomes MathML, which every browser sets by itself.
+"""Words with formulas as HTML: what stands between dollar signs becomes MathML, which every browser
+sets by itself.
 
-The page carries its own mathematical font (the common part of STIX Two Math, under the SIL Open Font Licence), so
-that sums and brackets grow on machines that have none.
+The page carries its own mathematical font (the common part of STIX Two Math, under the SIL Open
+Font Licence), so that sums and brackets grow on machines that have none.
 """
 
 import base64
@@ -16,8 +17,13 @@ from latex2mathml.converter import convert
 @cache
 def font() -> str:
     """The CSS of the font of formulas, the font inside."""
-    data = base64.b64encode(files("thetax.report").joinpath("stix-two-math.woff2").read_bytes()).decode()
-    face = f'@font-face{{font-family:"thetax math";src:url(data:font/woff2;base64,{data}) format("woff2")}}'
+    data = base64.b64encode(
+        files("thetax.report").joinpath("stix-two-math.woff2").read_bytes()
+    ).decode()
+    face = (
+        f'@font-face{{font-family:"thetax math";src:url(data:font/woff2;base64,{data}) '
+        f'format("woff2")}}'
+    )
     return face + 'math{font-family:"thetax math",math}'
 
 
@@ -48,7 +54,9 @@ def _word(letters: re.Match) -> str:
 
 
 def _signed(pair: re.Match) -> str:
-    """A plus or minus after another operator is a sign: = +1, not = + 1; after a closing bracket it is not."""
+    """A plus or minus after another operator is a sign: = +1, not = + 1; after a closing bracket it
+    is not.
+    """
     before, sign = pair.groups()
     if re.search(r">(&#x00029;|&#x0005D;|&#x0007D;|&#x02016;|!)<", before):
         return pair.group()
@@ -58,7 +66,19 @@ def _signed(pair: re.Match) -> str:
 def _relation(symbol: re.Match) -> str:
     """Symbols from U+2200 on are operators or relations but for a few letters."""
     code = int(symbol.group(1)[3:-1], 16)
-    letters = {0x2200, 0x2202, 0x2203, 0x2205, 0x2207, 0x221E, 0x22A4, 0x22A5, 0x22EE, 0x22EF, 0x22F1}
+    letters = {
+        0x2200,
+        0x2202,
+        0x2203,
+        0x2205,
+        0x2207,
+        0x221E,
+        0x22A4,
+        0x22A5,
+        0x22EE,
+        0x22EF,
+        0x22F1,
+    }
     if 0x2308 <= code <= 0x230B:  # floors and ceilings, which may carry an exponent
         return f'<mo stretchy="false">{symbol.group(1)}</mo>'
     return symbol.group() if code < 0x2200 or code in letters else f"<mo>{symbol.group(1)}</mo>"

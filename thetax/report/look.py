@@ -37,11 +37,12 @@ def look(
 ) -> Path:
     """Writes `report.html` and `figures/*.png` into the folder, and returns the path of the page.
 
-    The page holds the outcome's table, a section for each lens that applies, and the `facts` of the run (as in
-    `run.json`); it needs no network and follows the reader's light or dark setting. A lens that fails says so in
-    its section and as a warning, and the others go on. `progress(title, done, total)` is called before each lens
-    and at the end. The title is the recipe's name unless one is given. With words in `only`, lenses are taken in whose
-    titles one of them occurs.
+    The page holds the outcome's table, a section for each lens that applies, and the `facts` of the
+    run (as in `run.json`); it needs no network and follows the reader's light or dark setting. A
+    lens that fails says so in its section and as a warning, and the others go on.
+    `progress(title, done, total)` is called before each lens and at the end. The title is the
+    recipe's name unless one is given. With words in `only`, lenses are taken in whose titles one of
+    them occurs.
     """
     named = _named(only)
     folder = Path(folder)
@@ -52,12 +53,16 @@ def look(
     for done, lens in enumerate(chosen):
         progress(lens.title, done, len(chosen))
         sections.append(_section(lens, seen, folder / "figures"))
-    for text in trouble + [f"the lens {s.title!r} failed: {s.trouble}" for s in sections if s.trouble]:
+    for text in trouble + [
+        f"the lens {s.title!r} failed: {s.trouble}" for s in sections if s.trouble
+    ]:
         warnings.warn(f"look: {text}", RuntimeWarning, stacklevel=2)
     path = folder / "report.html"
     facts = dict(facts or {})
     title = title or str(facts.get("recipe") or "A trained network")
-    text = page(title=title, summary=_summary(outcome), table=outcome.table, facts=facts, sections=sections)
+    text = page(
+        title=title, summary=_summary(outcome), table=outcome.table, facts=facts, sections=sections
+    )
     disk.write(path, text)
     progress("report.html", len(chosen), len(chosen))
     return path
@@ -68,12 +73,20 @@ def _named(only: Sequence[str]) -> list[Lens]:
     for word in only:
         if not any(word.lower() in lens.title.lower() for lens in LENSES):
             near = difflib.get_close_matches(word, [lens.title for lens in LENSES], n=1, cutoff=0.0)
-            raise ValueError(f"look: only={word!r} is in no lens's title; the nearest is {near[0]!r}.")
-    return [lens for lens in LENSES if not only or any(word.lower() in lens.title.lower() for word in only)]
+            raise ValueError(
+                f"look: only={word!r} is in no lens's title; the nearest is {near[0]!r}."
+            )
+    return [
+        lens
+        for lens in LENSES
+        if not only or any(word.lower() in lens.title.lower() for word in only)
+    ]
 
 
 def _folded(outcome: Outcome) -> tuple[Outcome, list[str]]:
-    """The outcome on the device, with its batch norms as the affine maps they are on training inputs."""
+    """The outcome on the device, with its batch norms as the affine maps they are on training
+    inputs.
+    """
     train, test = (jax.tree.map(jnp.asarray, data) for data in (outcome.train, outcome.test))
     outcome = replace(outcome, train=train, test=test)
     if not has_batch_norm(outcome.model):
@@ -83,7 +96,10 @@ def _folded(outcome: Outcome) -> tuple[Outcome, list[str]]:
         start = fold(outcome.start, known) if outcome.start is not None else None
         return replace(outcome, model=fold(outcome.model, known), start=start), []
     except Exception as trouble:
-        return outcome, [f"the batch norms could not be folded ({trouble}); the model is seen as it is on batches"]
+        return outcome, [
+            f"the batch norms could not be folded ({trouble}); the model is seen as it is on "
+            "batches"
+        ]
 
 
 def _applies(lens: Lens, outcome: Outcome) -> bool:
@@ -116,7 +132,9 @@ def _sentence(trouble: Exception) -> str:
 
 def _summary(outcome: Outcome) -> dict[str, str]:
     """What a reader wants to know before anything else."""
-    sizes = outcome.sizes or [len(jax.tree.leaves(data)[0]) for data in (outcome.train, outcome.test)]
+    sizes = outcome.sizes or [
+        len(jax.tree.leaves(data)[0]) for data in (outcome.train, outcome.test)
+    ]
     own = list(outcome.table.values())[-1] if outcome.table else {}  # the model's row is the last
     told = {name: number(value) for name, value in list(own.items())[:3]}
     told |= {"parameters": f"{tree.size(outcome.model):,}", "training examples": f"{sizes[0]:,}"}

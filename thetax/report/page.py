@@ -10,7 +10,10 @@ import numpy as np
 
 from .figure import variables
 
-BELOW = "What follows looks at the network of the last row; where a row is a mean over several, at the first of them."
+BELOW = (
+    "What follows looks at the network of the last row; where a row is a mean over several, at "
+    "the first of them."
+)
 LONG = 60  # letters of a cell, from which on it is a text that has lines
 
 
@@ -46,7 +49,8 @@ def page(
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
             f"<title>{escape(title)}</title>",
-            f"<style>:root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n{css}</style></head><body>",
+            f"<style>:root{{{light}}}@media "
+            f"(prefers-color-scheme:dark){{:root{{{dark}}}}}\n{css}</style></head><body>",
             f"<header><h1>{escape(title)}</h1>{_numbers(summary, 'summary')}</header>",
             f'<nav aria-label="Contents"><ul>{contents}</ul></nav><main>',
             _results(table),
@@ -58,20 +62,27 @@ def page(
 
 
 def _numbers(told: Mapping[str, str], kind: str) -> str:
-    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in told.items())
+    items = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+        for name, value in told.items()
+    )
     return f'<dl class="{kind}">{items}</dl>' if items else ""
 
 
 def _results(table: Mapping[str, Mapping[str, float]]) -> str:
     if not table:
         return ""
-    rows = [{"": method} | {name: number(value) for name, value in row.items()} for method, row in table.items()]
+    rows = [
+        {"": method} | {name: number(value) for name, value in row.items()}
+        for method, row in table.items()
+    ]
     below = f"<p>{BELOW}</p>" if len(rows) > 1 else ""
     return f'<section id="results"><h2>Results</h2>{below}{_table(rows)}</section>'
 
 
 def number(value: Any) -> str:
-    """A number of a table to four digits, noughts among them, so that columns line up; a count is whole.
+    """A number of a table to four digits, noughts among them, so that columns line up; a count is
+    whole.
 
     >>> number(4.49), number(87.5), number(1234.0), number(np.int64(12))
     ('4.490', '87.50', '1234', '12')
@@ -83,23 +94,33 @@ def number(value: Any) -> str:
 def _table(rows: Sequence[Mapping[str, str]]) -> str:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     written = lambda value: "\n" in value or len(value) > LONG
-    prose = {name for row in rows for name, value in row.items() if written(str(value))}  # set as it was written
+    prose = {
+        name for row in rows for name, value in row.items() if written(str(value))
+    }  # set as it was written
     kind = {name: ' class="text"' if name in prose else "" for name in columns}
     head = "".join(f"<th{kind[name]}>{escape(name)}</th>" for name in columns)
-    line = lambda row: "".join(f"<td{kind[name]}>{escape(str(row.get(name, '–')))}</td>" for name in columns)
+    line = lambda row: "".join(
+        f"<td{kind[name]}>{escape(str(row.get(name, '–')))}</td>" for name in columns
+    )
     body = "".join(f"<tr>{line(row)}</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table}</div>'
 
 
 def _section(section: Section) -> str:
-    trouble = f'<p class="trouble">This lens failed: {escape(section.trouble)}</p>' if section.trouble else ""
+    trouble = (
+        f'<p class="trouble">This lens failed: {escape(section.trouble)}</p>'
+        if section.trouble
+        else ""
+    )
     figure = f"<figure>{section.figure}</figure>" if section.figure else ""
     rows = _table(section.rows) if section.rows else ""
     if len(section.rows) > 12:
         rows = f"<details><summary>All {len(section.rows)} rows</summary>{rows}</details>"
     return (
         f'<section id="{section.name}"><h2>{escape(section.title)}</h2><div class="lens">'
-        f'<div class="words"><p>{escape(section.says)}</p>{trouble}{_numbers(section.told, "told")}</div>'
+        f'<div class="words"><p>{escape(section.says)}</p>{trouble}'
+        f"{_numbers(section.told, 'told')}</div>"
         f"{figure}</div>{rows}</section>"
     )
 
@@ -108,10 +129,17 @@ def _facts(facts: Mapping[str, Any]) -> str:
     if not facts:
         return ""
     inside = {name: value for name, value in facts.items() if isinstance(value, Mapping)}
-    plain = {name: _fact(value) for name, value in facts.items() if name not in inside and value is not None}
+    plain = {
+        name: _fact(value)
+        for name, value in facts.items()
+        if name not in inside and value is not None
+    }
     parts = [_numbers(plain, "facts")]
     for name, values in inside.items():
-        parts.append(f"<h3>{escape(name)}</h3>" + _numbers({str(k): _fact(v) for k, v in values.items()}, "facts"))
+        parts.append(
+            f"<h3>{escape(name)}</h3>"
+            + _numbers({str(k): _fact(v) for k, v in values.items()}, "facts")
+        )
     return f'<section id="facts"><h2>How it was made</h2>{"".join(parts)}</section>'
 
 

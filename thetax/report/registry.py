@@ -15,7 +15,10 @@ SEEN = 2000  # examples for activations and gradients
 BENT = 1000  # examples for curvature
 WORK = 30_000_000  # operations of their predictions on a CPU, for what is slow at curvature
 DEAR = 10**10  # operations of the fewest, at which curvature takes a CPU minutes
-SHORT, FEW = 10, 16  # targets along a sequence that count as one example, and examples that are always afforded
+SHORT, FEW = (
+    10,
+    16,
+)  # targets along a sequence that count as one example, and examples that are always afforded
 LONG = 32  # targets along a sequence, of which many are not always afforded
 LOGITS = 40_000_000  # held at once
 SHOWN = 50  # classes of which a matrix can be read
@@ -23,7 +26,9 @@ SHOWN = 50  # classes of which a matrix can be read
 
 @dataclass(frozen=True)
 class Lens:
-    """A section of the report: what it is called and says, whether it applies, and how it is computed."""
+    """A section of the report: what it is called and says, whether it applies, and how it is
+    computed.
+    """
 
     title: str
     says: str
@@ -49,20 +54,32 @@ def lens(
     tells: Callable[[Any], Mapping[str, str]] = lambda result: {},
     rows: Callable[[Any], Sequence[Mapping[str, str]]] = lambda result: (),
 ) -> Callable[[Callable[[Outcome], Any]], Callable[[Outcome], Any]]:
-    """Adds a function of an outcome to every report from now on: to that of a network, or of a Gaussian process."""
+    """Adds a function of an outcome to every report from now on: to that of a network, or of a
+    Gaussian process.
+    """
 
     def suits(outcome: Outcome) -> bool:
         return isinstance(outcome.model, GaussianProcess) == (of == "process")
 
     def register(compute: Callable[[Outcome], Any]) -> Callable[[Outcome], Any]:
-        LENSES.append(Lens(title, says, lambda outcome: suits(outcome) and applies(outcome), compute, tells, rows))
+        LENSES.append(
+            Lens(
+                title,
+                says,
+                lambda outcome: suits(outcome) and applies(outcome),
+                compute,
+                tells,
+                rows,
+            )
+        )
         return compute
 
     return register
 
 
 def some(data: Batch, count: int) -> Batch:
-    """At most `count` of the examples, evenly spread over the data; fewer where each has a target at many times.
+    """At most `count` of the examples, evenly spread over the data; fewer where each has a target
+    at many times.
 
     >>> some((np.arange(10), np.arange(10)), 3)[0].tolist()
     [0, 4, 9]
@@ -81,7 +98,9 @@ def _targets(data: Batch) -> int:
 
 
 def classifies(outcome: Outcome) -> bool:
-    """Whether the outcome has classes to tell apart, one for each example and not one for each time."""
+    """Whether the outcome has classes to tell apart, one for each example and not one for each
+    time.
+    """
     return len(outcome.classes) > 1 and not (outcome.tokens and np.ndim(outcome.test[1]) > 1)
 
 

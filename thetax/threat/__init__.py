@@ -1,4 +1,6 @@
-"""Threat models, shared by attacks and certificates: balls around an input, norms, the box of valid inputs."""
+"""Threat models, shared by attacks and certificates: balls around an input, norms, the box of valid
+inputs.
+"""
 
 from .ball import L0 as L0
 from .ball import L1 as L1

@@ -1,14 +1,15 @@
-r"""How far an input may be moved (§13.1): $\|\eta\|_p \le \varepsilon$, and the values that an input can have.
+r"""How far an input may be moved (§13.1): $\|\eta\|_p \le \varepsilon$, and the values that an
+input can have.
 
 An attack needs five things of a ball: the norm; the Euclidean projection
 $\Pi(z) = \arg\min_{\|\eta\|_p \le \varepsilon} \|\eta - z\|_2$; the direction of steepest ascent,
 $\arg\max_{\|\eta\|_p \le 1} \langle g, \eta \rangle$, and how steep it is, the dual norm $\|g\|_q$,
 $1/p + 1/q = 1$; and a uniform draw. Where the input has a range, as pixels have, $\eta$ has limits
-$l \le \eta \le h$ around 0 besides, and the projection is that onto both at once: of all points in the ball and in the
-range, the nearest.
+$l \le \eta \le h$ around 0 besides, and the projection is that onto both at once: of all points in
+the ball and in the range, the nearest.
 
-Departs: the notes project by $\varepsilon z / \|z\|_p$, which puts points of the interior onto the sphere and is no
-projection for $p \ne 2$.
+Departs: the notes project by $\varepsilon z / \|z\|_p$, which puts points of the interior onto the
+sphere and is no projection for $p \ne 2$.
 """
 
 import abc
@@ -29,18 +30,26 @@ Limits = tuple[Shift, Shift]  # the least and the most that may be added to an i
 
 
 class Ball(eqx.Module):
-    r"""$\{\eta : \|\eta\| \le \varepsilon\}$; the radius is a leaf, so that a sweep over radii is a `vmap`."""
+    r"""$\{\eta : \|\eta\| \le \varepsilon\}$; the radius is a leaf, so that a sweep over radii is a
+    `vmap`.
+    """
 
     radius: eqx.AbstractVar[Radius]
 
     def __check_init__(self):
         known = isinstance(self.radius, float | int | np.number) or (
-            isinstance(self.radius, Array) and not isinstance(self.radius, Tracer) and self.radius.ndim == 0
+            isinstance(self.radius, Array)
+            and not isinstance(self.radius, Tracer)
+            and self.radius.ndim == 0
         )
         if known and not 0 <= self.radius < math.inf:
-            raise ValueError(f"{type(self).__name__}: radius must be finite and not negative; got {self.radius}.")
+            raise ValueError(
+                f"{type(self).__name__}: radius must be finite and not negative; got {self.radius}."
+            )
         if known and isinstance(self, L0) and self.radius != int(self.radius):
-            raise ValueError(f"L0: radius is how many numbers may change, so a whole number; got {self.radius}.")
+            raise ValueError(
+                f"L0: radius is how many numbers may change, so a whole number; got {self.radius}."
+            )
 
     @abc.abstractmethod
     def norm(self, eta: Shift) -> Scalar:
@@ -92,7 +101,8 @@ class Linf(Ball):
 class L2(Ball):
     r"""$\|\eta\|_2 \le \varepsilon$.
 
-    With limits the projection is $\mathrm{clip}(sz)$ for the $s \le 1$ at which its norm is $\varepsilon$.
+    With limits the projection is $\mathrm{clip}(sz)$ for the $s \le 1$ at which its norm is
+    $\varepsilon$.
 
     >>> L2(1.0).project(jnp.array([3.0, 4.0])).round(6).tolist()
     [0.6..., 0.8...]
@@ -112,8 +122,11 @@ class L2(Ball):
     def project(self, z: Shift, limits: Limits | None = None) -> Shift:
         if limits is None:
             length = _length(z)
-            return z * jnp.where(length > self.radius, self.radius / jnp.where(length > 0, length, 1.0), 1.0)
-        a, caps = jnp.abs(z).ravel(), _caps(z, limits).ravel()
+            return z * jnp.where(
+                length > self.radius, self.radius / jnp.where(length > 0, length, 1.0), 1.0
+            )
+        a = jnp.abs(z).ravel()
+        caps = _caps(z, limits).ravel()
         return _within(z * _shrinkage(a, caps, self.radius), limits)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Shift:
@@ -125,9 +138,13 @@ class L2(Ball):
 class L1(Ball):
     r"""$\sum_i |\eta_i| \le \varepsilon$: few numbers, and by how much in sum.
 
-    The projection takes the same $\lambda$ off every $|z_i|$, as far as there is something to take. (Duchi et al. 2008)
+    The projection takes the same $\lambda$ off every $|z_i|$, as far as there is something to take.
+    (Duchi et al. 2008)
 
-    >>> L1(1.0).project(jnp.array([2.0, -1.5, 0.2])).tolist(), L1(1.0).steepest(jnp.array([2.0, -3.0])).tolist()
+    >>> (
+    ...     L1(1.0).project(jnp.array([2.0, -1.5, 0.2])).tolist(),
+    ...     L1(1.0).steepest(jnp.array([2.0, -3.0])).tolist(),
+    ... )
     ([0.75, -0.25, 0.0], [0.0, -1.0])
     """
 
@@ -158,10 +175,11 @@ class L1(Ball):
 
 
 class L0(Ball):
-    r"""At most $\varepsilon$ numbers are changed, each by as much as its limits let it: a count, and no norm.
+    r"""At most $\varepsilon$ numbers are changed, each by as much as its limits let it: a count,
+    and no norm.
 
-    The projection keeps those that bring it nearest. The steepest direction and its slope are those of the ball with
-    $|\eta_i| \le 1$ besides, for there is none without such a bound.
+    The projection keeps those that bring it nearest. The steepest direction and its slope are those
+    of the ball with $|\eta_i| \le 1$ besides, for there is none without such a bound.
 
     >>> L0(1).project(jnp.array([2.0, -3.0])).tolist(), L0(1).norm(jnp.array([0.0, 0.1])).item()
     ([0.0, -3.0], 1.0)
@@ -190,7 +208,8 @@ class L0(Ball):
 
 
 def limits_of(x: Shift, box: tuple[float, float] | None) -> Limits | None:
-    """What may be added to an input without its leaving the range of values, or going further out where it has.
+    """What may be added to an input without its leaving the range of values, or going further out
+    where it has.
 
     >>> low, high = limits_of(jnp.array([0.25, 1.0]), (0.0, 1.0))
     >>> low.tolist(), high.tolist()
@@ -222,13 +241,16 @@ def _first(x: Shift, count: Radius) -> Bool[Array, "*s"]:
 
 
 def _shrinkage(a: Float[Array, " d"], caps: Float[Array, " d"], radius: Radius) -> Scalar:
-    r"""The $s \in [0, 1]$ with $\sum_i \min(s a_i, h_i)^2 = \varepsilon^2$, or 1 if that is less at 1 already.
+    r"""The $s \in [0, 1]$ with $\sum_i \min(s a_i, h_i)^2 = \varepsilon^2$, or 1 if that is less at
+    1 already.
 
     Between two of the places $h_i / a_i$ at which a number reaches its cap the sum is $s^2 A + B$.
     """
     reached = jnp.where(a > 0, caps / jnp.where(a > 0, a, 1.0), 1.0)
     order = jnp.argsort(reached)
-    square, capped, s = jnp.square(a[order]), jnp.square(jnp.minimum(a, caps)[order]), reached[order]
+    square = jnp.square(a[order])
+    capped = jnp.square(jnp.minimum(a, caps)[order])
+    s = reached[order]
     A = jnp.cumsum(square[::-1])[::-1]  # of those not yet at their caps
     B = jnp.cumsum(capped) - capped  # of those that are
     at = jnp.argmax(s**2 * A + B >= radius**2)
@@ -237,15 +259,17 @@ def _shrinkage(a: Float[Array, " d"], caps: Float[Array, " d"], radius: Radius) 
 
 
 def _threshold(a: Float[Array, " d"], caps: Float[Array, " d"], radius: Radius) -> Scalar:
-    r"""The $\lambda$ with $\sum_i \mathrm{clip}(a_i - \lambda, 0, h_i) = \varepsilon$, or 0 if that is less at 0.
+    r"""The $\lambda$ with $\sum_i \mathrm{clip}(a_i - \lambda, 0, h_i) = \varepsilon$, or 0 if that
+    is less at 0.
 
-    The sum is linear between the places $a_i$, below which a number counts, and $a_i - h_i$, below which it has
-    reached its cap; from the largest of them downwards it grows from 0.
+    The sum is linear between the places $a_i$, below which a number counts, and $a_i - h_i$, below
+    which it has reached its cap; from the largest of them downwards it grows from 0.
     """
     places = jnp.concatenate([a, a - caps])
     counts = jnp.concatenate([jnp.ones_like(a), -jnp.ones_like(a)])
     order = jnp.argsort(-places)
-    places, slopes = places[order], jnp.cumsum(counts[order])
+    places = places[order]
+    slopes = jnp.cumsum(counts[order])
     ends = jnp.concatenate([places[1:], jnp.zeros(1, places.dtype)])
     grown = jnp.cumsum(slopes * (places - ends))  # at the end of each piece
     at = jnp.argmax(grown >= radius)

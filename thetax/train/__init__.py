@@ -1,7 +1,8 @@
-"""From $\\theta_0$ to $\\theta^*$: losses, objectives made of objectives, descent, and the loop that runs it.
+"""From $\\theta_0$ to $\\theta^*$: losses, objectives made of objectives, descent, and the loop
+that runs it.
 
-`fit(descend(cross_entropy, optax.adam(1e-3)), model, data, epochs=10, key=key)` is the whole of it; a `Run`
-makes it survive a crash. Orbax is imported only by a fit that has a run.
+`fit(descend(cross_entropy, optax.adam(1e-3)), model, data, epochs=10, key=key)` is the whole of it;
+a `Run` makes it survive a crash. Orbax is imported only by a fit that has a run.
 """
 
 from .io import Network as Network

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 BOX = (-3.0, 4.0)
 with jax.enable_x64(True):
-    XS, KEYS = jr.uniform(jr.key(2), (8, 6)), jr.split(jr.key(0), 8)
+    XS = jr.uniform(jr.key(2), (8, 6))
+    KEYS = jr.split(jr.key(0), 8)
 
 
 def answers(attack, model, xs=XS, keys=KEYS):
@@ -27,16 +28,21 @@ def answers(attack, model, xs=XS, keys=KEYS):
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [L2, Linf])
 def test_of_two_affine_classes_it_comes_near_the_boundary(norm):
-    """(z_0 − z_1) / ‖w_0 − w_1‖_q is the least there is; twenty hops come within 3 % of it, one hop does not."""
+    """(z_0 − z_1) / ‖w_0 − w_1‖_q is the least there is; twenty hops come within 3 % of it, one hop
+    does not.
+    """
     affine = Linear.init(6, 2, key=jr.key(1))
-    w, z = np.asarray(affine.W[0] - affine.W[1]), np.asarray(jax.vmap(affine)(XS))
+    w = np.asarray(affine.W[0] - affine.W[1])
+    z = np.asarray(jax.vmap(affine)(XS))
     least = np.abs(z[:, 0] - z[:, 1]) / (np.linalg.norm(w) if norm is L2 else np.abs(w).sum())
     far = {}
     for steps in (1, 20):
         found = answers(HopSkipJump(norm, steps=steps, queries=100, box=BOX), affine)
         after = np.asarray(jax.vmap(affine)(jnp.asarray(found)))
         assert (after.argmax(axis=1) != z.argmax(axis=1)).all()
-        far[steps] = np.array([float(norm(1.0).norm(jnp.asarray(row))) for row in found - np.asarray(XS)])
+        far[steps] = np.array(
+            [float(norm(1.0).norm(jnp.asarray(row))) for row in found - np.asarray(XS)]
+        )
         assert (far[steps] >= least * (1 - 1e-9)).all()
     assert (far[20] <= 1.03 * least).all()
     assert (far[20] <= far[1]).all()
@@ -61,7 +67,9 @@ def test_towards_a_class_a_key_decides_and_a_batch_is_a_vmap():
     attack = HopSkipJump(Linf, steps=2, queries=10, box=BOX, goal=towards())
     one = jax.jit(lambda x, key: attack(net, x, jnp.argmin(net(x)), key=key))
     alone = np.stack([one(x, key) for x, key in zip(XS, KEYS)])
-    together = jax.jit(jax.vmap(lambda x, key: attack(net, x, jnp.argmin(net(x)), key=key)))(XS, KEYS)
+    together = jax.jit(jax.vmap(lambda x, key: attack(net, x, jnp.argmin(net(x)), key=key)))(
+        XS, KEYS
+    )
     np.testing.assert_allclose(together, alone, atol=1e-12)
     assert np.array_equal(one(XS[0], KEYS[0]), alone[0])
     assert not np.allclose(one(XS[0], KEYS[1]), alone[0])
@@ -77,11 +85,17 @@ def test_where_nothing_is_wrong_or_x_is_already_x_stays():
 
 
 def test_where_most_is_wrong_the_direction_is_not_theirs():
-    """Nine in ten points are wrong: with the mean taken off the answers, they tell the normal all the same."""
+    """Nine in ten points are wrong: with the mean taken off the answers, they tell the normal all
+    the same.
+    """
     n = jnp.ones(20) / jnp.sqrt(20)
-    attack, here = HopSkipJump(L2, steps=1, queries=100, box=BOX), jnp.full(20, 0.5)
+    attack = HopSkipJump(L2, steps=1, queries=100, box=BOX)
+    here = jnp.full(20, 0.5)
     wrong = lambda point: (point - here) @ n > -0.03  # of steps 0.1 long
-    towards_n = [float(n @ attack._direction(wrong, here, jnp.array(0.1), key)) for key in jr.split(jr.key(0), 20)]
+    towards_n = [
+        float(n @ attack._direction(wrong, here, jnp.array(0.1), key))
+        for key in jr.split(jr.key(0), 20)
+    ]
     assert np.mean(towards_n) > 0.70
 
 
@@ -89,7 +103,9 @@ def test_where_most_is_wrong_the_direction_is_not_theirs():
 def test_more_hops_never_end_farther():
     """Though with one query for a direction most of them go astray."""
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
-    hops = (answers(HopSkipJump(L2, steps=steps, queries=1, box=BOX), net) for steps in (1, 2, 4, 8))
+    hops = (
+        answers(HopSkipJump(L2, steps=steps, queries=1, box=BOX), net) for steps in (1, 2, 4, 8)
+    )
     far = np.array([np.linalg.norm(found - np.asarray(XS), axis=1) for found in hops])
     assert (np.diff(far, axis=0) <= 1e-12).all()
     assert (np.diff(far, axis=0) < -1e-3).any()
@@ -98,9 +114,14 @@ def test_more_hops_never_end_farther():
 def test_bad_input(unchecked):
     with pytest.raises(ValueError, match="HopSkipJump: norm is L2 or Linf; got L1"):
         HopSkipJump(L1, steps=1, box=BOX)
-    with pytest.raises(ValueError, match="steps, queries and tries must be at least 1; got steps=0"):
+    with pytest.raises(
+        ValueError, match="steps, queries and tries must be at least 1; got steps=0"
+    ):
         HopSkipJump(L2, steps=0, box=BOX)
     with pytest.raises(ValueError, match=r"give a box, as \(0.0, 1.0\)"):
         HopSkipJump(L2, steps=1, box=None)
-    with pytest.raises(ValueError, match="HopSkipJump: begins at drawn points and looks in drawn directions; give a"):
+    with pytest.raises(
+        ValueError,
+        match="HopSkipJump: begins at drawn points and looks in drawn directions; give a",
+    ):
         HopSkipJump(L2, steps=1, box=BOX)(lambda x: x, XS[0], jnp.array(0))

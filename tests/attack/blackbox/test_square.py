@@ -1,4 +1,6 @@
-"""Random search: in the ball, never worse than where it began, exact on affine models, and blind to gradients."""
+"""Random search: in the ball, never worse than where it began, exact on affine models, and blind to
+gradients.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,8 @@ from thetax.threat import L2, Linf
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-KEY, BALL = jr.key(0), Linf(0.2)
+KEY = jr.key(0)
+BALL = Linf(0.2)
 with jax.enable_x64(True):
     Y = jnp.array(0)
     X = jr.uniform(jr.key(3), (2, 3, 3))
@@ -30,7 +33,8 @@ def net():
 def test_of_an_affine_model_it_finds_the_largest_difference(shape):
     """ε‖w_1 − w_0‖_1 above where it began, once single numbers have been turned over."""
     affine = Linear.init(18, 2, key=KEY)
-    model, x = lambda x: affine(x.ravel()), X.reshape(shape)
+    model = lambda x: affine(x.ravel())
+    x = X.reshape(shape)
     found = Square(margin, BALL, queries=1000)(model, x, Y, key=KEY)
     best = float(margin(model(x), Y)) + 0.2 * float(jnp.abs(affine.W[1] - affine.W[0]).sum())
     assert float(margin(model(found), Y)) == pytest.approx(best, rel=1e-9)
@@ -82,7 +86,18 @@ def test_the_sizes_of_the_squares():
     """√(0.8 · 28 · 28 / 2^j), j the number of the paper's ten thousandths that have passed."""
     sides = windows(10_000, 28, 28, 0.8)
     assert (sides[:, 0] == sides[:, 1]).all()
-    for query, halvings in {0: 0, 10: 0, 11: 1, 51: 2, 201: 3, 501: 4, 1001: 5, 2001: 6, 4001: 7, 9999: 9}.items():
+    for query, halvings in {
+        0: 0,
+        10: 0,
+        11: 1,
+        51: 2,
+        201: 3,
+        501: 4,
+        1001: 5,
+        2001: 6,
+        4001: 7,
+        9999: 9,
+    }.items():
         assert sides[query, 0] == max(round(np.sqrt(0.8 * 784 / 2**halvings)), 1)
     assert np.array_equal(windows(1000, 28, 28, 0.8), sides[::10])
     vector = windows(100, 1, 50, 0.8)
@@ -93,7 +108,8 @@ def test_the_sizes_of_the_squares():
 @pytest.mark.slow
 def test_a_batch_is_a_vmap_and_a_key_decides(net):
     attack = Square(away(margin), BALL, queries=15)
-    xs, keys = jr.uniform(jr.key(5), (3, 2, 3, 3)), jr.split(KEY, 3)
+    xs = jr.uniform(jr.key(5), (3, 2, 3, 3))
+    keys = jr.split(KEY, 3)
     call = lambda x, key: attack(net, x, Y, key=key)
     one = jax.jit(call)
     alone = jnp.stack([one(x, key) for x, key in zip(xs, keys)])
@@ -119,7 +135,9 @@ def test_no_query_is_spent_on_what_is_known():
 def test_bad_input(net, unchecked):
     with pytest.raises(ValueError, match="Square: its squares are made for Linf; got L2"):
         Square(margin, L2(0.1), queries=10)
-    with pytest.raises(ValueError, match="Square: queries must be at least 2, the input and a start; got 1"):
+    with pytest.raises(
+        ValueError, match="Square: queries must be at least 2, the input and a start; got 1"
+    ):
         Square(margin, BALL, queries=1)
     with pytest.raises(ValueError, match=r"Square: share must lie in \(0, 1\]; got 0"):
         Square(margin, BALL, queries=10, share=0)

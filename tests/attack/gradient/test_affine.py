@@ -24,15 +24,21 @@ D, K = 6, 4
 
 def problem(seed):
     """A random affine classifier, an input and the class it says."""
-    model, x = Linear.init(D, K, key=jr.key(seed)), normal(seed, D)
+    model = Linear.init(D, K, key=jr.key(seed))
+    x = normal(seed, D)
     model = Linear(model.W, normal(seed + 50, K))
     return model, x, jnp.argmax(model(x))
 
 
 def test_distances_in_numpy():
     """The gap over the dual norm of the slope; a flat slope is infinitely far, or 0 at a tie."""
-    slopes, gaps = np.array([[3.0, -4.0], [0.5, 2.0], [0.0, 0.0], [0.0, 0.0]]), np.array([2.0, -1.0, 1.0, 0.0])
-    dual = {L1: np.abs(slopes).max(1), L2: np.linalg.norm(slopes, axis=1), Linf: np.abs(slopes).sum(1)}
+    slopes = np.array([[3.0, -4.0], [0.5, 2.0], [0.0, 0.0], [0.0, 0.0]])
+    gaps = np.array([2.0, -1.0, 1.0, 0.0])
+    dual = {
+        L1: np.abs(slopes).max(1),
+        L2: np.linalg.norm(slopes, axis=1),
+        Linf: np.abs(slopes).sum(1),
+    }
     for norm, size in dual.items():
         found = jax.jit(lambda *given: distances(*given, norm))(gaps, slopes)  # noqa: B023
         np.testing.assert_allclose(found, [2 / size[0], -1 / size[1], np.inf, 0.0], rtol=1e-12)
@@ -41,15 +47,27 @@ def test_distances_in_numpy():
 def solved(norm, lead, slope):
     """The least ‖η‖ with lead + ⟨slope, η⟩ ≤ 0, by a solver that knows no dual norm."""
     if norm is L2:
-        constraint = {"type": "ineq", "fun": lambda eta: -lead - slope @ eta, "jac": lambda eta: -slope}
+        constraint = {
+            "type": "ineq",
+            "fun": lambda eta: -lead - slope @ eta,
+            "jac": lambda eta: -slope,
+        }
         options = {"ftol": 1e-15, "maxiter": 500}
-        aim, begin = lambda eta: (eta @ eta / 2, eta), np.full(D, 0.1)
-        return np.linalg.norm(minimize(aim, begin, jac=True, constraints=[constraint], options=options).x)
+        aim = lambda eta: (eta @ eta / 2, eta)
+        begin = np.full(D, 0.1)
+        return np.linalg.norm(
+            minimize(aim, begin, jac=True, constraints=[constraint], options=options).x
+        )
     if norm is L1:  # η = u − v
         return linprog(np.ones(2 * D), A_ub=[[*slope, *-slope]], b_ub=[-lead]).fun
     cap = -np.ones((D, 1))  # |η_i| ≤ t
     sides = np.block([[np.eye(D), cap], [-np.eye(D), cap], [slope, np.zeros(1)]])
-    return linprog([*np.zeros(D), 1], A_ub=sides, b_ub=[*np.zeros(2 * D), -lead], bounds=[(None, None)] * (D + 1)).fun
+    return linprog(
+        [*np.zeros(D), 1],
+        A_ub=sides,
+        b_ub=[*np.zeros(2 * D), -lead],
+        bounds=[(None, None)] * (D + 1),
+    ).fun
 
 
 @pytest.mark.slow
@@ -57,7 +75,8 @@ def solved(norm, lead, slope):
 def test_the_distances_are_those_of_a_solver(norm):
     for seed in range(5):
         model, x, y = problem(seed)
-        z, W = np.asarray(model(x)), np.asarray(model.W)
+        z = np.asarray(model(x))
+        W = np.asarray(model.W)
         found = np.asarray(affine_distance(model, x, y, norm))
         assert found[y] == np.inf
         for j in set(range(K)) - {int(y)}:
@@ -67,14 +86,18 @@ def test_the_distances_are_those_of_a_solver(norm):
 
 @norms
 def test_the_attack_reaches_the_nearest_tie_and_not_more(norm):
-    """At the tie two classes are equal; a little further the class is another, a little less and it is not."""
+    """At the tie two classes are equal; a little further the class is another, a little less and it
+    is not.
+    """
     go = jax.jit(lambda over, model, x, y: AffineAttack(norm, overshoot=over)(model, x, y))
     for seed in range(20):
         model, x, y = problem(seed)
         tie = go(0.0, model, x, y)
         top = np.sort(np.asarray(model(tie)))[::-1]
         assert top[0] - top[1] == pytest.approx(0, abs=1e-12)
-        assert NORMS[norm](np.asarray(tie - x)) == pytest.approx(float(affine_radius(model, x, y, norm)), rel=1e-12)
+        assert NORMS[norm](np.asarray(tie - x)) == pytest.approx(
+            float(affine_radius(model, x, y, norm)), rel=1e-12
+        )
         assert jnp.argmax(model(go(1e-6, model, x, y))) != y
         assert jnp.argmax(model(x + (1 - 1e-6) * (tie - x))) == y
 
@@ -85,7 +108,10 @@ def test_no_smaller_perturbation_changes_the_class(norm):
     radius = float(affine_radius(model, x, y, norm))
     eta = np.random.default_rng(0).normal(size=(10_000, D))
     eta *= radius * (1 - 1e-9) / NORMS[norm](eta)[:, None]
-    assert (np.argmax(np.asarray(jax.vmap(lambda eta: model(x + eta))(jnp.asarray(eta))), axis=1) == int(y)).all()
+    assert (
+        np.argmax(np.asarray(jax.vmap(lambda eta: model(x + eta))(jnp.asarray(eta))), axis=1)
+        == int(y)
+    ).all()
 
 
 def test_what_each_norm_moves():
@@ -111,8 +137,11 @@ def test_any_affine_model_of_any_shape_and_a_batch():
     model, x, y = problem(1)
     image = lambda x: model(2 * x.ravel()) + 1.0
     grid = (x / 2).reshape(2, 3)
-    assert float(affine_radius(image, grid, y, Linf)) == pytest.approx(float(affine_radius(model, x, y, Linf)) / 2)
-    xs, ys = normal(7, 5, D), jnp.arange(5) % K
+    assert float(affine_radius(image, grid, y, Linf)) == pytest.approx(
+        float(affine_radius(model, x, y, Linf)) / 2
+    )
+    xs = normal(7, 5, D)
+    ys = jnp.arange(5) % K
     together = jax.jit(jax.vmap(lambda x, y: AffineAttack(L1, 0.1)(model, x, y)))(xs, ys)
     alone = jnp.stack([AffineAttack(L1, 0.1)(model, x, y) for x, y in zip(xs, ys)])
     np.testing.assert_allclose(together, alone, atol=1e-12)
@@ -120,13 +149,19 @@ def test_any_affine_model_of_any_shape_and_a_batch():
 
 def test_bad_input(unchecked):
     model, x, y = problem(0)
-    with pytest.raises(ValueError, match="AffineAttack: norm is the ball that has it, L1, L2 or Linf; got L0"):
+    with pytest.raises(
+        ValueError, match="AffineAttack: norm is the ball that has it, L1, L2 or Linf; got L0"
+    ):
         AffineAttack(L0)
     with pytest.raises(ValueError, match=r"affine_distance: norm is the ball that has it.*got 2"):
         affine_distance(model, x, y, 2)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match=r"AffineAttack: overshoot is how far past the tie.*got -0.1"):
+    with pytest.raises(
+        ValueError, match=r"AffineAttack: overshoot is how far past the tie.*got -0.1"
+    ):
         AffineAttack(overshoot=-0.1)
     with pytest.raises(ValueError, match="affine_distance: expected a label from 0 to 3, got 4"):
         affine_distance(model, x, jnp.array(4))
-    with pytest.raises(ValueError, match="the model is not affine in its input; DeepFool takes any model"):
+    with pytest.raises(
+        ValueError, match="the model is not affine in its input; DeepFool takes any model"
+    ):
         affine_radius(MLP.init(D, 8, K, activation=tanh, key=jr.key(0)), x, y)

@@ -1,4 +1,6 @@
-"""Ascent with its own step: known maxima, and the same points as the algorithm written out plainly."""
+"""Ascent with its own step: known maxima, and the same points as the algorithm written out
+plainly.
+"""
 
 from fractions import Fraction
 from math import ceil
@@ -24,7 +26,8 @@ pytestmark = pytest.mark.usefixtures("x64")
 BALLS = {"Linf": Linf(0.2), "L2": L2(0.5)}
 each_ball = pytest.mark.parametrize("name", BALLS)
 with jax.enable_x64(True):
-    X, Y = jnp.array([0.3, -0.5, 0.8, 0.1]), jnp.array(0)
+    X = jnp.array([0.3, -0.5, 0.8, 0.1])
+    Y = jnp.array(0)
 
 
 @pytest.fixture
@@ -37,7 +40,8 @@ def net():
 @pytest.mark.parametrize("j", [1, 2])
 def test_of_an_affine_classifier_it_finds_the_largest_difference(name, j):
     """z_j − z_y + ε‖w_j − w_y‖_q, by the dual norm."""
-    affine, ball = Linear.init(4, 3, key=jr.key(0)), BALLS[name]
+    affine = Linear.init(4, 3, key=jr.key(0))
+    ball = BALLS[name]
     difference = lambda z, y: z[j] - z[y]
     found = APGD(difference, ball, steps=10)(affine, X, Y)
     w = np.asarray(affine.W[j] - affine.W[0])
@@ -51,7 +55,9 @@ def test_of_an_affine_classifier_it_finds_the_largest_difference(name, j):
 @each_ball
 def test_a_maximum_inside_the_ball_is_found(name):
     c = X + jnp.asarray([0.05, -0.02, 0.0, 0.04])
-    found = APGD(lambda out, y: -jnp.square(out - c).sum(), BALLS[name], steps=100)(lambda x: x, X, Y)
+    found = APGD(lambda out, y: -jnp.square(out - c).sum(), BALLS[name], steps=100)(
+        lambda x: x, X, Y
+    )
     np.testing.assert_allclose(found, c, atol=2e-3)
 
 
@@ -61,15 +67,23 @@ def test_the_checkpoints_are_those_of_the_paper():
         p = [Fraction(0), Fraction(22, 100)]
         while p[-1] <= 1:
             p.append(p[-1] + max(p[-1] - p[-2] - Fraction(3, 100), Fraction(6, 100)))
-        assert checkpoints(steps) == tuple(sorted({ceil(share * steps) for share in p if share <= 1}))
+        assert checkpoints(steps) == tuple(
+            sorted({ceil(share * steps) for share in p if share <= 1})
+        )
 
 
 def plainly(f, project, direction, radius, steps):
-    """The algorithm over again, one line at a time: the best point, and the length of the step in the end."""
-    value, slope = jax.jit(f), jax.jit(jax.grad(f))
+    """The algorithm over again, one line at a time: the best point, and the length of the step in
+    the end.
+    """
+    value = jax.jit(f)
+    slope = jax.jit(jax.grad(f))
     marks = sorted({ceil(Fraction(m, 100) * steps) for m in (0, 22, 41, 57, 70, 80, 87, 93, 99)})
     here = before = top = np.zeros(4)
-    rate, level, reduced, risen = 2 * radius, value(here), False, []
+    rate = 2 * radius
+    level = value(here)
+    reduced = False
+    risen = []
     for k in range(1, steps + 1):
         z = project(here + rate * direction(np.asarray(slope(here))))
         new = z if k == 1 else project(here + 0.75 * (z - here) + 0.25 * (here - before))
@@ -77,8 +91,11 @@ def plainly(f, project, direction, radius, steps):
         before, here = here, new
         top = here if value(here) > value(top) else top
         if k in marks:
-            few, same = sum(risen) < 0.75 * len(risen), not reduced and value(top) == level
-            level, reduced, risen = value(top), few or same, []
+            few = sum(risen) < 0.75 * len(risen)
+            same = not reduced and value(top) == level
+            level = value(top)
+            reduced = few or same
+            risen = []
             rate, here = (rate / 2, top) if reduced else (rate, here)
     return top, rate
 
@@ -89,9 +106,12 @@ def plainly(f, project, direction, radius, steps):
 def test_the_same_points_as_the_algorithm_written_out(net, name, steps):
     radius = 1.5
     if name == "Linf":
-        ball, project, direction = Linf(radius), lambda z: np.clip(z, -radius, radius), np.sign
+        ball = Linf(radius)
+        project = lambda z: np.clip(z, -radius, radius)
+        direction = np.sign
     else:
-        ball, direction = L2(radius), lambda g: g / np.linalg.norm(g)
+        ball = L2(radius)
+        direction = lambda g: g / np.linalg.norm(g)
         project = lambda z: z * min(1.0, radius / max(np.linalg.norm(z), 1e-300))
     top, rate = plainly(lambda eta: log_loss(net(X + eta), Y), project, direction, radius, steps)
     assert rate < 2 * radius
@@ -128,19 +148,23 @@ def test_it_mostly_gains_as_much_as_steps_of_one_length(trained, name):
     net, xs, ys = trained
     ball = BALLS[name]
     gain = lambda attack: jax.jit(jax.vmap(lambda x, y: margin(net(attack(net, x, y)), y)))(xs, ys)
-    own, fixed = gain(APGD(margin, ball, steps=20)), gain(PGD(margin, ball, rate=ball.radius / 4, steps=20))
+    own = gain(APGD(margin, ball, steps=20))
+    fixed = gain(PGD(margin, ball, rate=ball.radius / 4, steps=20))
     assert (own >= fixed - 1e-6).mean() >= 0.9
     assert (own > fixed + 1e-6).sum() >= (fixed > own + 1e-6).sum()
 
 
 def test_the_best_is_kept_and_reaching_the_goal_comes_first():
-    low = Goal(lambda out, y: out[0], lambda out, y: out[0] < 0.325)  # more gain leads away from the goal
+    low = Goal(
+        lambda out, y: out[0], lambda out, y: out[0] < 0.325
+    )  # more gain leads away from the goal
     assert float(APGD(low, Linf(0.2), steps=9)(lambda x: x, X, Y)[0]) == pytest.approx(0.3)
 
 
 def test_restarts_never_help_the_defender_and_a_key_decides(net):
     found = lambda key, **more: APGD(margin, Linf(0.5), steps=3, **more)(net, X, Y, key=key)
-    one, five = found(jr.key(1)), found(jr.key(1), restarts=5)
+    one = found(jr.key(1))
+    five = found(jr.key(1), restarts=5)
     starts = [X + Linf(0.5).sample(key, (4,)) for key in jr.split(jr.key(1), 5)]
     assert float(margin(net(five), Y)) >= max(float(margin(net(start), Y)) for start in starts)
     assert np.array_equal(one, found(jr.key(1)))
@@ -149,7 +173,8 @@ def test_restarts_never_help_the_defender_and_a_key_decides(net):
 
 @each_ball
 def test_it_stays_in_the_ball_and_in_the_range(net, name):
-    x, ball = jnp.asarray([0.0, 1.0, 0.5, 0.9]), BALLS[name]
+    x = jnp.asarray([0.0, 1.0, 0.5, 0.9])
+    ball = BALLS[name]
     found = APGD(away(), ball, steps=12, restarts=2, box=(0.0, 1.0))(net, x, Y, key=jr.key(0))
     assert ball.norm(found - x) <= ball.radius * (1 + 1e-12)
     assert found.min() >= 0
@@ -166,7 +191,8 @@ def test_towards_a_class_and_away_by_the_ratio(net):
 @pytest.mark.slow
 def test_a_batch_is_a_vmap(net):
     attack = APGD(away(margin), L2(0.2), steps=5, restarts=2)
-    xs, keys = normal(1, 3, 4), jr.split(jr.key(0), 3)
+    xs = normal(1, 3, 4)
+    keys = jr.split(jr.key(0), 3)
     call = lambda x, key: attack(net, x, Y, key=key)
     one = jax.jit(call)
     alone = jnp.stack([one(x, key) for x, key in zip(xs, keys)])
@@ -178,7 +204,16 @@ def test_a_batch_is_a_vmap(net):
 def test_a_peak_that_stays_halves_the_step_unless_it_was_just_halved(halved):
     """Though every step since the last checkpoint rose."""
     at = lambda gain: Place(Attempt(X, jnp.asarray(gain), jnp.asarray(False)), jnp.zeros(4))
-    climb = Climb(at(1.0), X, at(2.0), at(2.0).seen, jnp.array(0.4), jnp.array(5), jnp.array(halved), jnp.array(2.0))
+    climb = Climb(
+        at(1.0),
+        X,
+        at(2.0),
+        at(2.0).seen,
+        jnp.array(0.4),
+        jnp.array(5),
+        jnp.array(halved),
+        jnp.array(2.0),
+    )
     after = climb.checked(jnp.array(5))
     assert bool(after.halved) is not halved
     assert float(after.rate) == (0.4 if halved else 0.2)
@@ -186,9 +221,13 @@ def test_a_peak_that_stays_halves_the_step_unless_it_was_just_halved(halved):
 
 
 def test_bad_input(net, unchecked):
-    with pytest.raises(ValueError, match="APGD: its steps are made for Linf and L2; got L1; take PGD"):
+    with pytest.raises(
+        ValueError, match="APGD: its steps are made for Linf and L2; got L1; take PGD"
+    ):
         APGD(away(), L1(0.1), steps=3)
-    with pytest.raises(ValueError, match="APGD: steps and restarts must be at least 1; got steps=0, restarts=1"):
+    with pytest.raises(
+        ValueError, match="APGD: steps and restarts must be at least 1; got steps=0, restarts=1"
+    ):
         APGD(away(), Linf(0.1), steps=0)
     with pytest.raises(ValueError, match="APGD: restarts=3 begin at different points; give a key"):
         APGD(away(), Linf(0.1), steps=1, restarts=3)(net, X, Y)

@@ -1,4 +1,6 @@
-"""Carlini and Wagner's minimum where it is known, its confidence, its range, and what holds of every attack."""
+"""Carlini and Wagner's minimum where it is known, its confidence, its range, and what holds of
+every attack.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,9 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 @pytest.mark.slow
 def test_of_an_affine_classifier_it_is_the_closed_form():
-    """The nearest of all classes, each aimed at by itself; the first rate is a tenth of the typical distance."""
+    """The nearest of all classes, each aimed at by itself; the first rate is a tenth of the typical
+    distance.
+    """
     models = jax.vmap(lambda key: Linear.init(5, 4, key=key))(jr.split(jr.key(0), 10))
     xs = normal(1, 10, 5)
     ys = jax.vmap(lambda model, x: jnp.argmax(model(x)))(models, xs)
@@ -26,7 +30,9 @@ def test_of_an_affine_classifier_it_is_the_closed_form():
     def least(model, x, y):
         ends = jax.vmap(lambda j: attack(model, x, j))(jnp.arange(4))
         reached = jax.vmap(lambda end: jnp.argmax(model(end)) != y)(ends)
-        return jnp.where(reached, jax.vmap(lambda end: jnp.linalg.norm(end - x))(ends), jnp.inf).min()
+        return jnp.where(
+            reached, jax.vmap(lambda end: jnp.linalg.norm(end - x))(ends), jnp.inf
+        ).min()
 
     found = np.asarray(jax.jit(jax.vmap(least))(models, xs, ys))
     exact = np.asarray(jax.vmap(affine_radius)(models, xs, ys))
@@ -37,8 +43,11 @@ def test_of_an_affine_classifier_it_is_the_closed_form():
 def test_confidence_is_a_distance_past_the_tie():
     """Of two classes the margin κ is reached at (lead + κ) / ‖w‖."""
     line = Linear(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.zeros(2))
-    x, y = jnp.array([0.3, 0.4]), jnp.array(0)
-    go = jax.jit(lambda confidence: CarliniWagner(steps=400, rate=0.03, confidence=confidence)(line, x, y))
+    x = jnp.array([0.3, 0.4])
+    y = jnp.array(0)
+    go = jax.jit(
+        lambda confidence: CarliniWagner(steps=400, rate=0.03, confidence=confidence)(line, x, y)
+    )
     for confidence in (0.0, 1.0):
         end = go(confidence)
         assert float(margin(line(end), y)) >= confidence
@@ -48,7 +57,12 @@ def test_confidence_is_a_distance_past_the_tie():
 def test_of_two_points_the_nearer_successful_one_is_kept():
     nearer = jax.jit(_nearer)
     best = jnp.zeros(2), jnp.array(4.0)
-    for square, reached, kept, least in ((3.0, True, 1, 3), (4.0, True, 0, 4), (3.0, False, 0, 4), (5.0, True, 0, 4)):
+    for square, reached, kept, least in (
+        (3.0, True, 1, 3),
+        (4.0, True, 0, 4),
+        (3.0, False, 0, 4),
+        (5.0, True, 0, 4),
+    ):
         point, found = nearer(best, (jnp.ones(2), jnp.array(square), jnp.array(reached)))
         assert point.tolist() == [kept] * 2
         assert found.item() == least
@@ -87,14 +101,18 @@ def test_where_nothing_is_found_the_input_stays():
 
 
 def test_bad_input(unchecked):
-    with pytest.raises(ValueError, match="steps and rounds must be at least 1; got steps=0, rounds=9"):
+    with pytest.raises(
+        ValueError, match="steps and rounds must be at least 1; got steps=0, rounds=9"
+    ):
         CarliniWagner(steps=0)
     with pytest.raises(ValueError, match="CarliniWagner: rate must be > 0; got 0"):
         CarliniWagner(rate=0.0)
     with pytest.raises(ValueError, match="CarliniWagner: confidence must be >= 0; got -1"):
         CarliniWagner(confidence=-1.0)
     for loss in (away(), towards(), margin):
-        with pytest.raises(ValueError, match=r"positive where the goal is reached; give away\(margin\)"):
+        with pytest.raises(
+            ValueError, match=r"positive where the goal is reached; give away\(margin\)"
+        ):
             CarliniWagner(loss)
     with pytest.raises(ValueError, match="CarliniWagner: box is the least and the largest"):
         CarliniWagner(box=(1.0, 1.0))

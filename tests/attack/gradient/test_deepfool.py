@@ -36,13 +36,17 @@ def affine():
 @pytest.mark.parametrize("norm", NORMS)
 def test_of_an_affine_classifier_one_step_is_the_closed_form(norm):
     models, xs, ys = affine()
-    exact = np.asarray(jax.vmap(lambda model, x, y: affine_radius(model, x, y, norm))(models, xs, ys))
+    exact = np.asarray(
+        jax.vmap(lambda model, x, y: affine_radius(model, x, y, norm))(models, xs, ys)
+    )
     found = {}
     for overshoot in (0.0, 0.02):
         attack = DeepFool(norm, steps=1, overshoot=overshoot)
         ends = jax.vmap(attack)(models, xs, ys)
         found[overshoot] = np.asarray(jax.vmap(norm(1.0).norm)(ends - xs))
-        right = np.asarray(jax.vmap(lambda model, x, y: jnp.argmax(model(x)) == y)(models, ends, ys))
+        right = np.asarray(
+            jax.vmap(lambda model, x, y: jnp.argmax(model(x)) == y)(models, ends, ys)
+        )
         assert overshoot == 0 or not right.any()
     np.testing.assert_allclose(found[0.0], exact, rtol=1e-9)
     np.testing.assert_allclose(found[0.02], 1.02 * exact, rtol=1e-4)
@@ -50,12 +54,17 @@ def test_of_an_affine_classifier_one_step_is_the_closed_form(norm):
 
 @pytest.mark.usefixtures("x64")
 def test_the_overshoot_is_a_share_of_the_distance():
-    r"""Of an affine classifier $\eta = -(1 + o) \frac{f_y - f_j}{\|\Delta w\|^2} \Delta w$, here in NumPy."""
-    W, x = np.array([[1.0, 2.0, 0.5], [0.5, -1.0, 1.0], [-2.0, 1.0, 0.0]]), np.array([2.0, 1.5, -0.5])
-    rows, lead = W[0] - W[1:], (W[0] - W[1:]) @ x
+    r"""Of an affine classifier $\eta = -(1 + o) \frac{f_y - f_j}{\|\Delta w\|^2} \Delta w$, here in
+    NumPy.
+    """
+    W = np.array([[1.0, 2.0, 0.5], [0.5, -1.0, 1.0], [-2.0, 1.0, 0.0]])
+    x = np.array([2.0, 1.5, -0.5])
+    rows = W[0] - W[1:]
+    lead = (W[0] - W[1:]) @ x
     nearest = np.argmin(lead / np.linalg.norm(rows, axis=1))
     step = -lead[nearest] / (rows[nearest] @ rows[nearest]) * rows[nearest]
-    model, move = Linear(jnp.asarray(W), jnp.zeros(3)), jax.jit(DeepFool.__call__)
+    model = Linear(jnp.asarray(W), jnp.zeros(3))
+    move = jax.jit(DeepFool.__call__)
     for overshoot in (0.0, 0.02, 0.5):
         eta = move(DeepFool(L2, overshoot=jnp.array(overshoot)), model, x, jnp.array(0)) - x
         np.testing.assert_allclose(eta, (1 + overshoot) * step, rtol=1e-3 * overshoot + 1e-9)
@@ -63,13 +72,17 @@ def test_the_overshoot_is_a_share_of_the_distance():
 
 @cache
 def trained():
-    """A small network on the digits of scikit-learn, and those of 200 further digits that it gets right."""
+    """A small network on the digits of scikit-learn, and those of 200 further digits that it gets
+    right.
+    """
     data: Any = load_digits()
-    xs, ys = jnp.asarray(data.data / 16, jnp.float32), jnp.asarray(data.target, jnp.int32)
+    xs = jnp.asarray(data.data / 16, jnp.float32)
+    ys = jnp.asarray(data.target, jnp.int32)
     batches = jax.tree.map(lambda a: a[jr.randint(jr.key(1), (400, 64), 0, 1500)], (xs, ys))
     model = MLP.init(64, 32, 10, key=jr.key(0))
     model = run(descend(cross_entropy, optax.adam(3e-3)), model, batches, key=jr.key(2))[0].model
-    xs, ys = xs[1500:1700], ys[1500:1700]
+    xs = xs[1500:1700]
+    ys = ys[1500:1700]
     right = np.asarray(jnp.argmax(jax.vmap(model)(xs), axis=1) == ys)
     assert right.mean() > 0.85
     return model, xs[right], ys[right]
@@ -85,7 +98,9 @@ def lengths(attack):
 
 @pytest.mark.slow
 def test_on_digits_it_finds_near_ones_nearly_always():
-    """Within 1.5 of the least that bisected ascent finds, and nearly always below one step along its sign."""
+    """Within 1.5 of the least that bisected ascent finds, and nearly always below one step along
+    its sign.
+    """
     ours, wrong = lengths(DeepFool(L2, steps=50))
     assert wrong.mean() >= 0.99
     ascent, reached = lengths(Nearest(PGD(away(margin), L2(4.0), rate=0.4, steps=20), rounds=8))
@@ -129,19 +144,24 @@ def test_where_nothing_is_found_the_input_stays():
 def test_only_the_most_likely_classes_are_considered():
     """The second class is the likelier rival, the third the nearer."""
     model = Linear(jnp.array([[0.0, 0.0], [1.0, 0.0], [0.0, 9.0]]), jnp.array([0.0, -1.0, -1.5]))
-    x, y = jnp.zeros(2), jnp.array(0)
+    x = jnp.zeros(2)
+    y = jnp.array(0)
     assert jnp.argmax(model(DeepFool(classes=2)(model, x, y))) == 1
     assert jnp.argmax(model(DeepFool(classes=3)(model, x, y))) == 2
 
 
 def test_bad_input(unchecked):
-    with pytest.raises(ValueError, match="DeepFool: norm is the ball that has it, L1, L2 or Linf; got L0"):
+    with pytest.raises(
+        ValueError, match="DeepFool: norm is the ball that has it, L1, L2 or Linf; got L0"
+    ):
         DeepFool(L0)
     with pytest.raises(ValueError, match=r"DeepFool: overshoot is how far past the tie.*got -1"):
         DeepFool(overshoot=-1.0)
     with pytest.raises(ValueError, match="DeepFool: steps must be at least 1; got 0"):
         DeepFool(steps=0)
-    with pytest.raises(ValueError, match="DeepFool: classes counts the right one too, so at least 2; got 1"):
+    with pytest.raises(
+        ValueError, match="DeepFool: classes counts the right one too, so at least 2; got 1"
+    ):
         DeepFool(classes=1)
     with pytest.raises(ValueError, match="DeepFool: box is the least and the largest"):
         DeepFool(box=(1.0, 0.0))

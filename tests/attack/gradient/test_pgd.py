@@ -1,4 +1,6 @@
-"""Ascent where the maximum is known: affine classifiers, a bowl turned over; and what holds of every attack."""
+"""Ascent where the maximum is known: affine classifiers, a bowl turned over; and what holds of
+every attack.
+"""
 
 from typing import Any
 
@@ -21,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 BALLS = {"Linf": Linf(0.2), "L2": L2(0.5), "L1": L1(0.6)}
 with jax.enable_x64(True):
-    X, Y = jnp.array([0.3, -0.5, 0.8, 0.1]), jnp.array(0)
+    X = jnp.array([0.3, -0.5, 0.8, 0.1])
+    Y = jnp.array(0)
 
 
 @pytest.fixture
@@ -45,11 +48,15 @@ def test_of_an_affine_classifier_it_finds_the_largest_margin(affine, name):
     """max_j (z_j − z_y + ε‖w_j − w_y‖_q), by the dual norm."""
     ball = BALLS[name]
     found = PGD(margin, ball, rate=ball.radius / 4, steps=30)(affine, X, Y)
-    z, W = np.asarray(affine(X)), np.asarray(affine.W)
-    best = max(z[j] - z[0] + ball.radius * float(ball.dual(jnp.asarray(W[j] - W[0]))) for j in (1, 2))
+    z = np.asarray(affine(X))
+    W = np.asarray(affine.W)
+    best = max(
+        z[j] - z[0] + ball.radius * float(ball.dual(jnp.asarray(W[j] - W[0]))) for j in (1, 2)
+    )
     assert float(margin(affine(found), Y)) <= best + 1e-12
     aimed = max(
-        float(margin(affine(PGD(_other(j), ball, rate=ball.radius / 4, steps=30)(affine, X, Y)), Y)) for j in (1, 2)
+        float(margin(affine(PGD(_other(j), ball, rate=ball.radius / 4, steps=30)(affine, X, Y)), Y))
+        for j in (1, 2)
     )
     assert aimed == pytest.approx(best, rel=1e-9)
     assert ball.norm(found - X) <= ball.radius * (1 + 1e-12)
@@ -70,11 +77,17 @@ def test_a_maximum_inside_the_ball_is_found(name):
 
 
 def test_the_best_is_kept_and_the_goal_once_reached_is_the_end(net):
-    """A step that is far too long leaps about; the best of what it saw is no worse than where it began."""
+    """A step that is far too long leaps about; the best of what it saw is no worse than where it
+    began.
+    """
     wild = PGD(away(), L2(3.0), rate=50.0, steps=7)(net, X, Y)
     assert float(log_loss(net(wild), Y)) >= float(log_loss(net(X), Y))
     climb = lambda reached, **more: PGD(
-        Goal(lambda out, y: out[0], lambda out, y: reached(out[0])), Linf(0.2), rate=0.01, steps=9, **more
+        Goal(lambda out, y: out[0], lambda out, y: reached(out[0])),
+        Linf(0.2),
+        rate=0.01,
+        steps=9,
+        **more,
     )(lambda x: x, X, Y)
     assert float(climb(lambda z: z > 0.325)[0]) == pytest.approx(0.33)
     assert float(climb(lambda z: z < 0.325)[0]) == pytest.approx(0.3)  # where it begins
@@ -83,22 +96,30 @@ def test_the_best_is_kept_and_the_goal_once_reached_is_the_end(net):
 
 
 def test_another_start_only_where_the_goal_is_not_reached():
-    """In a pit at 0 nothing climbs, and outside of it everything is wrong: the start decides, and the first will do."""
+    """In a pit at 0 nothing climbs, and outside of it everything is wrong: the start decides, and
+    the first will do.
+    """
     model = lambda x: jnp.stack([jnp.full((), 0.5), jnp.where(jnp.abs(x[0]) < 0.9, 0.0, 1.0)])
     attack = lambda restarts: PGD(away(margin), Linf(1.0), rate=0.01, steps=1, restarts=restarts)
     keys = jr.split(jr.key(0), 40)
-    ends = lambda restarts: jax.vmap(lambda key: attack(restarts)(model, jnp.zeros(1), Y, key=key))(keys)[:, 0]
+    ends = lambda restarts: jax.vmap(lambda key: attack(restarts)(model, jnp.zeros(1), Y, key=key))(
+        keys
+    )[:, 0]
     assert 0 < (jnp.abs(ends(1)) >= 0.9).sum() < 15  # one start in ten
     found = np.asarray(ends(30))
     assert (np.abs(found) >= 0.9).sum() > 30  # 1 - 0.9^30 = 0.96
-    starts = jax.vmap(lambda key: jax.vmap(lambda k: Linf(1.0).sample(k, (1,))[0])(jr.split(key, 30)))(keys)
+    starts = jax.vmap(
+        lambda key: jax.vmap(lambda k: Linf(1.0).sample(k, (1,))[0])(jr.split(key, 30))
+    )(keys)
     for start, end in zip(np.asarray(starts), found):
         outside = start[np.abs(start) >= 0.9]
         assert not len(outside) or end == outside[0]
 
 
 def test_more_steps_and_restarts_never_help_the_defender(net):
-    gain = lambda **more: float(margin(net(PGD(margin, Linf(0.5), rate=0.1, **more)(net, X, Y, key=jr.key(1))), Y))
+    gain = lambda **more: float(
+        margin(net(PGD(margin, Linf(0.5), rate=0.1, **more)(net, X, Y, key=jr.key(1))), Y)
+    )
     assert gain(steps=1) <= gain(steps=4) <= gain(steps=16)
     starts = [X + Linf(0.5).sample(key, (4,)) for key in jr.split(jr.key(1), 5)]
     assert gain(steps=1, restarts=5) >= max(float(margin(net(start), Y)) for start in starts)
@@ -106,11 +127,16 @@ def test_more_steps_and_restarts_never_help_the_defender(net):
 
 def test_one_long_step_is_the_fast_gradient_sign_method(net):
     g = jax.grad(lambda x: log_loss(net(x), Y))(X)
-    np.testing.assert_allclose(fgsm(log_loss, Linf(0.1))(net, X, Y), X + 0.1 * jnp.sign(g), atol=1e-12)
+    np.testing.assert_allclose(
+        fgsm(log_loss, Linf(0.1))(net, X, Y), X + 0.1 * jnp.sign(g), atol=1e-12
+    )
     np.testing.assert_allclose(
         fgsm(log_loss, Linf(0.5), box=(-0.6, 0.6))(net, X.clip(-0.6, 0.6), Y),
         jnp.clip(
-            X.clip(-0.6, 0.6) + 0.5 * jnp.sign(jax.grad(lambda x: log_loss(net(x), Y))(X.clip(-0.6, 0.6))), -0.6, 0.6
+            X.clip(-0.6, 0.6)
+            + 0.5 * jnp.sign(jax.grad(lambda x: log_loss(net(x), Y))(X.clip(-0.6, 0.6))),
+            -0.6,
+            0.6,
         ),
         atol=1e-12,
     )
@@ -120,7 +146,9 @@ def test_one_long_step_is_the_fast_gradient_sign_method(net):
 @pytest.mark.parametrize("ball", [*BALLS.values(), L0(2)], ids=[*BALLS, "L0"])
 def test_it_stays_in_the_ball_and_in_the_range(net, ball):
     x = jnp.asarray([0.0, 1.0, 0.5, 0.9])
-    found = PGD(away(), ball, rate=0.3, steps=10, restarts=2, box=(0.0, 1.0))(net, x, Y, key=jr.key(0))
+    found = PGD(away(), ball, rate=0.3, steps=10, restarts=2, box=(0.0, 1.0))(
+        net, x, Y, key=jr.key(0)
+    )
     assert ball.norm(found - x) <= ball.radius * (1 + 1e-12)
     assert found.min() >= 0
     assert found.max() <= 1
@@ -129,7 +157,9 @@ def test_it_stays_in_the_ball_and_in_the_range(net, ball):
 def test_what_points_out_of_the_range_is_no_way():
     """The steepest number is at its edge, and the next one is moved in its place."""
     slopes = Linear(jnp.array([[0.0, 0.0], [5.0, 1.0]]), jnp.zeros(2))
-    found = PGD(margin, L1(0.4), rate=0.1, steps=4, box=(0.0, 1.0))(slopes, jnp.array([1.0, 0.5]), Y)
+    found = PGD(margin, L1(0.4), rate=0.1, steps=4, box=(0.0, 1.0))(
+        slopes, jnp.array([1.0, 0.5]), Y
+    )
     np.testing.assert_allclose(found, [1.0, 0.9], atol=1e-12)
 
 
@@ -141,9 +171,15 @@ def test_another_start_remembers_no_direction():
     assert all(map(jnp.array_equal, ascent.where(jnp.array(False), 2 * X)[:2], (X, jnp.ones(4))))
 
 
-@pytest.mark.parametrize("attack", [
-    PGD(away(), Linf(0.9), rate=0.3, steps=10), APGD(away(), Linf(0.9), steps=10), DeepFool(),
-], ids=["PGD", "APGD", "DeepFool"])  # fmt: skip
+@pytest.mark.parametrize(
+    "attack",
+    [
+        PGD(away(), Linf(0.9), rate=0.3, steps=10),
+        APGD(away(), Linf(0.9), steps=10),
+        DeepFool(),
+    ],
+    ids=["PGD", "APGD", "DeepFool"],
+)
 def test_what_is_no_number_is_no_way_and_no_success(net, attack):
     """A root has no slope at 0; the other numbers have one, and the attack goes on with them."""
     rooted = lambda x: net(x) + 0 * jnp.linalg.norm(x[3:])
@@ -169,7 +205,9 @@ def test_half_precision_is_kept(net):
 
 def test_an_input_out_of_the_range_stays_in_the_ball(net):
     """As in a compiled program, which cannot refuse it."""
-    found = jax.jit(lambda x: PGD(log_loss, Linf(0.1), rate=0.1, steps=3, box=(0.0, 1.0))(net, x, Y))(100 * X)
+    found = jax.jit(
+        lambda x: PGD(log_loss, Linf(0.1), rate=0.1, steps=3, box=(0.0, 1.0))(net, x, Y)
+    )(100 * X)
     assert jnp.abs(found - 100 * X).max() <= 0.1 + 1e-12
 
 
@@ -191,7 +229,8 @@ def test_towards_a_class(net):
 
 def test_a_batch_is_a_vmap_and_a_key_decides(net):
     attack = PGD(away(margin), Linf(0.2), rate=0.05, steps=3, restarts=2)
-    xs, keys = normal(1, 3, 4), jr.split(jr.key(0), 3)
+    xs = normal(1, 3, 4)
+    keys = jr.split(jr.key(0), 3)
     together = jax.jit(jax.vmap(lambda x, key: attack(net, x, Y, key=key)))(xs, keys)
     alone = jnp.stack([attack(net, x, Y, key=key) for x, key in zip(xs, keys)])
     np.testing.assert_allclose(together, alone, atol=1e-12)
@@ -203,7 +242,9 @@ def test_the_ratio_of_logits(unchecked):
     assert float(logit_ratio(z, Y)) == pytest.approx(float(logit_ratio(100 * z + 7, Y)))
     order = np.sort(np.asarray(z))
     assert float(logit_ratio(z, Y)) == pytest.approx(float(margin(z, Y)) / (order[-1] - order[-3]))
-    with pytest.raises(ValueError, match="logit_ratio: needs three classes or more, got 2; take the margin"):
+    with pytest.raises(
+        ValueError, match="logit_ratio: needs three classes or more, got 2; take the margin"
+    ):
         logit_ratio(z[:2], Y)
 
 

@@ -1,4 +1,6 @@
-"""Classification: scikit-learn's Laplace, quadrature over all latent values, and finite differences."""
+"""Classification: scikit-learn's Laplace, quadrature over all latent values, and finite
+differences.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -13,21 +15,26 @@ from thetax.bayes import RBF, BinaryClassifier, Classifier, evidence_gradient, s
 from thetax.bayes.gaussian_process.binary_classifier import Mode, advance, begin, climb
 
 RNG = np.random.default_rng(0)
-XS, NEW = RNG.standard_normal((12, 2)), RNG.standard_normal((6, 2))
+XS = RNG.standard_normal((12, 2))
+NEW = RNG.standard_normal((6, 2))
 LABELS = (XS[:, 0] + 0.3 * RNG.standard_normal(12) > 0).astype(int)
 THREE = np.arange(12) % 3
 
 
 def test_a_climb_ends_after_so_many_steps_or_without_gain():
     rise = lambda gain: lambda mode: mode._replace(gain=gain, steps=mode.steps + 1)
-    start = Mode(jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), jnp.full((), jnp.inf), jnp.zeros((), jnp.int32))
+    start = Mode(
+        jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), jnp.full((), jnp.inf), jnp.zeros((), jnp.int32)
+    )
     steps = jax.jit(lambda gain: climb(rise(gain), start, steps=3).steps)
     assert steps(jnp.array(1.0)) == 3
     assert steps(jnp.array(0.0)) == 1
 
 
 def test_two_classes_are_sklearns():
-    """The mode, the evidence and its gradient, and the latent belief; its probabilities are themselves approximate."""
+    """The mode, the evidence and its gradient, and the latent belief; its probabilities are
+    themselves approximate.
+    """
     ours = BinaryClassifier(RBF.init(scale=3.0, length=0.8))
     peer = GaussianProcessClassifier(3.0 * peers.RBF(0.8), optimizer=None).fit(XS, LABELS)
     posterior = ours.condition(XS, LABELS)
@@ -36,11 +43,15 @@ def test_two_classes_are_sklearns():
     value, slope = peer.log_marginal_likelihood(peer.kernel_.theta, eval_gradient=True)
     found, ours_slope = evidence_gradient(ours, XS, LABELS)
     np.testing.assert_allclose(found, value, rtol=1e-8)
-    np.testing.assert_allclose([ours_slope.kernel.log_scale, ours_slope.kernel.log_length], slope, rtol=1e-5)
+    np.testing.assert_allclose(
+        [ours_slope.kernel.log_scale, ours_slope.kernel.log_length], slope, rtol=1e-5
+    )
     mean, variance = peer.latent_mean_and_variance(NEW)
     np.testing.assert_allclose(posterior.latent(NEW)[0], mean, atol=1e-5)
     np.testing.assert_allclose(posterior.latent(NEW)[1], variance, atol=1e-5)
-    np.testing.assert_allclose(posterior.probabilities(NEW), peer.predict_proba(NEW)[:, 1], atol=2e-3)
+    np.testing.assert_allclose(
+        posterior.probabilities(NEW), peer.predict_proba(NEW)[:, 1], atol=2e-3
+    )
 
 
 @pytest.mark.parametrize("scale", [0.1, 9.0, 200.0])
@@ -52,7 +63,9 @@ def test_probabilities_are_the_integral(scale):
         law = stats.norm(mean, np.sqrt(variance))
         weighted = lambda f, law=law: law.pdf(f) / (1 + np.exp(-f))
         ends = mean - 9 * np.sqrt(variance), mean + 9 * np.sqrt(variance)
-        assert p == pytest.approx(integrate.quad(weighted, *ends, points=[0.0, mean], epsabs=1e-12)[0], abs=1e-9)
+        assert p == pytest.approx(
+            integrate.quad(weighted, *ends, points=[0.0, mean], epsabs=1e-12)[0], abs=1e-9
+        )
 
 
 def grid(K, count=121):
@@ -64,8 +77,11 @@ def grid(K, count=121):
 
 
 def test_evidence_of_two_examples_is_near_to_the_integral():
-    """Laplace is an approximation: within 2 % of brute force for a gentle prior, and nearer than f = 0."""
-    xs, labels = np.array([[0.0], [1.0]]), np.array([0, 1])
+    """Laplace is an approximation: within 2 % of brute force for a gentle prior, and nearer than f
+    = 0.
+    """
+    xs = np.array([[0.0], [1.0]])
+    labels = np.array([0, 1])
     kernel = RBF.init(scale=0.8)
     f, weight = grid(np.asarray(kernel(xs)))
     exact = np.log((weight / (1 + np.exp(f[0])) / (1 + np.exp(-f[1]))).sum())
@@ -76,20 +92,27 @@ def test_evidence_of_two_examples_is_near_to_the_integral():
 
 def test_evidence_of_two_examples_and_three_classes():
     """Brute force over the six latent values, as draws: within 0.03 and 5 standard errors."""
-    xs, labels, kernel = np.array([[0.0], [1.0]]), np.array([0, 2]), RBF.init(scale=0.8)
+    xs = np.array([[0.0], [1.0]])
+    labels = np.array([0, 2])
+    kernel = RBF.init(scale=0.8)
     f = np.linalg.cholesky(kernel(xs)) @ RNG.standard_normal((200_000, 2, 3))
     p = np.exp(f) / np.exp(f).sum(axis=2, keepdims=True)
     draws = p[:, 0, 0] * p[:, 1, 2]
-    exact, error = np.log(draws.mean()), draws.std() / draws.mean() / np.sqrt(len(draws))
-    assert float(Classifier(kernel, 3).log_evidence(xs, labels)) == pytest.approx(exact, abs=0.03 + 5 * error)
+    exact = np.log(draws.mean())
+    error = draws.std() / draws.mean() / np.sqrt(len(draws))
+    assert float(Classifier(kernel, 3).log_evidence(xs, labels)) == pytest.approx(
+        exact, abs=0.03 + 5 * error
+    )
 
 
 @pytest.mark.slow
 def test_two_classes_of_several_are_the_binary_ones():
     """f_2 - f_1 has twice the kernel, and of f_1 + f_2 the labels say nothing."""
     kernel = RBF.init(scale=1.5, length=0.8)
-    several, binary = Classifier(kernel, 2), BinaryClassifier(2.0 * kernel)
-    a, b = several.condition(XS, LABELS), binary.condition(XS, LABELS)
+    several = Classifier(kernel, 2)
+    binary = BinaryClassifier(2.0 * kernel)
+    a = several.condition(XS, LABELS)
+    b = binary.condition(XS, LABELS)
     np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-10)
     mean, covariance = (np.asarray(part) for part in a.latent(NEW))
     np.testing.assert_allclose(mean[:, 1] - mean[:, 0], b.latent(NEW)[0], atol=1e-8)
@@ -100,31 +123,43 @@ def test_two_classes_of_several_are_the_binary_ones():
 
 
 def test_the_mode_is_a_mode():
-    """At the top of Ψ: K⁻¹f = y - π, class by class, and the curvature is what the latent belief inverts."""
+    """At the top of Ψ: K⁻¹f = y - π, class by class, and the curvature is what the latent belief
+    inverts.
+    """
     kernel = RBF.init(scale=2.0)
     posterior = Classifier(kernel, 3).condition(XS, THREE)
     assert posterior.converged
-    K, f = np.asarray(kernel(XS)), np.asarray(posterior.f)
+    K = np.asarray(kernel(XS))
+    f = np.asarray(posterior.f)
     np.testing.assert_allclose(f, K @ posterior.slope, atol=1e-8)
     pi = np.exp(f) / np.exp(f).sum(axis=1, keepdims=True)
-    W = np.einsum("nk,nm,kl->knlm", pi, np.eye(12), np.eye(3)) - np.einsum("nk,nl,nm->knlm", pi, pi, np.eye(12))
-    W, wide = W.reshape(36, 36), np.kron(np.eye(3), K)
+    W = np.einsum("nk,nm,kl->knlm", pi, np.eye(12), np.eye(3)) - np.einsum(
+        "nk,nl,nm->knlm", pi, pi, np.eye(12)
+    )
+    W = W.reshape(36, 36)
+    wide = np.kron(np.eye(3), K)
     k = np.kron(np.eye(3), np.asarray(kernel(XS, NEW[:1])))
     expected = 2.0 * np.eye(3) - k.T @ np.linalg.solve(np.eye(36) + W @ wide, W @ k)
     np.testing.assert_allclose(posterior.latent(NEW[:1])[1][0], expected, atol=1e-9)
-    height = (f[np.arange(12), THREE] - np.log(np.exp(f).sum(axis=1))).sum() - (f * posterior.slope).sum() / 2
+    height = (f[np.arange(12), THREE] - np.log(np.exp(f).sum(axis=1))).sum() - (
+        f * posterior.slope
+    ).sum() / 2
     logs = np.linalg.slogdet(np.eye(36) + wide @ W)[1] / 2
     np.testing.assert_allclose(posterior.log_evidence, height - logs, rtol=1e-10)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "labels"), [(BinaryClassifier, LABELS), (lambda k: Classifier(k, 3), THREE)])
+@pytest.mark.parametrize(
+    ("make", "labels"), [(BinaryClassifier, LABELS), (lambda k: Classifier(k, 3), THREE)]
+)
 def test_the_gradient_follows_the_mode(make, labels, x64):
     at = lambda s, l: float(make(RBF(jnp.asarray(s), jnp.asarray(l))).log_evidence(XS, labels))
     _, slope = evidence_gradient(make(RBF(jnp.asarray(0.4), jnp.asarray(-0.2))), XS, labels)
     h = 1e-5
     expected = [at(0.4 + h, -0.2) - at(0.4 - h, -0.2), at(0.4, -0.2 + h) - at(0.4, -0.2 - h)]
-    np.testing.assert_allclose(jax.tree.leaves(slope), np.array(expected) / (2 * h), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        jax.tree.leaves(slope), np.array(expected) / (2 * h), rtol=1e-5, atol=1e-7
+    )
 
 
 def test_a_step_too_far_is_halved():
@@ -132,7 +167,12 @@ def test_a_step_too_far_is_halved():
     height = lambda a, f: -jnp.square(f).sum()
     mode = begin(jnp.ones(1), height)._replace(a=jnp.ones(1), f=jnp.ones(1), height=jnp.array(-1.0))
     found = advance(mode, jnp.array([-3.0]), jnp.array([-3.0]), height)
-    assert (found.f.item(), found.a.item(), found.gain.item(), found.steps.item()) == (0.0, 0.0, 1.0, 1)
+    assert (found.f.item(), found.a.item(), found.gain.item(), found.steps.item()) == (
+        0.0,
+        0.0,
+        1.0,
+        1,
+    )
 
 
 def test_a_huge_variance_still_converges():

@@ -1,4 +1,6 @@
-"""The gradient of the log evidence by differences and by autodiff of another formula; fits beside scikit-learn's."""
+"""The gradient of the log evidence by differences and by autodiff of another formula; fits beside
+scikit-learn's.
+"""
 
 from importlib import import_module
 
@@ -34,9 +36,15 @@ YS = np.stack([np.sin(2 * XS[:, 0]), XS[:, 1]], axis=1) + 0.1 * RNG.standard_nor
 
 PROCESSES = {
     "ard": GaussianProcess.init(RBF.init(scale=1.5, length=[0.7, 1.3]), noise=0.2),
-    "matern": GaussianProcess.init(Matern.init(smoothness=1.5) + linear_kernel(offset=0.3), noise=0.2),
-    "periodic": GaussianProcess.init(Periodic.init(period=2.1) * RationalQuadratic.init(mixture=0.8), noise=0.2),
-    "mean": GaussianProcess.init(RBF.init(), noise=0.2, mean=Linear(jnp.array([[0.3, 0.1]]), jnp.array([0.2]))),
+    "matern": GaussianProcess.init(
+        Matern.init(smoothness=1.5) + linear_kernel(offset=0.3), noise=0.2
+    ),
+    "periodic": GaussianProcess.init(
+        Periodic.init(period=2.1) * RationalQuadratic.init(mixture=0.8), noise=0.2
+    ),
+    "mean": GaussianProcess.init(
+        RBF.init(), noise=0.2, mean=Linear(jnp.array([[0.3, 0.1]]), jnp.array([0.2]))
+    ),
 }
 
 
@@ -60,20 +68,31 @@ def test_the_gradient_is_that_of_differences(name, x64):
 def test_half_an_inverse_is_enough(n, x64, monkeypatch):
     """Against autodiff of the plain formula, for one panel of columns and for several."""
     monkeypatch.setattr(density, "PANEL", 4)
-    A, r = RNG.standard_normal((n, n)), jnp.asarray(RNG.standard_normal((n, 2)))
+    A = RNG.standard_normal((n, n))
+    r = jnp.asarray(RNG.standard_normal((n, 2)))
     K = jnp.asarray(A @ A.T + n * np.eye(n))
 
     def plain(K, r):
-        return -jnp.vdot(r, jnp.linalg.solve(K, r)) / 2 - jnp.linalg.slogdet(K)[1] - n * np.log(2 * np.pi)
+        return (
+            -jnp.vdot(r, jnp.linalg.solve(K, r)) / 2
+            - jnp.linalg.slogdet(K)[1]
+            - n * np.log(2 * np.pi)
+        )
 
-    found, expected = (jax.jit(jax.grad(f, argnums=(0, 1)))(K, r) for f in (lambda *a: log_density(*a)[0], plain))
-    np.testing.assert_allclose((found[0] + found[0].T) / 2, (expected[0] + expected[0].T) / 2, atol=1e-12)
+    found, expected = (
+        jax.jit(jax.grad(f, argnums=(0, 1)))(K, r) for f in (lambda *a: log_density(*a)[0], plain)
+    )
+    np.testing.assert_allclose(
+        (found[0] + found[0].T) / 2, (expected[0] + expected[0].T) / 2, atol=1e-12
+    )
     np.testing.assert_allclose(found[1], expected[1], atol=1e-12)
     np.testing.assert_allclose(log_density(K, r)[0], plain(K, r), rtol=1e-12)
 
 
 def test_it_reaches_sklearns_evidence():
-    """From the same start, without its bounds; the peak is where scikit-learn's gradient vanishes too."""
+    """From the same start, without its bounds; the peak is where scikit-learn's gradient vanishes
+    too.
+    """
     found = fit_evidence(GaussianProcess.init(RBF.init(), noise=0.1), XS, YS)
     peer = 1.0 * peers.RBF(1.0) + peers.WhiteKernel(0.1)
     theirs = GaussianProcessRegressor(peer, alpha=0.0).fit(XS, YS)
@@ -95,7 +114,9 @@ def test_restarts_only_help_and_follow_the_key():
     ys = np.sin(2 * xs) + 0.1 * np.random.default_rng(0).standard_normal(20)
     start = GaussianProcess.init(RBF.init(scale=1e-3, length=30.0), noise=1.0)
     alone = fit_evidence(start, xs, ys)
-    several, again = (fit_evidence(start, xs, ys, restarts=3, spread=2.0, key=jr.key(0)) for _ in range(2))
+    several, again = (
+        fit_evidence(start, xs, ys, restarts=3, spread=2.0, key=jr.key(0)) for _ in range(2)
+    )
     assert several.peaks[0] == pytest.approx(alone.evidence, rel=1e-9)
     assert several.evidence == pytest.approx(several.peaks.max(), rel=1e-9)
     assert several.evidence > alone.evidence + 1
@@ -104,7 +125,9 @@ def test_restarts_only_help_and_follow_the_key():
 
 def test_what_is_fixed_stays():
     process = GaussianProcess.init(RBF.init(length=0.9) + linear_kernel(), noise=0.1)
-    found = fit_evidence(process, XS, YS, fixed=lambda p: (p.log_noise, p.kernel.left.log_length), steps=20).model
+    found = fit_evidence(
+        process, XS, YS, fixed=lambda p: (p.log_noise, p.kernel.left.log_length), steps=20
+    ).model
     assert found.log_noise == process.log_noise
     assert found.kernel.left.log_length == process.kernel.left.log_length
     assert found.kernel.right.log_offset == -np.inf  # an offset of 0

@@ -1,4 +1,6 @@
-"""Exact regression: conditioning of a joint Gaussian in numpy, scikit-learn, scipy's density (§10.2)."""
+"""Exact regression: conditioning of a joint Gaussian in numpy, scikit-learn, scipy's density
+(§10.2).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +13,23 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as peers
 
-from thetax.bayes import RBF, GaussianProcess, JitterWarning, Matern, Periodic, factorise, linear_kernel, single
+from thetax.bayes import (
+    RBF,
+    GaussianProcess,
+    JitterWarning,
+    Matern,
+    Periodic,
+    factorise,
+    linear_kernel,
+    single,
+)
 from thetax.explain import infinite
 from thetax.layers import Linear, he
 from thetax.models import MLP
 
 RNG = np.random.default_rng(0)
-XS, NEW = RNG.standard_normal((8, 2)), RNG.standard_normal((5, 2))
+XS = RNG.standard_normal((8, 2))
+NEW = RNG.standard_normal((5, 2))
 YS = np.sin(2 * XS[:, 0]) + XS[:, 1]
 BOTH = np.stack([YS, np.cos(XS[:, 1])], axis=1)
 
@@ -26,7 +38,10 @@ KERNELS = {
     "ard": (RBF.init(length=[0.5, 2.0]), peers.RBF([0.5, 2.0])),
     "matern": (Matern.init(smoothness=1.5, length=0.8), peers.Matern(0.8, nu=1.5)),
     "dot product": (linear_kernel(offset=0.49), peers.DotProduct(0.7)),
-    "sum": (RBF.init() + linear_kernel(scale=0.5, offset=0.49), peers.RBF() + 0.5 * peers.DotProduct(0.7)),
+    "sum": (
+        RBF.init() + linear_kernel(scale=0.5, offset=0.49),
+        peers.RBF() + 0.5 * peers.DotProduct(0.7),
+    ),
     "product": (RBF.init() * Matern.init(smoothness=0.5), peers.RBF() * peers.Matern(nu=0.5)),
 }
 
@@ -41,7 +56,9 @@ def compare(kernel, peer, xs, new, noise=0.1):
         np.testing.assert_allclose(posterior.covariance(new), covariance, atol=1e-8)
     both = GaussianProcessRegressor(peer, alpha=noise, optimizer=None).fit(xs, BOTH)
     np.testing.assert_allclose(posterior.log_evidence, both.log_marginal_likelihood(), rtol=1e-8)
-    np.testing.assert_allclose(np.sqrt(posterior.variance(new)), fitted.predict(new, return_std=True)[1], atol=1e-8)
+    np.testing.assert_allclose(
+        np.sqrt(posterior.variance(new)), fitted.predict(new, return_std=True)[1], atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -50,28 +67,38 @@ def test_it_is_sklearns(name):
 
 
 def test_it_is_sklearns_with_a_periodic_kernel():
-    compare(Periodic.init(period=1.4, length=0.6), peers.ExpSineSquared(0.6, 1.4), XS[:, :1], NEW[:, :1])
+    compare(
+        Periodic.init(period=1.4, length=0.6), peers.ExpSineSquared(0.6, 1.4), XS[:, :1], NEW[:, :1]
+    )
 
 
 def test_it_is_the_conditional_of_a_joint_gaussian():
-    """10.2-gp-posterior: the precision of (f*, y) read by blocks, which is no formula of the posterior's."""
+    """10.2-gp-posterior: the precision of (f*, y) read by blocks, which is no formula of the
+    posterior's.
+    """
     kernel = RBF.init(scale=1.3, length=0.7)
     joint = np.array(kernel(np.concatenate([NEW, XS])))
     joint[5:, 5:] += 0.2 * np.eye(8)
     precision = np.linalg.inv(joint)
     covariance = np.linalg.inv(precision[:5, :5])
     posterior = GaussianProcess.init(kernel, noise=0.2).condition(XS, YS)
-    np.testing.assert_allclose(posterior.mean(NEW), -covariance @ precision[:5, 5:] @ YS, atol=1e-10)
+    np.testing.assert_allclose(
+        posterior.mean(NEW), -covariance @ precision[:5, 5:] @ YS, atol=1e-10
+    )
     np.testing.assert_allclose(posterior.covariance(NEW), covariance, atol=1e-10)
     np.testing.assert_allclose(posterior.variance(NEW), np.diag(covariance), atol=1e-10)
 
 
 def test_the_evidence_is_scipys_density():
     process = GaussianProcess.init(RBF.init(scale=1.3), noise=0.2)
-    law = stats.multivariate_normal(np.zeros(8), np.asarray(RBF.init(scale=1.3)(XS)) + 0.2 * np.eye(8))
+    law = stats.multivariate_normal(
+        np.zeros(8), np.asarray(RBF.init(scale=1.3)(XS)) + 0.2 * np.eye(8)
+    )
     np.testing.assert_allclose(process.log_evidence(XS, YS), law.logpdf(YS), rtol=1e-12)
     np.testing.assert_allclose(process.log_evidence(XS, BOTH), law.logpdf(BOTH.T).sum(), rtol=1e-12)
-    np.testing.assert_allclose(process.condition(XS, BOTH).log_evidence, law.logpdf(BOTH.T).sum(), rtol=1e-12)
+    np.testing.assert_allclose(
+        process.condition(XS, BOTH).log_evidence, law.logpdf(BOTH.T).sum(), rtol=1e-12
+    )
 
 
 def test_it_is_bayesian_linear_regression():
@@ -91,27 +118,40 @@ def test_without_noise_it_interpolates():
 
 
 def test_a_mean_is_a_model_of_one_example():
-    """Conditioning what the mean leaves over, and adding it again; one mean for all outputs, or one each."""
+    """Conditioning what the mean leaves over, and adding it again; one mean for all outputs, or one
+    each.
+    """
     mean = Linear(jnp.array([[0.5, -1.0]]), jnp.array([2.0]))
     rest = YS - (XS @ [0.5, -1.0] + 2.0)
     plain = GaussianProcess.init(RBF.init(), noise=0.1).condition(XS, rest)
     moved = GaussianProcess.init(RBF.init(), noise=0.1, mean=mean)
     posterior = moved.condition(XS, YS)
-    np.testing.assert_allclose(posterior.mean(NEW), plain.mean(NEW) + NEW @ [0.5, -1.0] + 2.0, atol=1e-9)
+    np.testing.assert_allclose(
+        posterior.mean(NEW), plain.mean(NEW) + NEW @ [0.5, -1.0] + 2.0, atol=1e-9
+    )
     np.testing.assert_allclose(posterior.log_evidence, plain.log_evidence, rtol=1e-10)
     wide = moved.condition(XS, BOTH).mean(NEW)
     np.testing.assert_allclose(np.asarray(wide)[:, 0], posterior.mean(NEW), atol=1e-10)
-    with pytest.raises(ValueError, match=r"mean gives \(3,\) for one example, but the outputs have \(2,\)"):
-        GaussianProcess.init(RBF.init(), mean=Linear(jnp.zeros((3, 2)), jnp.zeros(3))).condition(XS, BOTH)
+    with pytest.raises(
+        ValueError, match=r"mean gives \(3,\) for one example, but the outputs have \(2,\)"
+    ):
+        GaussianProcess.init(RBF.init(), mean=Linear(jnp.zeros((3, 2)), jnp.zeros(3))).condition(
+            XS, BOTH
+        )
 
 
 def test_draws_have_the_law_of_the_process():
     """10.2-gp: mean and covariance within 4.5 standard errors, before and after conditioning."""
-    process, count = GaussianProcess.init(RBF.init(scale=2.0), noise=0.1), 4000
+    process = GaussianProcess.init(RBF.init(scale=2.0), noise=0.1)
+    count = 4000
     posterior = process.condition(XS, YS)
     cases = [
         (process.sample(NEW, count, key=jr.key(0)), np.zeros(5), np.asarray(process.kernel(NEW))),
-        (posterior.sample(NEW, count, key=jr.key(1)), posterior.mean(NEW), np.asarray(posterior.covariance(NEW))),
+        (
+            posterior.sample(NEW, count, key=jr.key(1)),
+            posterior.mean(NEW),
+            np.asarray(posterior.covariance(NEW)),
+        ),
     ]
     for draws, mean, K in cases:
         draws = np.asarray(draws) - mean
@@ -119,7 +159,9 @@ def test_draws_have_the_law_of_the_process():
         error = np.sqrt((np.outer(np.diag(K), np.diag(K)) + K**2) / count)
         assert np.all(np.abs(draws.T @ draws / count - K) < 4.5 * error)
     assert process.condition(XS, BOTH).sample(NEW, 3, key=jr.key(2)).shape == (3, 5, 2)
-    np.testing.assert_array_equal(process.sample(NEW, 2, key=jr.key(3)), process.sample(NEW, 2, key=jr.key(3)))
+    np.testing.assert_array_equal(
+        process.sample(NEW, 2, key=jr.key(3)), process.sample(NEW, 2, key=jr.key(3))
+    )
 
 
 @given(seed=st.integers(0, 10**6))
@@ -147,15 +189,20 @@ def test_everything_is_float64_outside_and_as_given_inside_a_transformation():
 def test_many_processes_are_one_vmap(x64):
     """Evidence over a grid of lengths, as a map and one by one."""
     lengths = jnp.array([0.5, 1.0, 2.0])
-    of = lambda length: GaussianProcess(RBF(jnp.zeros(()), jnp.log(length)), jnp.log(0.1)).log_evidence(XS, YS)
-    np.testing.assert_allclose(jax.vmap(of)(lengths), [of(length) for length in lengths], rtol=1e-12)
+    of = lambda length: GaussianProcess(
+        RBF(jnp.zeros(()), jnp.log(length)), jnp.log(0.1)
+    ).log_evidence(XS, YS)
+    np.testing.assert_allclose(
+        jax.vmap(of)(lengths), [of(length) for length in lengths], rtol=1e-12
+    )
 
 
 def test_an_example_may_be_a_tree():
     """A kernel on pairs of arrays; the process only counts them."""
     pairs = {"a": XS[:, :1], "b": XS[:, 1:]}
     kernel = lambda xs, ys=None: (
-        RBF.init()(xs["a"], None if ys is None else ys["a"]) * RBF.init()(xs["b"], None if ys is None else ys["b"])
+        RBF.init()(xs["a"], None if ys is None else ys["a"])
+        * RBF.init()(xs["b"], None if ys is None else ys["b"])
     )
     found = GaussianProcess.init(kernel, noise=0.1).condition(pairs, YS)
     plain = GaussianProcess.init(RBF.init(), noise=0.1).condition(XS, YS)
@@ -166,19 +213,29 @@ def test_an_example_may_be_a_tree():
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["nngp", "ntk"])
 def test_the_kernel_of_an_infinitely_wide_network_is_a_kernel(which, x64):
-    """10.2-nngp-regression: the posterior of such a network, by numpy, and its product with a constant."""
+    """10.2-nngp-regression: the posterior of such a network, by numpy, and its product with a
+    constant.
+    """
     kernel = getattr(infinite(MLP.init(2, 4, 1, key=jr.key(0)), law=he), which)
-    K, cross = np.asarray(kernel(jnp.asarray(XS))), np.asarray(kernel(jnp.asarray(NEW), jnp.asarray(XS)))
-    posterior = GaussianProcess.init(2.0 * RBF.init(length=1e6) * kernel, noise=0.2).condition(XS, YS)
-    np.testing.assert_allclose(posterior.mean(NEW), cross @ np.linalg.solve(K + 0.1 * np.eye(8), YS), atol=1e-8)
+    K = np.asarray(kernel(jnp.asarray(XS)))
+    cross = np.asarray(kernel(jnp.asarray(NEW), jnp.asarray(XS)))
+    posterior = GaussianProcess.init(2.0 * RBF.init(length=1e6) * kernel, noise=0.2).condition(
+        XS, YS
+    )
+    np.testing.assert_allclose(
+        posterior.mean(NEW), cross @ np.linalg.solve(K + 0.1 * np.eye(8), YS), atol=1e-8
+    )
     plain = GaussianProcess.init(kernel, noise=0.1).condition(XS, YS)
     np.testing.assert_allclose(plain.mean(NEW), posterior.mean(NEW), atol=1e-8)
-    np.testing.assert_allclose(plain.variance(NEW), np.asarray(posterior.variance(NEW)) / 2, atol=1e-8)
+    np.testing.assert_allclose(
+        plain.variance(NEW), np.asarray(posterior.variance(NEW)) / 2, atol=1e-8
+    )
 
 
 def test_duplicates_without_noise_are_told_of():
     """Not silently: a warning, the field, and an answer that still goes through the data."""
-    twice, ys = np.concatenate([XS, XS]), np.concatenate([YS, YS])
+    twice = np.concatenate([XS, XS])
+    ys = np.concatenate([YS, YS])
     with pytest.warns(JitterWarning, match=r"added 1.0e-12 to the diagonal .* duplicate"):
         posterior = GaussianProcess.init(RBF.init()).condition(twice, ys)
     assert 0 < posterior.jitter <= 1e-10
@@ -188,7 +245,9 @@ def test_duplicates_without_noise_are_told_of():
 
 
 def test_noise_makes_duplicates_harmless():
-    posterior = GaussianProcess.init(RBF.init(), noise=1e-6).condition(np.concatenate([XS, XS]), np.tile(YS, 2))
+    posterior = GaussianProcess.init(RBF.init(), noise=1e-6).condition(
+        np.concatenate([XS, XS]), np.tile(YS, 2)
+    )
     assert posterior.jitter == 0
 
 
@@ -229,7 +288,9 @@ def test_a_factor_can_be_differentiated(x64):
 PROCESS = GaussianProcess.init(RBF.init(), noise=0.1)
 
 
-@pytest.mark.parametrize("ys", [YS[:, None, None], np.float64(1.0), YS[:5]], ids=["rank 3", "number", "too few"])
+@pytest.mark.parametrize(
+    "ys", [YS[:, None, None], np.float64(1.0), YS[:5]], ids=["rank 3", "number", "too few"]
+)
 @pytest.mark.usefixtures("unchecked")
 def test_outputs_of_the_wrong_form_are_refused(ys):
     with pytest.raises(ValueError, match=r"condition: .*ys has shape"):
@@ -238,9 +299,13 @@ def test_outputs_of_the_wrong_form_are_refused(ys):
 
 @pytest.mark.usefixtures("unchecked")
 def test_what_is_not_finite_is_refused():
-    with pytest.raises(ValueError, match="log_evidence: ys: expected finite numbers, but row 2 is nan"):
+    with pytest.raises(
+        ValueError, match="log_evidence: ys: expected finite numbers, but row 2 is nan"
+    ):
         PROCESS.log_evidence(XS, np.where(np.arange(8) == 2, np.nan, YS))
-    with pytest.raises(ValueError, match="condition: xs: expected finite numbers, but row 0, column 0 is inf"):
+    with pytest.raises(
+        ValueError, match="condition: xs: expected finite numbers, but row 0, column 0 is inf"
+    ):
         PROCESS.condition(np.where(np.arange(16).reshape(8, 2) == 0, np.inf, XS), YS)
     with pytest.raises(ValueError, match="mean: xs: expected finite"):
         PROCESS.condition(XS, YS).mean(np.full((1, 2), np.nan))
@@ -265,7 +330,9 @@ def test_trees_of_different_lengths_are_refused():
 @pytest.mark.usefixtures("unchecked")
 def test_what_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr("thetax.memory.free_memory", lambda: 1000)
-    with pytest.raises(ValueError, match=r"condition: it takes 1\.0 kB, and 1\.0 kB are free; take InducingProcess"):
+    with pytest.raises(
+        ValueError, match=r"condition: it takes 1\.0 kB, and 1\.0 kB are free; take InducingProcess"
+    ):
         PROCESS.condition(XS, YS)
 
 
@@ -273,7 +340,9 @@ def test_what_is_too_large_is_refused(monkeypatch):
 def test_lists_and_draws_of_nothing_are_refused():
     with pytest.raises(ValueError, match="condition: expected an array, got a list"):
         PROCESS.condition(XS, YS.tolist())
-    with pytest.raises(ValueError, match="sample: count must be a whole number, at least 1; got -1"):
+    with pytest.raises(
+        ValueError, match="sample: count must be a whole number, at least 1; got -1"
+    ):
         PROCESS.sample(XS, -1, key=jr.key(0))
 
 

@@ -22,7 +22,8 @@ from thetax.bayes import (
 from thetax.bayes.gaussian_process import iterative as module
 
 RNG = np.random.default_rng(0)
-XS, NEW = RNG.standard_normal((30, 2)), RNG.standard_normal((5, 2))
+XS = RNG.standard_normal((30, 2))
+NEW = RNG.standard_normal((5, 2))
 YS = np.stack([np.sin(2 * XS[:, 0]), XS[:, 1]], axis=1)
 PROCESS = GaussianProcess.init(RBF.init(scale=1.5, length=0.7), noise=0.05)
 
@@ -30,26 +31,32 @@ PROCESS = GaussianProcess.init(RBF.init(scale=1.5, length=0.7), noise=0.05)
 def test_conjugate_gradients_solve(x64):
     """numpy's solution, for several right-hand sides of which one is 0."""
     A = RNG.standard_normal((12, 12))
-    A, b = A @ A.T + np.eye(12), np.array(RNG.standard_normal((12, 3)))
+    A = A @ A.T + np.eye(12)
+    b = np.array(RNG.standard_normal((12, 3)))
     b[:, 1] = 0
     found = conjugate_gradients(lambda v: jnp.asarray(A) @ v, jnp.asarray(b), tolerance=1e-12)
     np.testing.assert_allclose(found.x, np.linalg.solve(A, b), atol=1e-9)
     assert found.converged
-    few = conjugate_gradients(lambda v: jnp.asarray(A) @ v, jnp.asarray(b), tolerance=1e-12, steps=3)
+    few = conjugate_gradients(
+        lambda v: jnp.asarray(A) @ v, jnp.asarray(b), tolerance=1e-12, steps=3
+    )
     assert not few.converged
     assert few.steps == 3
 
 
 def test_conjugate_gradients_take_as_many_steps_as_there_are_eigenvalues(x64):
     d = jnp.array([1.0] * 5 + [4.0] * 5 + [9.0] * 5)
-    assert conjugate_gradients(lambda v: d[:, None] * v, jnp.ones((15, 1)), tolerance=1e-10).steps == 3
+    assert (
+        conjugate_gradients(lambda v: d[:, None] * v, jnp.ones((15, 1)), tolerance=1e-10).steps == 3
+    )
 
 
 @pytest.mark.slow
 def test_the_iterative_posterior_is_the_exact_one(monkeypatch):
     """Cholesky's, with rows in blocks that do not divide their number."""
     monkeypatch.setattr(module, "ROWS", 7)
-    exact, found = PROCESS.condition(XS, YS), condition_iteratively(PROCESS, XS, YS, rank=6)
+    exact = PROCESS.condition(XS, YS)
+    found = condition_iteratively(PROCESS, XS, YS, rank=6)
     assert found.converged
     assert np.all(found.residual < 1e-9)
     np.testing.assert_allclose(found.alpha, exact.alpha, atol=1e-7)
@@ -83,9 +90,12 @@ def test_pivoted_cholesky_of_full_rank_is_the_matrix():
 
 
 def test_pivots_are_the_greedy_choice():
-    """Each place has the largest conditional variance given those before it; `rest` is what is left."""
+    """Each place has the largest conditional variance given those before it; `rest` is what is
+    left.
+    """
     kernel = RBF.init(length=0.8)
-    found, K = pivoted_cholesky(kernel, XS, rank=5), np.asarray(kernel(XS))
+    found = pivoted_cholesky(kernel, XS, rank=5)
+    K = np.asarray(kernel(XS))
     for j in range(1, 5):
         seen = found.places[:j]
         left = np.diag(K - K[:, seen] @ np.linalg.solve(K[np.ix_(seen, seen)], K[seen]))
@@ -105,7 +115,8 @@ def test_bad_rank_is_refused():
 
 
 def test_all_examples_as_places_are_the_exact_process():
-    exact, found = PROCESS.condition(XS, YS), InducingProcess(PROCESS, XS).condition(XS, YS)
+    exact = PROCESS.condition(XS, YS)
+    found = InducingProcess(PROCESS, XS).condition(XS, YS)
     np.testing.assert_allclose(found.log_evidence, exact.log_evidence, rtol=1e-9)
     np.testing.assert_allclose(found.mean(NEW), exact.mean(NEW), atol=1e-8)
     np.testing.assert_allclose(found.covariance(NEW), exact.covariance(NEW), atol=1e-8)
@@ -115,11 +126,14 @@ def test_all_examples_as_places_are_the_exact_process():
 def test_the_bound_is_titsias():
     """The formula with matrices of n by n in numpy, for two outputs."""
     few = InducingProcess.init(PROCESS, XS, count=8)
-    K, cross = np.asarray(PROCESS.kernel(XS)), np.asarray(PROCESS.kernel(XS, few.places))
+    K = np.asarray(PROCESS.kernel(XS))
+    cross = np.asarray(PROCESS.kernel(XS, few.places))
     own = np.asarray(PROCESS.kernel(few.places))
     Q = cross @ np.linalg.solve(own, cross.T)
     S = Q + 0.05 * np.eye(30)
-    fit = -(YS * np.linalg.solve(S, YS)).sum() / 2 - np.linalg.slogdet(S)[1] - 30 * np.log(2 * np.pi)
+    fit = (
+        -(YS * np.linalg.solve(S, YS)).sum() / 2 - np.linalg.slogdet(S)[1] - 30 * np.log(2 * np.pi)
+    )
     expected = fit - 2 * np.trace(K - Q) / (2 * 0.05)
     np.testing.assert_allclose(few.log_evidence(XS, YS), expected, rtol=1e-9)
     np.testing.assert_allclose(few.condition(XS, YS).log_evidence, expected, rtol=1e-9)
@@ -154,7 +168,9 @@ def test_places_and_hyper_parameters_are_fitted():
 def test_the_gradient_in_the_places_is_that_of_differences(x64):
     start = jax.tree.map(jnp.asarray, InducingProcess.init(PROCESS, XS, count=3))
     _, slope = evidence_gradient(start, XS, YS)
-    at = lambda h: float(InducingProcess(PROCESS, start.places.at[1, 0].add(h)).log_evidence(XS, YS))
+    at = lambda h: float(
+        InducingProcess(PROCESS, start.places.at[1, 0].add(h)).log_evidence(XS, YS)
+    )
     np.testing.assert_allclose(slope.places[1, 0], (at(1e-5) - at(-1e-5)) / 2e-5, rtol=1e-5)
 
 

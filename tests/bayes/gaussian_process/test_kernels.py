@@ -23,16 +23,23 @@ from thetax.bayes import (
 )
 
 RNG = np.random.default_rng(0)
-XS, YS = RNG.standard_normal((6, 3)), RNG.standard_normal((4, 3))
+XS = RNG.standard_normal((6, 3))
+YS = RNG.standard_normal((4, 3))
 LENGTHS = [0.5, 1.0, 2.0]
 
 OURS_AND_THEIRS = {
     "rbf": (RBF.init(scale=1.7, length=0.8), 1.7 * peers.RBF(0.8)),
     "ard": (RBF.init(length=LENGTHS), peers.RBF(LENGTHS)),
     "matern-1/2": (Matern.init(smoothness=0.5, length=0.8), peers.Matern(0.8, nu=0.5)),
-    "matern-3/2": (Matern.init(smoothness=1.5, scale=2.0, length=0.8), 2.0 * peers.Matern(0.8, nu=1.5)),
+    "matern-3/2": (
+        Matern.init(smoothness=1.5, scale=2.0, length=0.8),
+        2.0 * peers.Matern(0.8, nu=1.5),
+    ),
     "matern-5/2": (Matern.init(smoothness=2.5, length=LENGTHS), peers.Matern(LENGTHS, nu=2.5)),
-    "rational": (RationalQuadratic.init(mixture=0.7, length=1.3), peers.RationalQuadratic(1.3, alpha=0.7)),
+    "rational": (
+        RationalQuadratic.init(mixture=0.7, length=1.3),
+        peers.RationalQuadratic(1.3, alpha=0.7),
+    ),
     "linear": (linear_kernel(offset=0.49), peers.DotProduct(0.7)),
     "polynomial": (Polynomial.init(degree=3, offset=0.49), peers.DotProduct(0.7) ** 3),
     "sum": (RBF.init(length=0.8) + linear_kernel(), peers.RBF(0.8) + peers.DotProduct(0.0)),
@@ -53,7 +60,9 @@ def test_it_is_sklearns(name):
 
 def test_periodic_is_sklearns_of_one_input_and_a_product_of_several():
     peer = peers.ExpSineSquared(0.6, 1.4)
-    np.testing.assert_allclose(PERIODIC(XS[:, :1], YS[:, :1]), peer(XS[:, :1], YS[:, :1]), rtol=1e-12)
+    np.testing.assert_allclose(
+        PERIODIC(XS[:, :1], YS[:, :1]), peer(XS[:, :1], YS[:, :1]), rtol=1e-12
+    )
     apart = [peer(XS[:, [i]], YS[:, [i]]) for i in range(3)]
     np.testing.assert_allclose(PERIODIC(XS, YS), np.prod(apart, axis=0), rtol=1e-12)
     np.testing.assert_allclose(PERIODIC(XS + 1.4, YS), PERIODIC(XS, YS), rtol=1e-12)
@@ -61,7 +70,9 @@ def test_periodic_is_sklearns_of_one_input_and_a_product_of_several():
 
 def test_rbf_in_the_notes_letters():
     """10.2-rbf: exp(-γ‖x - x'‖²) with γ = 1/(2ℓ²)."""
-    np.testing.assert_allclose(RBF.init(length=0.8)(XS, YS), rbf_kernel(XS, YS, gamma=1 / (2 * 0.8**2)), rtol=1e-12)
+    np.testing.assert_allclose(
+        RBF.init(length=0.8)(XS, YS), rbf_kernel(XS, YS, gamma=1 / (2 * 0.8**2)), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kernel", ALL)
@@ -84,9 +95,11 @@ def test_no_eigenvalue_is_negative(seed, spread):
 
 def test_many_inputs_go_through_a_matrix_product():
     """Beyond 16 inputs: the same distances, and exactly 0 from an example to itself."""
-    xs, ys = RNG.standard_normal((50, 40)) + 100, RNG.standard_normal((4, 40)) + 100
+    xs = RNG.standard_normal((50, 40)) + 100
+    ys = RNG.standard_normal((4, 40)) + 100
     with jax.enable_x64(True):
-        found, own = square_distance(jnp.asarray(xs), jnp.asarray(ys)), square_distance(jnp.asarray(xs))
+        found = square_distance(jnp.asarray(xs), jnp.asarray(ys))
+        own = square_distance(jnp.asarray(xs))
     np.testing.assert_allclose(found, np.square(xs[:, None] - ys[None]).sum(axis=-1), rtol=1e-11)
     assert np.asarray(own).diagonal().tolist() == [0.0] * 50
 
@@ -96,11 +109,15 @@ def test_the_gradient_is_finite_where_two_examples_are_one(smoothness, x64):
     twice = jnp.zeros((2, 1))
     slope = jax.grad(lambda k: k(twice).sum())(Matern.init(smoothness=smoothness))
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(slope))
-    assert np.isfinite(jax.grad(lambda xs: Matern.init(smoothness=smoothness)(xs).sum())(twice)).all()
+    assert np.isfinite(
+        jax.grad(lambda xs: Matern.init(smoothness=smoothness)(xs).sum())(twice)
+    ).all()
 
 
 def test_a_kernel_from_elsewhere_takes_part():
-    """Any function of stacked examples: alone by its entries on single points, in sums and in products."""
+    """Any function of stacked examples: alone by its entries on single points, in sums and in
+    products.
+    """
     other = lambda xs, ys=None: jnp.cos(xs[:, :1] - (xs if ys is None else ys)[:, 0][None])
     expected = np.cos(XS[:, :1] - XS[:, 0][None])
     np.testing.assert_allclose(diagonal(other, XS), np.ones(6))

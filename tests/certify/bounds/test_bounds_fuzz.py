@@ -1,4 +1,6 @@
-"""Bounds of random programs; and the search that tests them, on rules that are known to be wrong."""
+"""Bounds of random programs; and the search that tests them, on rules that are known to be
+wrong.
+"""
 
 from collections import Counter
 
@@ -21,18 +23,29 @@ def test_no_point_leaves_the_bounds_of_a_random_program(seed):
 
 
 def clipped(domain):
-    return lambda do, how, ins: rising(do, how, [ins[0]._replace(low=jnp.maximum(ins[0].low, domain))])
+    return lambda do, how, ins: rising(
+        do, how, [ins[0]._replace(low=jnp.maximum(ins[0].low, domain))]
+    )
 
 
 BROKEN = {  # a step that shows it, and rules without their domains
-    "a cast to bool rises": ("to bool", {"convert_element_type": Rule(rising, FLOATS + BOOLS, ANY)}),
-    "a cast to an integer rises": ("wrap", {"convert_element_type": Rule(rising, FLOATS + INTEGERS, ANY)}),
+    "a cast to bool rises": (
+        "to bool",
+        {"convert_element_type": Rule(rising, FLOATS + BOOLS, ANY)},
+    ),
+    "a cast to an integer rises": (
+        "wrap",
+        {"convert_element_type": Rule(rising, FLOATS + INTEGERS, ANY)},
+    ),
     "bits of integers rise": (
         "last bit",
         {
             "convert_element_type": Rule(rising, FLOATS + INTEGERS, ANY),
             "and": Rule(rising, BOOLS + INTEGERS, ANY),
-            **{name: Rule(rising, FLOATS + BOOLS + INTEGERS, ANY) for name in ("broadcast_in_dim", "reshape")},
+            **{
+                name: Rule(rising, FLOATS + BOOLS + INTEGERS, ANY)
+                for name in ("broadcast_in_dim", "reshape")
+            },
         },
     ),
     "a root has no NaN": ("sqrt", {"sqrt": Rule(clipped(0.0), FLOATS, ANY)}),
@@ -56,7 +69,8 @@ def test_a_rule_that_does_not_hold_is_found(name, monkeypatch):
 
 def test_a_call_that_is_misread_is_found(monkeypatch):
     """One product among two arguments is not yet bilinear."""
-    f, constant = BINARY["custom matmul of one"], jnp.array([0.5, -1.0, 2.0, 1.0])
+    f = BINARY["custom matmul of one"]
+    constant = jnp.array([0.5, -1.0, 2.0, 1.0])
     program = Program((constant,), (Step("a @ a", lambda z, b: binary(f, z, b), (0, 1)),))
     examine(program, np.random.default_rng(0), Counter(), linear=False)
     monkeypatch.setattr(interval, "_is_product", lambda program: True)

@@ -1,4 +1,6 @@
-"""Interval bounds against sampled outputs, the closed form of one layer, and every model of the contracts."""
+"""Interval bounds against sampled outputs, the closed form of one layer, and every model of the
+contracts.
+"""
 
 from functools import partial
 
@@ -13,27 +15,57 @@ from hypothesis import strategies as st
 
 from thetax.certify import interval_bounds
 from thetax.certify.bounds import interval_rules
-from thetax.layers import Chain, Convolution, Linear, MaxPool, leaky_relu, relu, sigmoid, softplus, tanh
+from thetax.layers import (
+    Chain,
+    Convolution,
+    Linear,
+    MaxPool,
+    leaky_relu,
+    relu,
+    sigmoid,
+    softplus,
+    tanh,
+)
 from thetax.models import MLP
 
 pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("x64")]
 
 REFUSED = {  # by the operation that is named
-    **dict.fromkeys(("Bag", "Embedding", "NextToken", "EncoderDecoder", "EncoderDecoder attends", "GPT"), "sort"),
-    **dict.fromkeys(("GPT llama", "BERT", "Pretraining", "SentenceEncoder", "SentenceClassifier"), "sort"),
+    **dict.fromkeys(
+        ("Bag", "Embedding", "NextToken", "EncoderDecoder", "EncoderDecoder attends", "GPT"), "sort"
+    ),
+    **dict.fromkeys(
+        ("GPT llama", "BERT", "Pretraining", "SentenceEncoder", "SentenceClassifier"), "sort"
+    ),
     **dict.fromkeys(("MaskedLM", "Tagger", "SpanFinder", "Translator"), "sort"),
     **dict.fromkeys(("Recurrent MinGRU", "Recurrent SelectiveSSM", "Recurrent Stack"), "cond"),
-    **dict.fromkeys(("Recurrent LRU", "Recurrent DiagonalSSM", "Recurrent DiagonalSSM bilinear"), "complex"),
+    **dict.fromkeys(
+        ("Recurrent LRU", "Recurrent DiagonalSSM", "Recurrent DiagonalSSM bilinear"), "complex"
+    ),
     "Attention sparse": "scatter-max",
 }
 ROWS = [row for row in (*MODELS, *STEPS) if not row.batch]
-QUICK = ("Convolution", "MaxPool same", "leaky_relu", "softplus", "Recurrent Elman", "Bag", "CNN", "heaviside", "MLP")
-MARKED = [pytest.param(row, marks=() if row.name in QUICK else pytest.mark.slow, id=row.name) for row in ROWS]
+QUICK = (
+    "Convolution",
+    "MaxPool same",
+    "leaky_relu",
+    "softplus",
+    "Recurrent Elman",
+    "Bag",
+    "CNN",
+    "heaviside",
+    "MLP",
+)
+MARKED = [
+    pytest.param(row, marks=() if row.name in QUICK else pytest.mark.slow, id=row.name)
+    for row in ROWS
+]
 
 
 @pytest.mark.parametrize("row", MARKED)
 def test_every_model_is_bounded_or_refused_by_name(row):
-    model, x = generic(row), normal(1, *row.shape)
+    model = generic(row)
+    x = normal(1, *row.shape)
     if row.name in REFUSED:
         with pytest.raises(ValueError, match=f"cannot bound '{REFUSED[row.name]}'"):
             jax.eval_shape(lambda x: interval_bounds(model, x, x), x)
@@ -56,17 +88,26 @@ def test_every_model_is_bounded_or_refused_by_name(row):
 
 
 def test_of_one_affine_layer_they_are_exact():
-    layer, c, r = Linear.init(4, 3, key=jr.key(0)), normal(0, 4), jnp.abs(normal(1, 4))
+    layer = Linear.init(4, 3, key=jr.key(0))
+    c = normal(0, 4)
+    r = jnp.abs(normal(1, 4))
     low, high = interval_bounds(layer, c - r, c + r)
-    W, b = np.asarray(layer.W), np.asarray(layer.b)
+    W = np.asarray(layer.W)
+    b = np.asarray(layer.b)
     np.testing.assert_allclose(low, W @ c + b - np.abs(W) @ r, rtol=1e-12)
-    corners = np.array(np.meshgrid(*[[-1, 1]] * 4)).reshape(4, -1).T * np.asarray(r)[None] + np.asarray(c)[None]
+    corners = (
+        np.array(np.meshgrid(*[[-1, 1]] * 4)).reshape(4, -1).T * np.asarray(r)[None]
+        + np.asarray(c)[None]
+    )
     np.testing.assert_allclose(high, (corners @ W.T + b[None]).max(0), rtol=1e-12)
 
 
-@pytest.mark.parametrize("f", [relu, leaky_relu, tanh, sigmoid, jnp.abs, jnp.square, lambda z: jnp.maximum(z, 0.3)])
+@pytest.mark.parametrize(
+    "f", [relu, leaky_relu, tanh, sigmoid, jnp.abs, jnp.square, lambda z: jnp.maximum(z, 0.3)]
+)
 def test_of_one_bend_they_are_exact(f):
-    low, high = jnp.array([-1.0, 0.2, -3.0]), jnp.array([0.5, 0.9, -0.1])
+    low = jnp.array([-1.0, 0.2, -3.0])
+    high = jnp.array([0.5, 0.9, -0.1])
     grid = jnp.linspace(low, high, 2001)
     found = interval_bounds(f, low, high)
     np.testing.assert_allclose(found[0], f(grid).min(0), atol=1e-3)
@@ -75,7 +116,9 @@ def test_of_one_bend_they_are_exact(f):
     assert (found[1] >= f(grid).max(0) - 1e-15).all()
 
 
-@given(seed=st.integers(0, 10**6), radius=st.floats(0, 1), kind=st.sampled_from([relu, tanh, softplus]))
+@given(
+    seed=st.integers(0, 10**6), radius=st.floats(0, 1), kind=st.sampled_from([relu, tanh, softplus])
+)
 def test_random_networks_stay_inside(seed, radius, kind):
     rng = np.random.default_rng(seed)
     W, V, b = (rng.normal(size=shape) for shape in ((5, 3), (2, 5), (5,)))
@@ -88,24 +131,37 @@ def test_random_networks_stay_inside(seed, radius, kind):
 
 
 bounds_of = {
-    kind: jax.jit(lambda W, V, b, x, r, kind=kind: interval_bounds(lambda x: V @ kind(W @ x + b), x - r, x + r))
+    kind: jax.jit(
+        lambda W, V, b, x, r, kind=kind: interval_bounds(
+            lambda x: V @ kind(W @ x + b), x - r, x + r
+        )
+    )
     for kind in (relu, tanh, softplus)
 }
 
 
 def test_a_wider_ball_has_wider_bounds():
-    net, x = MLP.init(3, 8, 8, 2, key=jr.key(0)), normal(0, 3)
-    low, high = jax.jit(jax.vmap(lambda r: interval_bounds(net, x - r, x + r)))(jnp.linspace(0, 1, 7))
+    net = MLP.init(3, 8, 8, 2, key=jr.key(0))
+    x = normal(0, 3)
+    low, high = jax.jit(jax.vmap(lambda r: interval_bounds(net, x - r, x + r)))(
+        jnp.linspace(0, 1, 7)
+    )
     assert (jnp.diff(low, axis=0) < 0).all()
     assert (jnp.diff(high, axis=0) > 0).all()
     assert low[0].tolist() == high[0].tolist()
 
 
 def test_they_map_and_have_derivatives():
-    """Of a convolutional network; one convolution for the centres of the batch and one for the radii."""
+    """Of a convolutional network; one convolution for the centres of the batch and one for the
+    radii.
+    """
     first, last = jr.split(jr.key(0))
     net = Chain(
-        Convolution.init(1, 2, (3, 3), key=first), relu, MaxPool((2, 2)), jnp.ravel, Linear.init(8, 2, key=last)
+        Convolution.init(1, 2, (3, 3), key=first),
+        relu,
+        MaxPool((2, 2)),
+        jnp.ravel,
+        Linear.init(8, 2, key=last),
     )
     xs = normal(0, 3, 1, 4, 4)
 
@@ -115,7 +171,9 @@ def test_they_map_and_have_derivatives():
         return (high - low).sum()
 
     slopes, slope = jax.jit(jax.grad(width, argnums=(0, 1)))(net, 0.1)
-    assert slope == pytest.approx(float(width(net, 0.1 + 1e-5) - width(net, 0.1 - 1e-5)) / 2e-5, rel=1e-4)
+    assert slope == pytest.approx(
+        float(width(net, 0.1 + 1e-5) - width(net, 0.1 - 1e-5)) / 2e-5, rel=1e-4
+    )
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(slopes))
     program = str(jax.make_jaxpr(lambda r: width(net, r))(0.1))
     assert program.count("= conv_general_dilated[") == 2
@@ -132,7 +190,8 @@ def test_a_loop_is_followed():
         (a, b), out = jax.lax.scan(one, (jnp.zeros(()), jnp.ones(())), x)
         return jnp.concatenate([out, a[None], b[None]])
 
-    x, r = normal(3, 4), 0.1
+    x = normal(3, 4)
+    r = 0.1
     low, high = jax.jit(lambda x: interval_bounds(f, x - r, x + r))(x)
     corners = x[None] + r * np.array(np.meshgrid(*[[-1, 1]] * 4)).reshape(4, -1).T
     outs = jax.vmap(f)(corners)
@@ -153,14 +212,18 @@ def inside(f, low, high, points=2000):
 
 
 def test_a_product_in_a_function_of_two_arguments_need_not_be_of_the_two():
-    """The second argument is not read, or both make one vector; and bilinear ones are still as narrow as they were."""
-    A, x = normal(0, 2, 2), normal(1, 2, 2)
+    """The second argument is not read, or both make one vector; and bilinear ones are still as
+    narrow as they were.
+    """
+    A = normal(0, 2, 2)
+    x = normal(1, 2, 2)
     squared = lambda a, b: jnp.vdot(jnp.concatenate([a, b]), jnp.concatenate([a, b]))
     calls = [jax.jit(lambda a, b: a @ a), jax.jit(squared), straight_through, twice]
     for f in calls:
         inside(lambda x, f=f: f(x, A), x - 0.5, x + 0.5)
         inside(lambda x, f=f: f(A, x), x - 0.5, x + 0.5)
-    c, r = A @ x, 0.5 * jnp.abs(A).sum(1, keepdims=True)
+    c = A @ x
+    r = 0.5 * jnp.abs(A).sum(1, keepdims=True)
     low, high = interval_bounds(lambda x: straight_through(A, x), x - 0.5, x + 0.5)
     np.testing.assert_allclose([low, high], [c - r, c + r])
 
@@ -170,7 +233,9 @@ def straight_through(a, b):
     return a @ b
 
 
-straight_through.defjvp(lambda primals, tangents: (straight_through(*primals), primals[0] @ tangents[1]))
+straight_through.defjvp(
+    lambda primals, tangents: (straight_through(*primals), primals[0] @ tangents[1])
+)
 
 
 @jax.custom_jvp
@@ -189,7 +254,10 @@ NOT_BOUNDED = {  # what is asked for, and the operation that is refused
     "integer // 3": (lambda x: x.astype(int) // 3, "convert_element_type"),
     "count": (lambda x: (x > 0).sum(), "convert_element_type' of bool to int"),
     "bitcast": (lambda x: jax.lax.bitcast_convert_type(x, "uint64"), "bitcast_convert_type"),
-    "reduce": (lambda x: jax.lax.reduce(x, 0.0, lambda a, b: a + jnp.abs(b), (0,)), "reduce' of float64"),
+    "reduce": (
+        lambda x: jax.lax.reduce(x, 0.0, lambda a, b: a + jnp.abs(b), (0,)),
+        "reduce' of float64",
+    ),
     "window": (
         lambda x: jax.lax.reduce_window(x, 0.0, lambda a, b: a + b * b, (2,), (1,), "VALID"),
         "reduce_window' of float64",
@@ -233,11 +301,16 @@ def test_what_may_be_nan_has_no_finite_bounds(name):
     assert jnp.isneginf(low).all()
     assert jnp.isposinf(high).all()
     sure = jnp.array([0.6]), jnp.array([0.7])
-    assert all(jnp.isfinite(end).all() for end in interval_bounds(MAY_BE_NAN[name], *sure)) or "infin" in name
+    assert (
+        all(jnp.isfinite(end).all() for end in interval_bounds(MAY_BE_NAN[name], *sure))
+        or "infin" in name
+    )
 
 
 def test_whether_a_number_is_nan_is_decided_only_where_it_is_not():
-    low, high = interval_bounds(lambda x: jnp.isnan(jnp.log(x)), jnp.array([-1.0, 1.0]), jnp.array([1.0, 2.0]))
+    low, high = interval_bounds(
+        lambda x: jnp.isnan(jnp.log(x)), jnp.array([-1.0, 1.0]), jnp.array([1.0, 2.0])
+    )
     assert (low.tolist(), high.tolist()) == ([False, False], [True, False])
     low, high = interval_bounds(lambda x: x == x, jnp.array([-1.0]), jnp.array([1.0]))
     assert (low.tolist(), high.tolist()) == ([True], [True])
@@ -245,7 +318,10 @@ def test_whether_a_number_is_nan_is_decided_only_where_it_is_not():
 
 OF_VECTORS = {  # operations on whole arrays
     **{f"reduce_{name}": getattr(jnp, name) for name in ("max", "min")},
-    **{f"cum{name}": partial(getattr(jax.lax, f"cum{name}"), reverse=True) for name in ("max", "min", "logsumexp")},
+    **{
+        f"cum{name}": partial(getattr(jax.lax, f"cum{name}"), reverse=True)
+        for name in ("max", "min", "logsumexp")
+    },
     **{
         f"reduce_window_{name}": partial(
             jax.lax.reduce_window,
@@ -267,7 +343,9 @@ OF_VECTORS = {  # operations on whole arrays
 
 @pytest.mark.parametrize("name", interval_rules.RISING)
 def test_what_is_unknown_stays_so(name):
-    """Both ends are NaN where nothing is known: an operation that lost the NaN would give bounds."""
+    """Both ends are NaN where nothing is known: an operation that lost the NaN would give
+    bounds.
+    """
     f = OF_VECTORS[name] if name in OF_VECTORS else getattr(jax.lax, name)
     assert jnp.isnan(f(jnp.array([np.nan, np.nan]))).all()
     assert jnp.isnan(f(jnp.array([np.nan, 0.5]))).any()

@@ -11,13 +11,21 @@ from thetax.data.io.sources import Form
 
 
 def files(**texts: bytes):
-    whole = {f"{book}.txt": Blob(f"{book}.txt", f"a book called {book}\n".encode()) for book in books.BOOKS}
+    whole = {
+        f"{book}.txt": Blob(f"{book}.txt", f"a book called {book}\n".encode())
+        for book in books.BOOKS
+    }
     return whole | {f"{name}.txt": Blob(f"{name}.txt", data) for name, data in texts.items()}
 
 
 def test_line_ends_and_encodings():
     arrays = books._from_texts(
-        files(**{"austen-emma": "Où?\r\nlà\r\n".encode(), "whitman-leaves": "Cæsar\n\x1a".encode("latin-1")})
+        files(
+            **{
+                "austen-emma": "Où?\r\nlà\r\n".encode(),
+                "whitman-leaves": "Cæsar\n\x1a".encode("latin-1"),
+            }
+        )
     )
     xs, ys = books.gutenberg.data(arrays).train
     assert xs[0] == "Où?\nlà\n"
@@ -66,9 +74,15 @@ def test_characters_that_are_not_known():
     ("call", "says"),
     [
         (lambda: Characters("aa"), "a character is given twice"),
-        (lambda: Characters.fit(["a"], size=0), "size counts characters and must be at least 1; got 0"),
+        (
+            lambda: Characters.fit(["a"], size=0),
+            "size counts characters and must be at least 1; got 0",
+        ),
         (lambda: Characters("a").encode(["a"], length=0), "length counts characters"),
-        (lambda: Characters("a").decode(np.zeros((1, 1), int)), r"expected one row of numbers, got \(1, 1\)"),
+        (
+            lambda: Characters("a").decode(np.zeros((1, 1), int)),
+            r"expected one row of numbers, got \(1, 1\)",
+        ),
         (lambda: Characters.fit("one string"), "got one string; put it into a list"),
     ],
 )

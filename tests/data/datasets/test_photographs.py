@@ -25,22 +25,30 @@ def coloured(height: int, width: int) -> np.ndarray:
 @pytest.mark.parametrize(("height", "width"), [(4, 4), (4, 9), (8, 4)])
 def test_it_is_the_middle_square(height, width):
     pixels = coloured(height, width)
-    top, left = (height - 4) // 2, (width - 4) // 2
+    top = (height - 4) // 2
+    left = (width - 4) // 2
     found = read_picture(encoded(Image.fromarray(pixels)), side=4)
     np.testing.assert_array_equal(found, pixels[top : top + 4, left : left + 4].transpose(2, 0, 1))
 
 
 def test_resizing_keeps_a_slope():
     """A picture that grows evenly from left to right does so at half the size."""
-    ramp = np.repeat(np.arange(0, 240, 4, dtype=np.uint8)[None, :, None], 60, axis=0).repeat(3, axis=2)
+    ramp = np.repeat(np.arange(0, 240, 4, dtype=np.uint8)[None, :, None], 60, axis=0).repeat(
+        3, axis=2
+    )
     found = read_picture(encoded(Image.fromarray(ramp)), side=30)
-    np.testing.assert_allclose(found[:, 10, 2:-2], np.tile(2 + 8 * np.arange(2, 28), (3, 1)), atol=1)
+    np.testing.assert_allclose(
+        found[:, 10, 2:-2], np.tile(2 + 8 * np.arange(2, 28), (3, 1)), atol=1
+    )
 
 
 def test_other_modes_are_brought_to_colour():
     grey = np.full((3, 3), 77, np.uint8)
     for mode in ("L", "P", "CMYK", "LA", "RGBA"):
-        found = read_picture(encoded(Image.fromarray(grey).convert(mode), "TIFF" if mode == "CMYK" else "PNG"), side=3)
+        found = read_picture(
+            encoded(Image.fromarray(grey).convert(mode), "TIFF" if mode == "CMYK" else "PNG"),
+            side=3,
+        )
         assert (abs(found.astype(int) - 77) <= 1).all(), mode
     deep = read_picture(encoded(Image.fromarray(grey.astype(np.uint16) * 257)), side=3)
     assert (deep == 77).all()
@@ -96,12 +104,19 @@ def test_a_truncated_picture_is_refused(kind):
 @pytest.mark.parametrize("side", [10_000, 60_000], ids=["large", "larger"])
 def test_a_bomb_is_not_opened(side):
     """A few bytes that announce more pixels than the memory may hold."""
-    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    chunk = lambda kind, data: (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    )
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
     bomb = Blob(
-        "bomb.png", b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+        "bomb.png",
+        b"\x89PNG\r\n\x1a\n"
+        + header
+        + chunk(b"IDAT", zlib.compress(bytes(100)))
+        + chunk(b"IEND", b""),
     )
     with pytest.raises(
-        ValueError, match=r"bomb\.png: has more than 89,478,485 pixels, too many to open; make it smaller"
+        ValueError,
+        match=r"bomb\.png: has more than 89,478,485 pixels, too many to open; make it smaller",
     ):
         read_picture(bomb, side=4)

@@ -1,4 +1,6 @@
-"""Arrays made ready: parts that make up the whole, one scale from the training part, bad data refused."""
+"""Arrays made ready: parts that make up the whole, one scale from the training part, bad data
+refused.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +21,8 @@ from thetax.data import Standardise, check, split
     seed=st.integers(0, 99),
 )
 def test_parts_are_disjoint_and_make_up_the_whole(n, fraction, classes, seed):
-    xs, ys = np.arange(n), np.random.default_rng(seed).integers(0, classes, n)
+    xs = np.arange(n)
+    ys = np.random.default_rng(seed).integers(0, classes, n)
     if not 0 < round(fraction * n) < n:
         with pytest.raises(ValueError, match=rf"fraction={fraction} of {n} examples puts"):
             split((xs, ys), fraction, key=jr.key(seed))
@@ -54,7 +57,9 @@ def test_split_keeps_structure_and_kind():
 
 
 def test_split_wants_one_length():
-    with pytest.raises(ValueError, match=r"arrays: expected arrays of one length, got lengths \[3, 4\]"):
+    with pytest.raises(
+        ValueError, match=r"arrays: expected arrays of one length, got lengths \[3, 4\]"
+    ):
         split((np.zeros(3), np.zeros(4)), 0.5, key=jr.key(0))
     with pytest.raises(ValueError, match=r"got lengths \[3, 4\]"):
         split(np.zeros(3), 0.5, key=jr.key(0), by=np.zeros(4))
@@ -102,10 +107,26 @@ BAD = [
     ((np.array([["a", "b"]]),), {}, r"^xs: expected numbers, but the dtype is <U1"),
     ((np.array([1, None]),), {}, r"^xs: expected numbers, but the dtype is object"),
     (([[1, 2], [3]],), {}, r"^xs: expected rows of one length"),
-    ((np.ones(3), np.ones(2)), {}, r"^xs and ys: expected one y for each x, but there are 3 xs and 2 ys"),
-    ((np.ones(2), np.array([0.0, 1.0])), {"classes": 2}, r"^ys: expected integer labels from 0 to 1, but the dtype"),
-    ((np.ones(2), np.array([[0], [1]])), {"classes": 2}, r"^ys: expected one label an example, shape \(2,\)"),
-    ((np.ones(2), np.array([0, 2])), {"classes": 2}, r"from 0 to 1, but row 1 is 2\. Make it 3 classes, or renumber"),
+    (
+        (np.ones(3), np.ones(2)),
+        {},
+        r"^xs and ys: expected one y for each x, but there are 3 xs and 2 ys",
+    ),
+    (
+        (np.ones(2), np.array([0.0, 1.0])),
+        {"classes": 2},
+        r"^ys: expected integer labels from 0 to 1, but the dtype",
+    ),
+    (
+        (np.ones(2), np.array([[0], [1]])),
+        {"classes": 2},
+        r"^ys: expected one label an example, shape \(2,\)",
+    ),
+    (
+        (np.ones(2), np.array([0, 2])),
+        {"classes": 2},
+        r"from 0 to 1, but row 1 is 2\. Make it 3 classes, or renumber",
+    ),
     ((np.ones(2), np.array([-1, 0])), {"classes": 2}, r"but row 0 is -1\. Renumber the labels"),
 ]
 

@@ -9,7 +9,10 @@ from thetax.data import load
 from thetax.data.datasets.pretrained import read_tfjs
 from thetax.data.io.bounded_read import Blob
 
-WEIGHTS = [{"name": "a/kernel", "shape": [2, 3], "dtype": "float32"}, {"name": "b", "shape": [], "dtype": "float32"}]
+WEIGHTS = [
+    {"name": "a/kernel", "shape": [2, 3], "dtype": "float32"},
+    {"name": "b", "shape": [], "dtype": "float32"},
+]
 NUMBERS = np.arange(7, dtype="<f4").tobytes()
 
 
@@ -18,7 +21,9 @@ def model(weights) -> Blob:
 
 
 def test_tensors_lie_one_after_another():
-    found = read_tfjs(model(WEIGHTS), [Blob("1", NUMBERS[:10]), Blob("2", NUMBERS[10:])])  # cut within a number
+    found = read_tfjs(
+        model(WEIGHTS), [Blob("1", NUMBERS[:10]), Blob("2", NUMBERS[10:])]
+    )  # cut within a number
     assert found["a/kernel"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert (found["b"].shape, float(found["b"])) == ((), 6.0)
 
@@ -46,5 +51,7 @@ def test_other_json_is_refused():
 
 
 def test_weights_are_no_examples():
-    with pytest.raises(ValueError, match=r"'resnet-50' is no set of examples .* load_arrays\('resnet-50'\)"):
+    with pytest.raises(
+        ValueError, match=r"'resnet-50' is no set of examples .* load_arrays\('resnet-50'\)"
+    ):
         load("resnet-50")

@@ -1,4 +1,6 @@
-"""Reviews: both ways in give the same arrays, texts come back as they were, and bad files are named."""
+"""Reviews: both ways in give the same arrays, texts come back as they were, and bad files are
+named.
+"""
 
 import io
 import json
@@ -14,7 +16,12 @@ from thetax.data.datasets.dataset import Dataset, fingerprint
 from thetax.data.io.bounded_read import Blob
 from thetax.data.io.sources import Form
 
-TRAIN = [("A fine film; I'd see it twice.", 1), ("Dull\nand long. Où est le café ?", 0), ("ok", 1), ("bad", 0)]
+TRAIN = [
+    ("A fine film; I'd see it twice.", 1),
+    ("Dull\nand long. Où est le café ?", 0),
+    ("ok", 1),
+    ("bad", 0),
+]
 TEST = [("Wonderful", 1), ("Never again \x96 dreadful", 0), ("", 0), ("中文", 1)]
 
 
@@ -45,14 +52,18 @@ def listed() -> bytes:
 
 def test_a_tar_archive_gives_its_labelled_halves():
     found = reviews.read_halves(Blob("reviews.tar", archive()))
-    assert {part: sorted(rows) for part, rows in found.items()} == {"train": sorted(TRAIN), "test": sorted(TEST)}
+    assert {part: sorted(rows) for part, rows in found.items()} == {
+        "train": sorted(TRAIN),
+        "test": sorted(TEST),
+    }
     with pytest.raises(ValueError, match=r"a.tar: not readable as a tar archive of reviews"):
         reviews.read_halves(Blob("a.tar", b"no archive"))
 
 
 def test_order_is_of_the_text_alone():
     """However a source orders them, the arrays are the same to the last bit."""
-    first, second = reviews._packed(TRAIN, TEST), reviews._packed(TRAIN[::-1], TEST[::-1])
+    first = reviews._packed(TRAIN, TEST)
+    second = reviews._packed(TRAIN[::-1], TEST[::-1])
     assert fingerprint(first) == fingerprint(second)
     assert fingerprint(first) != fingerprint(reviews._packed(TEST, TRAIN))
 
@@ -71,7 +82,9 @@ def test_a_list_that_is_none(data):
 
 
 def test_a_list_of_other_reviews():
-    with pytest.raises(ValueError, match="expected 25,000 reviews of label 0 and as many of label 1, in this order"):
+    with pytest.raises(
+        ValueError, match="expected 25,000 reviews of label 0 and as many of label 1, in this order"
+    ):
         reviews._from_json({"reviews.json": Blob("reviews.json", listed())})
 
 
@@ -79,7 +92,9 @@ def test_texts_through_the_store(monkeypatch, tmp_path):
     """From a folder, through the cache, to strings that can be divided like any array."""
     arrays = reviews._packed(TRAIN, TEST)
     form = Form(("aclImdb_v1.tar",), reviews._from_stanford, 1 << 20)
-    toy = Dataset("toy", "a toy", "CC0", 500, ("negative", "positive"), (), fingerprint(arrays), forms=(form,))
+    toy = Dataset(
+        "toy", "a toy", "CC0", 500, ("negative", "positive"), (), fingerprint(arrays), forms=(form,)
+    )
     monkeypatch.setattr(store, "_DATASETS", (toy,))
     (tmp_path / "aclImdb_v1.tar").write_bytes(archive())
     for folder in (tmp_path, None):  # the second time from the cache

@@ -1,5 +1,6 @@
-"""Sequences that are drawn, each against a solution of its own: sums by loops, expressions by a stack, dates by a
-calendar."""
+"""Sequences that are drawn, each against a solution of its own: sums by loops, expressions by a
+stack, dates by a calendar.
+"""
 
 import datetime
 import re
@@ -19,12 +20,16 @@ def test_adding_marks_one_number_in_each_half():
     assert set(np.unique(xs[..., 1])) == {0.0, 1.0}
     places = [np.flatnonzero(x[:, 1]) for x in xs]
     assert all(len(place) == 2 and place[0] < 3 <= place[1] for place in places)
-    assert {int(p) for place in places for p in place} == set(range(7))  # every place is marked sometimes
+    assert {int(p) for place in places for p in place} == set(
+        range(7)
+    )  # every place is marked sometimes
     np.testing.assert_allclose([x[place, 0].sum() for x, place in zip(xs, places)], ys, rtol=1e-6)
 
 
 def test_adding_always_one_errs_by_a_sixth():
-    """The variance of the sum of two uniform numbers is 1/6; its square's spread gives the error of the mean."""
+    """The variance of the sum of two uniform numbers is 1/6; its square's spread gives the error of
+    the mean.
+    """
     _, ys = adding(20_000, length=4, key=jr.key(1))
     square = (np.asarray(ys, float) - 1) ** 2
     assert abs(square.mean() - 1 / 6) < 4 * square.std() / np.sqrt(len(square))
@@ -72,7 +77,9 @@ def test_listops_come_to_their_value():
     assert max(map(nesting, texts)) == 3
     assert {token for text in texts for token in text} == set(LISTOPS)
     assert np.bincount(ys, minlength=10).min() > 15
-    counts = [len(re.sub(r"\[\w+|\]", "", " ".join(text)).split()) for text in texts if nesting(text) == 1]
+    counts = [
+        len(re.sub(r"\[\w+|\]", "", " ".join(text)).split()) for text in texts if nesting(text) == 1
+    ]
     assert (min(counts), max(counts)) == (2, 4)
 
 
@@ -109,7 +116,9 @@ def test_dates_mean_what_they_say():
 
 @pytest.mark.parametrize("draw", [lambda key: listops(3, key=key), lambda key: dates(3, key=key)])
 def test_chance_is_that_of_the_key(draw):
-    one, two, other = draw(jr.key(0)), draw(jr.key(0)), draw(jr.key(1))
+    one = draw(jr.key(0))
+    two = draw(jr.key(0))
+    other = draw(jr.key(1))
     assert all((a == b).all() for a, b in zip(one, two))
     assert not (one[0] == other[0]).all()
 
@@ -118,10 +127,16 @@ def test_chance_is_that_of_the_key(draw):
     ("call", "says"),
     [
         (lambda: adding(3, length=1, key=jr.key(0)), "adding: length must be at least 2; got 1"),
-        (lambda: recall(3, length=4, symbols=1, key=jr.key(0)), "recall: symbols must be at least 2; got 1"),
+        (
+            lambda: recall(3, length=4, symbols=1, key=jr.key(0)),
+            "recall: symbols must be at least 2; got 1",
+        ),
         (lambda: listops(0, key=jr.key(0)), "listops: n must be at least 1; got 0"),
         (lambda: listops(1, length=3, key=jr.key(0)), "listops: length must be at least 4; got 3"),
-        (lambda: dates(40_000, key=jr.key(0)), "there are 36525 days from 1950-01-01 to 2049-12-31; n=40000 is more"),
+        (
+            lambda: dates(40_000, key=jr.key(0)),
+            "there are 36525 days from 1950-01-01 to 2049-12-31; n=40000 is more",
+        ),
     ],
 )
 def test_what_cannot_be_drawn(call, says):

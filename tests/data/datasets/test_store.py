@@ -1,4 +1,6 @@
-"""From a name to arrays: every way in, every way to fail, and a cache that is right or not there."""
+"""From a name to arrays: every way in, every way to fail, and a cache that is right or not
+there.
+"""
 
 import dataclasses
 import gzip
@@ -25,17 +27,30 @@ ARRAYS = {"train_x": PIXELS, "train_y": LABELS}
 
 
 def idx(array: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + b"".join(n.to_bytes(4, "big") for n in array.shape)
+        + array.tobytes()
+    )
 
 
 FILES = {"images": idx(PIXELS), "labels": idx(LABELS)}
-IDX = Form(("images", "labels"), lambda f: {"train_x": read_idx(f["images"]), "train_y": read_idx(f["labels"])}, 1000)
+IDX = Form(
+    ("images", "labels"),
+    lambda f: {"train_x": read_idx(f["images"]), "train_y": read_idx(f["labels"])},
+    1000,
+)
 
 
 def from_csv(files):
-    columns = {name: np.array(column, np.uint8) for name, column in read_csv(files["toy.csv"]).items()}
+    columns = {
+        name: np.array(column, np.uint8) for name, column in read_csv(files["toy.csv"]).items()
+    }
     labels = columns.pop("label")
-    return {"train_x": np.stack(list(columns.values()), axis=1).reshape(-1, 2, 2), "train_y": labels}
+    return {
+        "train_x": np.stack(list(columns.values()), axis=1).reshape(-1, 2, 2),
+        "train_y": labels,
+    }
 
 
 CSV = Form(("toy.csv",), from_csv, 1000)
@@ -55,7 +70,9 @@ def archive() -> bytes:
 
 
 SUM = hashlib.sha256(archive()).hexdigest()
-PACKAGE = Package("npm", "toy", "1.0", "toy-1.0.tgz", SUM, 500, IDX, {name: f"package/{name}" for name in FILES})
+PACKAGE = Package(
+    "npm", "toy", "1.0", "toy-1.0.tgz", SUM, 500, IDX, {name: f"package/{name}" for name in FILES}
+)
 
 
 @pytest.fixture
@@ -64,7 +81,15 @@ def known(monkeypatch):
 
     def make(*sources) -> Dataset:
         toy = Dataset(
-            "toy", "a toy", "CC0", 500, ("no", "yes"), (), fingerprint(ARRAYS), sources=sources, forms=(IDX, CSV)
+            "toy",
+            "a toy",
+            "CC0",
+            500,
+            ("no", "yes"),
+            (),
+            fingerprint(ARRAYS),
+            sources=sources,
+            forms=(IDX, CSV),
         )
         monkeypatch.setattr(store, "_DATASETS", (toy,))
         return toy
@@ -95,7 +120,9 @@ def test_from_the_web_then_from_the_cache(known, web, cache):
 
 def test_from_a_package_when_the_web_fails(known, web, client, tmp_path, capsys):
     (tmp_path / "kept.tgz").write_bytes(archive())
-    client("npm", f"open('toy-1.0.tgz', 'wb').write(open({str(tmp_path / 'kept.tgz')!r}, 'rb').read())")
+    client(
+        "npm", f"open('toy-1.0.tgz', 'wb').write(open({str(tmp_path / 'kept.tgz')!r}, 'rb').read())"
+    )
     known(Web(web.base, IDX, {}), PACKAGE)
     assert_right(load("toy"))
     said = capsys.readouterr().err
@@ -134,14 +161,19 @@ def test_from_a_folder_with_a_copy_of_the_cache(known, web, cache, tmp_path):
 
 def test_a_folder_that_is_none(known, tmp_path):
     known()
-    with pytest.raises(ValueError, match=r"folder='.*nowhere' is not a folder; give one that holds the files"):
+    with pytest.raises(
+        ValueError, match=r"folder='.*nowhere' is not a folder; give one that holds the files"
+    ):
         load("toy", folder=tmp_path / "nowhere")
 
 
 def test_other_data_in_the_folder_never_reaches_the_cache(known, tmp_path, cache):
     known()
     (tmp_path / "toy.csv").write_bytes(ROWS.replace(b"\n0,", b"\n9,"))
-    with pytest.raises(Unavailable, match=r"these are not the arrays of toy: expected fingerprint \w{64}, got \w{64}"):
+    with pytest.raises(
+        Unavailable,
+        match=r"these are not the arrays of toy: expected fingerprint \w{64}, got \w{64}",
+    ):
         load("toy", folder=tmp_path)
     assert not (cache / "toy" / "toy.npz").exists()
 
@@ -157,8 +189,15 @@ def test_every_failure_is_named_with_what_to_do(known, web, client, tmp_path):
     assert lines[1] == f"  - folder {tmp_path}: holds none of the sets of files named below"
     assert "does not begin as an idx file" in lines[2]
     assert f"images: expected SHA-256 {'0' * 64}, got" in lines[3]
-    assert lines[4] == "  - npm package toy 1.0: npm ended with status 1: npm error 404 no such package"
-    assert lines[6:] == ["  - images, labels", "  - toy.csv", "and call load('toy', folder=THAT_FOLDER)."]
+    assert (
+        lines[4]
+        == "  - npm package toy 1.0: npm ended with status 1: npm error 404 no such package"
+    )
+    assert lines[6:] == [
+        "  - images, labels",
+        "  - toy.csv",
+        "and call load('toy', folder=THAT_FOLDER).",
+    ]
 
 
 def test_an_archive_of_the_wrong_checksum_is_not_opened(known, client, tmp_path):
@@ -168,7 +207,9 @@ def test_an_archive_of_the_wrong_checksum_is_not_opened(known, client, tmp_path)
         load("toy")
 
 
-@pytest.mark.parametrize("hurt", [lambda data: data[:-40], lambda data: data.replace(bytes(range(16)), bytes(16))])
+@pytest.mark.parametrize(
+    "hurt", [lambda data: data[:-40], lambda data: data.replace(bytes(range(16)), bytes(16))]
+)
 def test_a_damaged_cache_is_fetched_again(known, web, capsys, hurt):
     web.pages = dict(FILES)
     known(Web(web.base, IDX, {}))
@@ -218,7 +259,8 @@ def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(ValueError, match="name='minst' is no dataset; did you mean 'mnist'"):
         load("minst")
     with pytest.raises(
-        ValueError, match="there are digits, mnist, fashion-mnist, cifar-10, default, nyse, auto, spambase"
+        ValueError,
+        match="there are digits, mnist, fashion-mnist, cifar-10, default, nyse, auto, spambase",
     ):
         fetch("§")
 
@@ -235,12 +277,16 @@ def test_every_dataset_is_described(dataset):
     assert dataset.licence
     assert len(dataset.about) < 110
     sums = list(dataset.files.values()) or [dataset.fingerprint]
-    assert dataset.embedded or (dataset.sources and dataset.forms and {len(sha256) for sha256 in sums} == {64})
+    assert dataset.embedded or (
+        dataset.sources and dataset.forms and {len(sha256) for sha256 in sums} == {64}
+    )
     for source in dataset.sources:
         assert source.form in dataset.forms
         if isinstance(source, Package | Together):
             packages = source.packages if isinstance(source, Together) else (source,)
-            assert sorted(name for package in packages for name in package.members) == sorted(source.form.files)
+            assert sorted(name for package in packages for name in package.members) == sorted(
+                source.form.files
+            )
             assert all(len(package.sha256) == 64 for package in packages)
         else:
             assert source.base.startswith("https://")
@@ -251,5 +297,7 @@ def test_every_dataset_is_described(dataset):
 def test_the_import_is_light():
     heavy = ("sklearn", "PIL", "rich", "matplotlib", "gguf")
     program = f"import sys, thetax.data; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,6 @@
-"""Toys are functions of their key, balanced where they say so, and learnable or not as they should be."""
+"""Toys are functions of their key, balanced where they say so, and learnable or not as they should
+be.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,15 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from thetax import data
 
-TOYS = [data.xor, data.moons, data.spirals, data.blobs, data.circles, data.teacher_student, data.sinusoid]
+TOYS = [
+    data.xor,
+    data.moons,
+    data.spirals,
+    data.blobs,
+    data.circles,
+    data.teacher_student,
+    data.sinusoid,
+]
 
 
 @pytest.mark.sampled(7)
@@ -23,7 +33,12 @@ def test_a_toy_is_a_pure_function_of_its_key(toy):
     assert xs.dtype == jnp.float32
     assert ys.dtype == (jnp.float32 if toy is data.sinusoid else jnp.int32)
     np.testing.assert_allclose(compiled[0], xs, atol=1e-5)
-    assert np.mean(np.asarray(compiled[1] == ys) if ys.dtype == jnp.int32 else np.isclose(compiled[1], ys)) > 0.98
+    assert (
+        np.mean(
+            np.asarray(compiled[1] == ys) if ys.dtype == jnp.int32 else np.isclose(compiled[1], ys)
+        )
+        > 0.98
+    )
     assert not np.array_equal(toy(300, key=jr.key(1))[0], xs)
 
 
@@ -44,8 +59,12 @@ def test_a_line_fails_where_neighbours_succeed(toy):
 
 @pytest.mark.parametrize("toy", TOYS)
 def test_noise_moves_what_it_says(toy):
-    """With the same key, twice the noise moves every point twice as far from where it was without."""
-    (x0, y0), (x1, y1), (x2, y2) = (toy(300, noise=noise, key=jr.key(3)) for noise in (0.0, 0.1, 0.2))
+    """With the same key, twice the noise moves every point twice as far from where it was
+    without.
+    """
+    (x0, y0), (x1, y1), (x2, y2) = (
+        toy(300, noise=noise, key=jr.key(3)) for noise in (0.0, 0.1, 0.2)
+    )
     if toy is data.teacher_student:
         assert np.array_equal(x0, x1)
         assert 0 < np.mean(y0 != y1) <= np.mean(y0 != y2)

@@ -1,4 +1,6 @@
-"""GGUF: what the writer of the format wrote comes back, and a file that lies is refused within bounds."""
+"""GGUF: what the writer of the format wrote comes back, and a file that lies is refused within
+bounds.
+"""
 
 import struct
 import sys
@@ -36,7 +38,11 @@ def write(path, quantised=(KINDS.Q4_1, KINDS.Q8_0, KINDS.Q4_K, KINDS.BF16)):
     writer.add_tensor("half", W.astype(F16))
     writer.add_tensor("row", W[0])
     for kind in quantised:
-        data = gguf.quants.quantize(np.tile(W, 4), kind) if kind != KINDS.Q4_K else np.arange(3 * 144, dtype=np.uint8)
+        data = (
+            gguf.quants.quantize(np.tile(W, 4), kind)
+            if kind != KINDS.Q4_K
+            else np.arange(3 * 144, dtype=np.uint8)
+        )
         writer.add_tensor(kind.name, data.reshape(3, -1), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -70,7 +76,11 @@ def test_metadata_are_plain_values(path):
 
 def test_the_librarys_own_reader_agrees(path):
     theirs, (metadata, tensors) = gguf.GGUFReader(path), read_gguf(path)
-    fields = {name: field.contents() for name, field in theirs.fields.items() if not name.startswith("GGUF.")}
+    fields = {
+        name: field.contents()
+        for name, field in theirs.fields.items()
+        if not name.startswith("GGUF.")
+    }
     assert metadata == fields
     assert list(tensors) == [tensor.name for tensor in theirs.tensors]
     for tensor in theirs.tensors:
@@ -93,7 +103,9 @@ def test_tensors_come_back(path):
 
 
 def test_four_bits_by_hand(path):
-    """A block of Q4_1 is d, m in half precision and 16 bytes; low halves are the first 16 numbers, x = d q + m."""
+    """A block of Q4_1 is d, m in half precision and 16 bytes; low halves are the first 16 numbers,
+    x = d q + m.
+    """
     raw = gguf.quants.quantize(np.tile(W, 4), KINDS.Q4_1)[1].tobytes()
     expected = []
     for start in range(0, len(raw), 20):
@@ -106,14 +118,26 @@ def test_four_bits_by_hand(path):
 def test_of_a_folder(path):
     assert read_gguf(path.parent).metadata["llama.block_count"] == 2
     (path.parent / "other.gguf").touch()
-    with pytest.raises(ValueError, match=r"has 2 files that end in \.gguf; give the folder of one, or the file"):
+    with pytest.raises(
+        ValueError, match=r"has 2 files that end in \.gguf; give the folder of one, or the file"
+    ):
         read_gguf(path.parent)
 
 
 def test_what_a_tokeniser_needs(path):
     table = read_gguf(path).token_table()
-    assert (table.kind, table.split, table.tokens, table.merges) == ("gpt2", "smollm", TOKENS, [("a", "b")])
-    assert (table.special, table.control, table.add_bos, table.chat) == ({"bos": 0, "eos": 1}, [0, 1], True, "")
+    assert (table.kind, table.split, table.tokens, table.merges) == (
+        "gpt2",
+        "smollm",
+        TOKENS,
+        [("a", "b")],
+    )
+    assert (table.special, table.control, table.add_bos, table.chat) == (
+        {"bos": 0, "eos": 1},
+        [0, 1],
+        True,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,7 +152,9 @@ def test_what_a_tokeniser_needs(path):
     ],
 )
 def test_a_table_that_does_not_fit(path, change, says):
-    metadata = read_gguf(path).metadata | {f"tokenizer.ggml.{name}": value for name, value in change.items()}
+    metadata = read_gguf(path).metadata | {
+        f"tokenizer.ggml.{name}": value for name, value in change.items()
+    }
     with pytest.raises(ValueError, match=says):
         Gguf(metadata, {}).token_table()
 
@@ -147,7 +173,12 @@ def text(value: str) -> bytes:
 def file(*, pairs=(), tensors=(), counts=None, magic=b"GGUF", version=3, data=b"") -> bytes:
     """A file by hand; `counts` are lies about the numbers of tensors and pairs."""
     n_tensors, n_pairs = counts or (len(tensors), len(pairs))
-    head = magic + struct.pack("<IQQ", version, n_tensors, n_pairs) + b"".join(pairs) + b"".join(tensors)
+    head = (
+        magic
+        + struct.pack("<IQQ", version, n_tensors, n_pairs)
+        + b"".join(pairs)
+        + b"".join(tensors)
+    )
     return head + b"\0" * (-len(head) % 32) + data
 
 
@@ -169,16 +200,28 @@ LIES = {
     "many strings": (file(pairs=[array(8, 2**61, bytes(800))]), "announces more than its"),
     "deep": (file(pairs=[array(9, 1, struct.pack("<IQ", 9, 1) * 50)]), "arrays too deep in arrays"),
     "kind of value": (file(pairs=[text("a") + struct.pack("<I", 99)]), "unknown kind 99"),
-    "no text": (file(pairs=[struct.pack("<Q", 1) + b"\xff" + struct.pack("<IB", 0, 1)]), "not readable as a GGUF file"),
+    "no text": (
+        file(pairs=[struct.pack("<Q", 1) + b"\xff" + struct.pack("<IB", 0, 1)]),
+        "not readable as a GGUF file",
+    ),
     "same pair": (file(pairs=[text("a") + struct.pack("<IB", 0, 1)] * 2), "has 'a' twice"),
     "same tensor": (file(tensors=[tensor(), tensor(offset=32)], data=bytes(64)), "has 'w' twice"),
     "kind of tensor": (file(tensors=[tensor(kind=4)]), "is of the unknown kind 4"),
     "axes": (file(tensors=[tensor(shape=(1,) * 5)]), "has 5 axes"),
     "huge": (file(tensors=[tensor(shape=(2**63, 2**63))]), "cannot be; the file has"),
     "empty": (file(tensors=[tensor(shape=(0, 2**60))]), "cannot be; the file has"),
-    "part of a block": (file(tensors=[tensor(shape=(33,), kind=3)], data=bytes(99)), "cannot be; the file has"),
-    "beyond": (file(tensors=[tensor(offset=2**60)], data=bytes(8)), "bytes before its tensors do; it was cut off"),
-    "overlap": (file(tensors=[tensor(), tensor("v", offset=4)], data=bytes(64)), "'w' and 'v' lie in the same place"),
+    "part of a block": (
+        file(tensors=[tensor(shape=(33,), kind=3)], data=bytes(99)),
+        "cannot be; the file has",
+    ),
+    "beyond": (
+        file(tensors=[tensor(offset=2**60)], data=bytes(8)),
+        "bytes before its tensors do; it was cut off",
+    ),
+    "overlap": (
+        file(tensors=[tensor(), tensor("v", offset=4)], data=bytes(64)),
+        "'w' and 'v' lie in the same place",
+    ),
     "alignment": (
         file(pairs=[text("general.alignment") + struct.pack("<II", 4, 12)]),
         "alignment is 12, which is no power of two",
@@ -197,7 +240,9 @@ def test_a_lie_is_refused_without_room(tmp_path, data, says):
 
 
 def test_the_honest_file_by_hand(tmp_path):
-    (tmp_path / "a.gguf").write_bytes(file(tensors=[tensor()], data=np.array([1, 2], "<f4").tobytes()))
+    (tmp_path / "a.gguf").write_bytes(
+        file(tensors=[tensor()], data=np.array([1, 2], "<f4").tobytes())
+    )
     assert read_gguf(tmp_path / "a.gguf").tensors["w"].tolist() == [1, 2]
 
 
@@ -211,7 +256,9 @@ def test_whole_numbers_are_no_weights(tmp_path):
 @given(data=st.data())
 def test_changed_bytes_are_read_or_a_value_error(path, whole, data):
     place = data.draw(st.integers(0, 900))
-    path.write_bytes(whole[:place] + data.draw(st.binary(min_size=1, max_size=8)) + whole[place + 1 :])
+    path.write_bytes(
+        whole[:place] + data.draw(st.binary(min_size=1, max_size=8)) + whole[place + 1 :]
+    )
     try:
         found = read_gguf(path)
         assert {len(tensor.shape) for tensor in found.tensors.values()} <= {0, 1, 2, 3, 4}
@@ -223,7 +270,9 @@ def test_a_missing_file_and_a_missing_library(path, monkeypatch):
     with pytest.raises(FileNotFoundError):
         read_gguf(path.with_name("none.gguf"))
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(ImportError, match=r"GGUF files need the library gguf: pip install 'thetax\[text\]'"):
+    with pytest.raises(
+        ImportError, match=r"GGUF files need the library gguf: pip install 'thetax\[text\]'"
+    ):
         read_gguf(path)
 
 
@@ -237,22 +286,32 @@ def test_rotary_rows_there_and_back():
 
 def turn(x: np.ndarray, t: int, *, halves: bool) -> np.ndarray:
     """Rotary positions of one head, pair by pair."""
-    d, y = len(x), x.copy()
+    d = len(x)
+    y = x.copy()
     for i in range(d // 2):
         a, b = (i, i + d // 2) if halves else (2 * i, 2 * i + 1)
         angle = t * 100.0 ** (-2 * i / d)
-        y[a], y[b] = x[a] * np.cos(angle) - x[b] * np.sin(angle), x[a] * np.sin(angle) + x[b] * np.cos(angle)
+        y[a], y[b] = (
+            x[a] * np.cos(angle) - x[b] * np.sin(angle),
+            x[a] * np.sin(angle) + x[b] * np.cos(angle),
+        )
     return y
 
 
 def test_the_permutation_keeps_every_score():
-    """Interleaved pairs on the file's rows score as halves on the rows put right; with the rows as they are, not."""
+    """Interleaved pairs on the file's rows score as halves on the rows put right; with the rows as
+    they are, not.
+    """
     draw = np.random.default_rng(1).normal
     heads, d, width = 2, 6, 5
-    W_q, W_k, x, y = draw(size=(heads * d, width)), draw(size=(heads * d, width)), draw(size=width), draw(size=width)
+    W_q = draw(size=(heads * d, width))
+    W_k = draw(size=(heads * d, width))
+    x = draw(size=width)
+    y = draw(size=width)
 
     def scores(W_q, W_k, halves):
-        q, k = (W_q @ x).reshape(heads, d), (W_k @ y).reshape(heads, d)
+        q = (W_q @ x).reshape(heads, d)
+        k = (W_k @ y).reshape(heads, d)
         return [turn(a, 3, halves=halves) @ turn(b, 8, halves=halves) for a, b in zip(q, k)]
 
     file = scores(rotary_pairs(W_q, heads=heads), rotary_pairs(W_k, heads=heads), halves=False)

@@ -37,7 +37,11 @@ def debian(files: dict[str, bytes], member: str = "data.tar.xz") -> bytes:
     out = b"!<arch>\n"
     packed = tarred(files, "w:xz")
     for name, data in {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", member: packed}.items():
-        out += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
+        out += (
+            f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode()
+            + data
+            + b"\n" * (len(data) % 2)
+        )
     return out
 
 

@@ -38,7 +38,10 @@ def test_a_broken_connection_is_taken_up_where_it_broke(get, web):
 
 def test_what_came_before_the_last_break_is_kept_for_the_next_call(get, web, tmp_path):
     web.cuts = [100_000, 100_000, 100_000]
-    with pytest.raises(OSError, match="the connection ended after 300,000 of 1,024,000 bytes; the next call resumes"):
+    with pytest.raises(
+        OSError,
+        match="the connection ended after 300,000 of 1,024,000 bytes; the next call resumes",
+    ):
         get()
     assert part(tmp_path).read_bytes() == PAGE[:300_000]
     assert get().read_bytes() == PAGE

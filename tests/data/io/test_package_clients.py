@@ -33,9 +33,13 @@ def test_a_client_that_is_not_there(client, tmp_path, name, program):
 
 def test_a_client_that_fails_is_quoted(client, tmp_path):
     client(
-        "apt-get", "print('Reading lists'); print('E: Unable to locate package toy', file=sys.stderr); sys.exit(100)"
+        "apt-get",
+        "print('Reading lists'); print('E: Unable to locate package toy', file=sys.stderr); "
+        "sys.exit(100)",
     )
-    with pytest.raises(OSError, match=r"^apt ended with status 100: E: Unable to locate package toy$"):
+    with pytest.raises(
+        OSError, match=r"^apt ended with status 100: E: Unable to locate package toy$"
+    ):
         fetch_archive("apt", "toy", "1.0", work=tmp_path)
 
 
@@ -58,7 +62,9 @@ def test_a_client_that_never_ends_is_stopped(client, tmp_path, monkeypatch):
 
 
 def test_an_unknown_client():
-    with pytest.raises(ValueError, match="client='cargo' is not known; expected 'pip', 'npm' or 'apt'"):
+    with pytest.raises(
+        ValueError, match="client='cargo' is not known; expected 'pip', 'npm' or 'apt'"
+    ):
         clients.command("cargo", "toy", "1.0")
 
 

@@ -47,7 +47,9 @@ def frame(**columns: bytes) -> bytes:
 def rda(*, version: int = 2, **objects: bytes) -> bytes:
     head = f"RDX{version}\nX\n".encode() + word(version) + word(0x40000) + word(0x20300)
     head += word(5) + b"UTF-8" if version == 3 else b""
-    return head + b"".join(word(0x402) + symbol(name) + body for name, body in objects.items()) + END
+    return (
+        head + b"".join(word(0x402) + symbol(name) + body for name, body in objects.items()) + END
+    )
 
 
 TABLE = rda(
@@ -71,13 +73,17 @@ def test_a_table_with_every_kind_of_column(data):
 
 def test_format_three_and_two_tables():
     data = rda(version=3, a=frame(x=reals([1.0])), b=frame(y=reals([2.0])))
-    assert {name: list(table) for name, table in read_rda(Blob("t", data)).items()} == {"a": ["x"], "b": ["y"]}
+    assert {name: list(table) for name, table in read_rda(Blob("t", data)).items()} == {
+        "a": ["x"],
+        "b": ["y"],
+    }
 
 
 def test_names_said_once_are_referred_to():
     """R writes a name in full once; later it writes its number."""
     first = frame(
-        k=factor([1], ["u"]), m=integers([1], 0x200) + word(0x402) + word(255 | 2 << 8) + strings(["v"]) + END
+        k=factor([1], ["u"]),
+        m=integers([1], 0x200) + word(0x402) + word(255 | 2 << 8) + strings(["v"]) + END,
     )
     table = read_rda(Blob("t", rda(t=first)))["t"]
     assert table["k"].tolist() == ["u"]

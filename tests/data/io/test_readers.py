@@ -12,14 +12,24 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from thetax.data.io.bounded_read import Blob
-from thetax.data.io.readers import numbers, read_cifar, read_csv, read_grid, read_idx, read_npz, read_strip
+from thetax.data.io.readers import (
+    numbers,
+    read_cifar,
+    read_csv,
+    read_grid,
+    read_idx,
+    read_npz,
+    read_strip,
+)
 
 LIMIT = 1 << 20
 TYPES = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
 
 
 def idx(array: np.ndarray) -> bytes:
-    head = bytes([0, 0, TYPES[array.dtype.str[1:]], array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    head = bytes([0, 0, TYPES[array.dtype.str[1:]], array.ndim]) + struct.pack(
+        f">{array.ndim}I", *array.shape
+    )
     return head + array.astype(array.dtype.newbyteorder(">")).tobytes()
 
 
@@ -97,7 +107,9 @@ def test_npz_whose_header_lies():
     with pytest.raises(ValueError, match=r"^a.npz: "):
         read_npz(Blob("a.npz", data))
     raw = io.BytesIO()
-    np.lib.format.write_array_header_1_0(raw, {"descr": "|u1", "fortran_order": False, "shape": (1 << 40,)})
+    np.lib.format.write_array_header_1_0(
+        raw, {"descr": "|u1", "fortran_order": False, "shape": (1 << 40,)}
+    )
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("a.npy", raw.getvalue())

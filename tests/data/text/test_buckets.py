@@ -1,4 +1,6 @@
-"""Batches of similar length: the best lengths by trying all, every example once, and a fit over several shapes."""
+"""Batches of similar length: the best lengths by trying all, every example once, and a fit over
+several shapes.
+"""
 
 from itertools import combinations
 
@@ -79,17 +81,28 @@ def test_little_is_filled_up():
 
 
 def test_fit_takes_batches_of_several_shapes():
-    """The loss of an epoch at rest is that of all examples, and each shape is traced once for all epochs."""
+    """The loss of an epoch at rest is that of all examples, and each shape is traced once for all
+    epochs.
+    """
     rows = [[(3 * i + j) % 5 for j in range(2 + i % 6)] for i in range(12)]
-    xs, ys = fill_rows([row[:-1] for row in rows]), fill_rows([row[1:] for row in rows])
+    xs = fill_rows([row[:-1] for row in rows])
+    ys = fill_rows([row[1:] for row in rows])
     stream = by_length((xs, ys), batch=4, count=2, multiple=1, key=jr.key(0))
-    model, traced = Embedding.init(5, 5, key=jr.key(1)), []
+    model = Embedding.init(5, 5, key=jr.key(1))
+    traced = []
 
     def objective(model, batch, *, key=None):
         traced.append(batch[0].shape)
         return token_cross_entropy(model, batch)
 
-    found = fit(descend(objective, optax.sgd(0.0)), model, stream, epochs=3, key=jr.key(2), progress=Silent())
+    found = fit(
+        descend(objective, optax.sgd(0.0)),
+        model,
+        stream,
+        epochs=3,
+        key=jr.key(2),
+        progress=Silent(),
+    )
     shapes = {b[0].shape for b in stream(0)}
     assert len(shapes) == 2
     assert found.steps == 9
@@ -107,9 +120,15 @@ def test_fit_takes_batches_of_several_shapes():
     [
         (lambda: bucket_lengths(np.array([3]), count=0), "got count=0"),
         (lambda: bucket_lengths(np.array([], int), count=2), "0 lengths"),
-        (lambda: by_length(np.ones((2, 3)), batch=1, key=jr.key(0)), "must be tokens .* got float64"),
+        (
+            lambda: by_length(np.ones((2, 3)), batch=1, key=jr.key(0)),
+            "must be tokens .* got float64",
+        ),
         (lambda: by_length((), batch=1, key=jr.key(0)), "got nothing"),
-        (lambda: by_length((np.ones((2, 3), int), np.ones(3)), batch=1, key=jr.key(0)), r"one length, got \[2, 3\]"),
+        (
+            lambda: by_length((np.ones((2, 3), int), np.ones(3)), batch=1, key=jr.key(0)),
+            r"one length, got \[2, 3\]",
+        ),
         (lambda: by_length(np.ones((2, 3), int), batch=0, key=jr.key(0)), "batch counts examples"),
     ],
 )

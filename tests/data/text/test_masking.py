@@ -1,4 +1,6 @@
-"""Gaps: what can never happen, and how often the rest happens (each test of chance errs once in 1,000 seeds)."""
+"""Gaps: what can never happen, and how often the rest happens (each test of chance errs once in
+1,000 seeds).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +23,8 @@ gaps = jax.jit(lambda tokens, key: cloze(tokens, mask=MASK, size=SIZE, special=S
 def test_what_is_never_touched(row, seed):
     tokens = np.array(row, np.int32)
     inputs, targets = gaps(jnp.asarray(tokens), jr.key(seed))
-    inputs, targets = np.asarray(inputs), np.asarray(targets)
+    inputs = np.asarray(inputs)
+    targets = np.asarray(targets)
     hidden = targets >= 0
     assert set(np.array(row)[hidden]) <= set(ORDINARY)
     np.testing.assert_array_equal(targets, np.where(hidden, tokens, -1))
@@ -31,20 +34,34 @@ def test_what_is_never_touched(row, seed):
 
 
 def test_how_often():
-    """2·10⁵ tokens: the share, the three fates (one other token in 7 is the old one), and which others come."""
+    """2·10⁵ tokens: the share, the three fates (one other token in 7 is the old one), and which
+    others come.
+    """
     tokens = jnp.asarray(np.random.default_rng(0).choice(ORDINARY, 200_000).astype(np.int32))
     inputs, targets = map(np.asarray, gaps(tokens, jr.key(3)))
-    tokens, chosen = np.asarray(tokens), targets >= 0
+    tokens = np.asarray(tokens)
+    chosen = targets >= 0
     assert binomtest(int(chosen.sum()), len(tokens), 0.15).pvalue > 1e-3
-    was, now = tokens[chosen], inputs[chosen]
+    was = tokens[chosen]
+    now = inputs[chosen]
     fates = [np.sum(now == MASK), np.sum((now != MASK) & (now != was)), np.sum(now == was)]
     expected = np.array([0.8, 0.1 * 6 / 7, 0.1 + 0.1 / 7]) * chosen.sum()
     assert chisquare(fates, expected).pvalue > 1e-3
     moved = (now != MASK) & (now != was)
-    pairs = np.array([[np.sum(moved & (was == a) & (now == b)) for b in ORDINARY if b != a] for a in ORDINARY])
-    assert chisquare(pairs.ravel(), np.repeat(pairs.sum(axis=1) / 6, 6)).pvalue > 1e-3  # uniform, whatever was there
-    assert chisquare([np.sum(was == a) for a in ORDINARY], [0.15 * np.sum(tokens == a) for a in ORDINARY],
-                     sum_check=False).pvalue > 1e-3  # fmt: skip
+    pairs = np.array(
+        [[np.sum(moved & (was == a) & (now == b)) for b in ORDINARY if b != a] for a in ORDINARY]
+    )
+    assert (
+        chisquare(pairs.ravel(), np.repeat(pairs.sum(axis=1) / 6, 6)).pvalue > 1e-3
+    )  # uniform, whatever was there
+    assert (
+        chisquare(
+            [np.sum(was == a) for a in ORDINARY],
+            [0.15 * np.sum(tokens == a) for a in ORDINARY],
+            sum_check=False,
+        ).pvalue
+        > 1e-3
+    )
 
 
 def test_places_are_independent():
@@ -59,7 +76,8 @@ def test_places_are_independent():
 def test_shapes_keys_and_a_vocabulary():
     known = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"])
     settings = {"mask": known.number("[MASK]"), "size": len(known), "special": known.special}
-    tokens, keys = jnp.asarray(np.array([[2, 5, 6, 3], [2, 6, 3, -1]], np.int32)), jr.split(jr.key(7), 2)
+    tokens = jnp.asarray(np.array([[2, 5, 6, 3], [2, 6, 3, -1]], np.int32))
+    keys = jr.split(jr.key(7), 2)
     made = jax.jit(lambda row, key: cloze(row, **settings, share=1.0, key=key))
     inputs, targets = jax.vmap(made)(tokens, keys)
     np.testing.assert_array_equal(targets, [[-1, 5, 6, -1], [-1, 6, -1, -1]])
@@ -81,4 +99,7 @@ def test_shapes_keys_and_a_vocabulary():
 )
 def test_bad_settings(settings, message):
     with pytest.raises(ValueError, match=message):
-        cloze(jnp.array([1, 2]), **{"mask": 4, "size": 5, "special": (0, 4), "key": jr.key(0)} | settings)
+        cloze(
+            jnp.array([1, 2]),
+            **{"mask": 4, "size": 5, "special": (0, 4), "key": jr.key(0)} | settings,
+        )

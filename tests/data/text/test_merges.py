@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from thetax.data import association, frequency, learn_merges
 
-WORDS = st.dictionaries(st.text("abc", min_size=1, max_size=7), st.integers(1, 9), min_size=1, max_size=12)
+WORDS = st.dictionaries(
+    st.text("abc", min_size=1, max_size=7), st.integers(1, 9), min_size=1, max_size=12
+)
 SCORES = {frequency: lambda ab, a, b: ab, association: lambda ab, a, b: ab / (a * b)}
 
 
@@ -20,7 +22,8 @@ def brute_force(words, size, score, join, least=1):
     pieces = sorted({letter for word in rows for letter in word})
     merges = []
     while len(pieces) < size:
-        ones, twos = Counter(), Counter()
+        ones = Counter()
+        twos = Counter()
         for row, count in rows.values():
             for piece in row:
                 ones[piece] += count
@@ -56,7 +59,9 @@ def test_every_merge_is_that_of_brute_force(score, words, extra, least):
 
 
 def test_two_hundred_words():
-    """With the mark of WordPiece, so that a letter inside a word is not the one at its beginning."""
+    """With the mark of WordPiece, so that a letter inside a word is not the one at its
+    beginning.
+    """
     draw = random.Random(0)
     words = {}
     while len(words) < 200:
@@ -73,12 +78,18 @@ def test_two_hundred_words():
 def test_the_order_of_the_words_does_not_matter(words, draw):
     shuffled = list(words.items())
     draw.shuffle(shuffled)
-    first, second = (learn_merges(w, size=12, score=frequency, join=str.__add__) for w in (words, dict(shuffled)))
+    first, second = (
+        learn_merges(w, size=12, score=frequency, join=str.__add__) for w in (words, dict(shuffled))
+    )
     assert first == second
 
 
 def test_letters_are_there_without_being_met_and_a_piece_has_one_number():
-    found = learn_merges({"abc": 3, "bcd": 2, "xab": 9}, size=99, score=frequency, join=str.__add__, letters=["z"])
+    found = learn_merges(
+        {"abc": 3, "bcd": 2, "xab": 9}, size=99, score=frequency, join=str.__add__, letters=["z"]
+    )
     assert found.pieces[:6] == ["a", "b", "c", "d", "x", "z"]
-    twice = learn_merges({"Ab": 5, "ab": 4}, size=99, score=frequency, join=lambda a, b: (a + b).lower())
+    twice = learn_merges(
+        {"Ab": 5, "ab": 4}, size=99, score=frequency, join=lambda a, b: (a + b).lower()
+    )
     assert twice == (["A", "a", "b", "ab"], [("A", "b"), ("a", "b")])

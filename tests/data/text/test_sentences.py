@@ -20,7 +20,10 @@ ROWS = st.lists(st.integers(5, 40), max_size=9)
         ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
         ("It cost 3.5 pounds. 7 men paid.", ["It cost 3.5 pounds.", "7 men paid."]),
         ("Mr. Weston and Mrs. E. Bates met Dr. No. They spoke.", None),
-        ("He said, “Go!” and went. “Why?”  Nobody knew.", ["He said, “Go!” and went.", "“Why?”", "Nobody knew."]),
+        (
+            "He said, “Go!” and went. “Why?”  Nobody knew.",
+            ["He said, “Go!” and went.", "“Why?”", "Nobody knew."],
+        ),
         ("It was I. Then he left.", ["It was I.", "Then he left."]),
         (
             "A line\nbroken in two.\n \nA heading\n\n\nThe end...  \n",
@@ -32,7 +35,9 @@ ROWS = st.lists(st.integers(5, 40), max_size=9)
     ],
 )
 def test_sentences(text, found):
-    expected = found if found is not None else ["Mr. Weston and Mrs. E. Bates met Dr. No. They spoke."]
+    expected = (
+        found if found is not None else ["Mr. Weston and Mrs. E. Bates met Dr. No. They spoke."]
+    )
     assert sentences(text) == expected
 
 
@@ -43,12 +48,17 @@ def test_no_word_is_lost(text):
     assert all(sentence == " ".join(sentence.split()) and sentence for sentence in found)
 
 
-DOCUMENTS = [[f"{d} {i % 7}" for i in range(40)] for d in range(100)]  # a sentence comes back within its document
+DOCUMENTS = [
+    [f"{d} {i % 7}" for i in range(40)] for d in range(100)
+]  # a sentence comes back within its document
 
 
 def test_pairs_of_sentences():
-    """Half follow, chosen by chance; the others are any sentence but one that reads like the true successor."""
-    pairs, flat = sentence_pairs(DOCUMENTS, key=jr.key(5)), list(chain.from_iterable(DOCUMENTS))
+    """Half follow, chosen by chance; the others are any sentence but one that reads like the true
+    successor.
+    """
+    pairs = sentence_pairs(DOCUMENTS, key=jr.key(5))
+    flat = list(chain.from_iterable(DOCUMENTS))
     n = 100 * 39
     np.testing.assert_array_equal(pairs.first, [40 * d + i for d in range(100) for i in range(39)])
     assert binomtest(int(pairs.follows.sum()), n, 0.5).pvalue > 1e-3
@@ -78,7 +88,8 @@ def test_no_pair(documents):
 
 def taken_off(first, second, room):
     """One token after the other off the longer one."""
-    first, second = list(first), list(second)
+    first = list(first)
+    second = list(second)
     while len(first) + len(second) > room:
         (first if len(first) > len(second) else second).pop()
     return first, second
@@ -92,7 +103,9 @@ def test_join_and_part(first, second, length):
     body = [1, *kept[0], 2] + ([] if second is None else [*kept[1], 2])
     assert row.tokens.tolist() == body + [-1] * (length - len(body))
     one = len(kept[0]) + 2
-    assert row.segments.tolist() == [0] * one + [1] * (len(body) - one) + [-1] * (length - len(body))
+    assert row.segments.tolist() == [0] * one + [1] * (len(body) - one) + [-1] * (
+        length - len(body)
+    )
     assert row.tokens.dtype == row.segments.dtype == np.int32
     back = part_sentences(row.tokens, cls=1, sep=2)
     assert back[0].tolist() == kept[0]
@@ -107,9 +120,15 @@ def test_what_is_filled_up_is_no_sentence():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: join_sentences([5, 2], cls=1, sep=2, length=9), "other than the marks .* with .2. in it"),
+        (
+            lambda: join_sentences([5, 2], cls=1, sep=2, length=9),
+            "other than the marks .* with .2. in it",
+        ),
         (lambda: join_sentences([[5]], cls=1, sep=2, length=9), r"got \(1, 1\)"),
-        (lambda: join_sentences([5], [6], cls=1, sep=2, length=4), "length=4 has no room for 2 sentences"),
+        (
+            lambda: join_sentences([5], [6], cls=1, sep=2, length=4),
+            "length=4 has no room for 2 sentences",
+        ),
         (lambda: part_sentences([5, 2], cls=1, sep=2), "expected 1 … 2"),
         (lambda: part_sentences([1, 5, 2, 6], cls=1, sep=2), "expected 1 … 2"),
         (lambda: part_sentences([1, 5, 2, 2, 2], cls=1, sep=2), "expected 1 … 2"),

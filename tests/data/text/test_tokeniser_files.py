@@ -56,7 +56,8 @@ def written(known):
     return json.loads(known._engine.to_str())
 
 
-PAIRS, WORDS = written(KINDS["pairs"]), written(KINDS["uncased"])
+PAIRS = written(KINDS["pairs"])
+WORDS = written(KINDS["uncased"])
 
 
 def changed(whole, *path, to):
@@ -70,7 +71,9 @@ def changed(whole, *path, to):
 
 def test_merges_as_text_and_what_is_not_said(tmp_path):
     """The older way to write a merge; and options that are left out have their usual values."""
-    whole = changed(PAIRS, "model", "merges", to=[" ".join(merge) for merge in PAIRS["model"]["merges"]])
+    whole = changed(
+        PAIRS, "model", "merges", to=[" ".join(merge) for merge in PAIRS["model"]["merges"]]
+    )
     for option in ("dropout", "unk_token", "byte_fallback", "type"):
         del whole["model"][option]
     del whole["pre_tokenizer"]["use_regex"]
@@ -82,7 +85,10 @@ def test_merges_as_text_and_what_is_not_said(tmp_path):
 @pytest.mark.parametrize(
     ("whole", "message"),
     [
-        (changed(PAIRS, "model", "vocab", "a", to=10**9), "gives 'a' the number 1000000000; 270 pieces have 0 to 269"),
+        (
+            changed(PAIRS, "model", "vocab", "a", to=10**9),
+            "gives 'a' the number 1000000000; 270 pieces have 0 to 269",
+        ),
         (changed(PAIRS, "model", "vocab", "a", to=-1), "gives 'a' the number -1"),
         (changed(PAIRS, "model", "vocab", "a", to="7"), "gives 'a' the number '7'"),
         (changed(PAIRS, "model", "vocab", "a", to=True), "gives 'a' the number True"),
@@ -91,15 +97,30 @@ def test_merges_as_text_and_what_is_not_said(tmp_path):
         (changed(PAIRS, "model", "merges", 0, to=["a", "b", "c"]), "a merge that is not a pair"),
         (changed(PAIRS, "model", "merges", 0, to="a"), "a merge that is not a pair"),
         (changed(PAIRS, "model", "merges", 0, to=["?", "¿"]), "merge 0 makes .* not all pieces"),
-        (changed(PAIRS, "model", "type", to="Unigram"), "is a Unigram model; WordPiece and byte-level BPE can be read"),
+        (
+            changed(PAIRS, "model", "type", to="Unigram"),
+            "is a Unigram model; WordPiece and byte-level BPE can be read",
+        ),
         (changed(PAIRS, "model", "byte_fallback", to=True), "sets byte_fallback to True"),
-        (changed(PAIRS, "pre_tokenizer", "add_prefix_space", to=True), "add_prefix_space to True; only False"),
-        (changed(PAIRS, "pre_tokenizer", to={"type": "Split"}), "sets type to 'Split'; only 'ByteLevel' can be read"),
+        (
+            changed(PAIRS, "pre_tokenizer", "add_prefix_space", to=True),
+            "add_prefix_space to True; only False",
+        ),
+        (
+            changed(PAIRS, "pre_tokenizer", to={"type": "Split"}),
+            "sets type to 'Split'; only 'ByteLevel' can be read",
+        ),
         (changed(PAIRS, "pre_tokenizer", to=None), "not readable as a tokeniser"),
         (changed(PAIRS, "normalizer", to={"type": "NFC"}), "changes the text before it is cut"),
-        (changed(PAIRS, "added_tokens", 0, "id", to=5), "gives '<|endoftext|>' two numbers, 0 and 5"),
+        (
+            changed(PAIRS, "added_tokens", 0, "id", to=5),
+            "gives '<|endoftext|>' two numbers, 0 and 5",
+        ),
         (changed(PAIRS, "added_tokens", 0, "lstrip", to=True), "sets lstrip to True"),
-        (changed(WORDS, "normalizer", "strip_accents", to=False), "treats accents and capitals differently"),
+        (
+            changed(WORDS, "normalizer", "strip_accents", to=False),
+            "treats accents and capitals differently",
+        ),
         (changed(WORDS, "normalizer", "lowercase", to="yes"), "sets lowercase to 'yes'"),
         (changed(WORDS, "model", "unk_token", to="<unk>"), "sets unk_token to '<unk>'"),
         (changed(WORDS, "model", to=7), "not readable as a tokeniser"),

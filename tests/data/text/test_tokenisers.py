@@ -1,4 +1,6 @@
-"""Pieces of words: round trips, greedy cutting against brute force, and the same bytes from every run."""
+"""Pieces of words: round trips, greedy cutting against brute force, and the same bytes from every
+run.
+"""
 
 import builtins
 import os
@@ -43,7 +45,11 @@ def test_spelling_is_decoding_without_half_characters(tokens):
     """Tokens that no text has, such as half a character, become what Python makes of such bytes."""
     raw = [PAIRS.pieces[t] if 0 <= t < len(PAIRS) else None for t in tokens if t != -1]
     spelled = [
-        b"\xef\xbf\xbd" if p is None else p.encode() if p == "<|endoftext|>" else bytes(BYTE[letter] for letter in p)
+        b"\xef\xbf\xbd"
+        if p is None
+        else p.encode()
+        if p == "<|endoftext|>"
+        else bytes(BYTE[letter] for letter in p)
         for p in raw
     ]
     whole = b"".join(spelled).decode("utf-8", "replace")
@@ -53,7 +59,9 @@ def test_spelling_is_decoding_without_half_characters(tokens):
 
 def test_a_stream_is_spelled_as_it_comes():
     """What has been said never changes, and is said as soon as its last byte is there."""
-    text, said, seen = "a😀é東", [], []
+    text = "a😀é東"
+    said = []
+    seen = []
     known = BytePairs(sorted(BYTE), [])
     stream = (seen.append(token) or token for token in known.tokens(text))
     for part in known.spell(stream):
@@ -81,7 +89,9 @@ def test_merges_are_applied_in_order():
         expected = []
         for word, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(text):
             row = list(word)
-            while pairs := [(place[pair], i) for i, pair in enumerate(pairwise(row)) if pair in place]:
+            while pairs := [
+                (place[pair], i) for i, pair in enumerate(pairwise(row)) if pair in place
+            ]:
                 _, i = min(pairs)
                 row[i : i + 2] = [row[i] + row[i + 1]]
             expected += row
@@ -96,9 +106,14 @@ def test_digits_stand_alone():
 
 def longest_first(word, pieces):
     """The pieces of a word by trying every end of each, or [UNK] where none fits."""
-    row, start = [], 0
+    row = []
+    start = 0
     while start < len(word):
-        fits = [e for e in range(start + 1, len(word) + 1) if ("##" if start else "") + word[start:e] in pieces]
+        fits = [
+            e
+            for e in range(start + 1, len(word) + 1)
+            if ("##" if start else "") + word[start:e] in pieces
+        ]
         if not fits:
             return ["[UNK]"]
         row.append(("##" if start else "") + word[start : max(fits)])
@@ -108,13 +123,20 @@ def longest_first(word, pieces):
 
 @settings(deadline=None)
 @given(
-    st.sets(st.builds("{}{}".format, st.sampled_from(["", "##"]), st.text("ab", min_size=1, max_size=3)), max_size=8),
+    st.sets(
+        st.builds(
+            "{}{}".format, st.sampled_from(["", "##"]), st.text("ab", min_size=1, max_size=3)
+        ),
+        max_size=8,
+    ),
     st.lists(st.text("ab", min_size=1, max_size=9), max_size=4),
 )
 def test_greedy_is_the_longest_prefix(pieces, words):
     known = WordPiece(["[UNK]", *sorted(pieces)])
     cut = [longest_first(word, pieces) for word in words]
-    assert [known.pieces[token] for token in known.tokens(" ".join(words))] == list(chain.from_iterable(cut))
+    assert [known.pieces[token] for token in known.tokens(" ".join(words))] == list(
+        chain.from_iterable(cut)
+    )
     if not any("[UNK]" in row for row in cut):
         assert known.decode(known.tokens(" ".join(words))) == " ".join(words)
 
@@ -122,8 +144,20 @@ def test_greedy_is_the_longest_prefix(pieces, words):
 @settings(deadline=None)
 @given(st.lists(st.text("thersaind", min_size=1, max_size=9), max_size=5))
 def test_covered_words_come_back(words):
-    """All letters are pieces at the beginning and inside of a word, so that every word of them is covered."""
-    known = WordPiece(["[UNK]", *"thersaind", *("##" + letter for letter in "thersaind"), "the", "##rs", "th", "##in"])
+    """All letters are pieces at the beginning and inside of a word, so that every word of them is
+    covered.
+    """
+    known = WordPiece(
+        [
+            "[UNK]",
+            *"thersaind",
+            *("##" + letter for letter in "thersaind"),
+            "the",
+            "##rs",
+            "th",
+            "##in",
+        ]
+    )
     assert known.decode(known.tokens(" ".join(words))) == " ".join(words)
     parts = [known.tokens(word).tolist() for word in words]
     assert known.tokens(" ".join(words)).tolist() == list(
@@ -134,7 +168,9 @@ def test_covered_words_come_back(words):
 def test_plain_text():
     names = lambda text, known=PIECES: [known.pieces[token] for token in known.tokens(text)]
     assert names("[MASK] [CLS]") == ["[MASK]", "[CLS]"]
-    assert "[MASK]" not in [PIECES.pieces[token] for token in PIECES.tokens("[MASK]", special=False)]
+    assert "[MASK]" not in [
+        PIECES.pieces[token] for token in PIECES.tokens("[MASK]", special=False)
+    ]
     assert names("THE\x00 rAin") == names("the rain")
     assert names("Naïve") == names("naive")
     assert names("x" * 101) == ["[UNK]"]
@@ -152,7 +188,13 @@ def test_one_face():
         assert known.decode(rows[1]) == ""
         assert "�" in known.decode([len(known), 3])
         assert known.number(known.pieces[7]) == 7
-    assert [PIECES.pieces[i] for i in PIECES.special] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert [PIECES.pieces[i] for i in PIECES.special] == [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+    ]
     assert len(PIECES) == 110
     assert len(PAIRS) == 320
 
@@ -174,10 +216,21 @@ def test_every_run_writes_the_same_bytes(tmp_path):
     texts = [line + "\n" for line in book.read_text(encoding="utf-8").split("\n")]
     save_tokeniser(WordPiece.fit(texts, size=150), tmp_path / "here" / "pieces")
     save_tokeniser(BytePairs.fit(texts, size=330), tmp_path / "here" / "pairs")
-    environment = os.environ | {"PYTHONHASHSEED": "77", "TOKENIZERS_PARALLELISM": "false", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", FIT, str(book), str(tmp_path / "there")], check=True, env=environment)
-    here, there = (sorted(path for path in (tmp_path / f).rglob("*") if path.is_file()) for f in ("here", "there"))
-    assert [path.name for path in here] == ["tokenizer.json", "tokenizer_config.json"] * 2 + ["vocab.txt"]
+    environment = os.environ | {
+        "PYTHONHASHSEED": "77",
+        "TOKENIZERS_PARALLELISM": "false",
+        "JAX_PLATFORMS": "cpu",
+    }
+    subprocess.run(
+        [sys.executable, "-c", FIT, str(book), str(tmp_path / "there")], check=True, env=environment
+    )
+    here, there = (
+        sorted(path for path in (tmp_path / f).rglob("*") if path.is_file())
+        for f in ("here", "there")
+    )
+    assert [path.name for path in here] == ["tokenizer.json", "tokenizer_config.json"] * 2 + [
+        "vocab.txt"
+    ]
     assert [path.read_bytes() for path in here] == [path.read_bytes() for path in there]
 
 
@@ -188,7 +241,8 @@ def test_counting_chunks_is_counting_texts():
     from thetax.data.text import bytepairs, wordpiece
 
     for digits in (False, True):
-        counts, cut = {}, bytepairs._words(digits)
+        counts = {}
+        cut = bytepairs._words(digits)
         for text in (*TEXTS, "a  b \n c\x1c d\x85 e 12 '3 's  "):
             for word, _ in cut.pre_tokenize_str(text):
                 counts[word] = counts.get(word, 0) + 1
@@ -214,7 +268,11 @@ def test_the_library_is_asked_for_only_when_needed(monkeypatch, tmp_path):
     monkeypatch.setattr(builtins, "__import__", without)
     known = WordPiece(["[UNK]", "a"])
     assert known.decode([1, 1]) == "a a"
-    for need in (lambda: known.tokens("a"), lambda: WordPiece.fit(["a"]), lambda: save_tokeniser(known, tmp_path)):
+    for need in (
+        lambda: known.tokens("a"),
+        lambda: WordPiece.fit(["a"]),
+        lambda: save_tokeniser(known, tmp_path),
+    ):
         with pytest.raises(ImportError, match=r"pip install 'thetax\[text\]'"):
             need()
 
@@ -227,14 +285,26 @@ def test_the_library_is_asked_for_only_when_needed(monkeypatch, tmp_path):
         (lambda: WordPiece(["a"]), r"WordPiece: there is no piece '\[UNK\]' among the 1"),
         (lambda: WordPiece.fit(TEXTS, size=20), "the texts have .* letters, .* more than size=20"),
         (lambda: WordPiece.fit("one text"), "expected several texts, got one string"),
-        (lambda: BytePairs.fit(TEXTS, size=256), "bytes and special pieces are 257; size=256 is too small"),
-        (lambda: BytePairs(["a", "b"], [("a", "b")]), "merge 0 makes 'ab' of 'a' and 'b', which are not all pieces"),
-        (lambda: BytePairs(["a", "東"], []), "piece 1, '東', is neither special nor letters for bytes"),
+        (
+            lambda: BytePairs.fit(TEXTS, size=256),
+            "bytes and special pieces are 257; size=256 is too small",
+        ),
+        (
+            lambda: BytePairs(["a", "b"], [("a", "b")]),
+            "merge 0 makes 'ab' of 'a' and 'b', which are not all pieces",
+        ),
+        (
+            lambda: BytePairs(["a", "東"], []),
+            "piece 1, '東', is neither special nor letters for bytes",
+        ),
         (lambda: BytePairs(["a"], [], special=["<s>"]), "there is no piece '<s>'"),
         (lambda: BytePairs(["a"], []).tokens("ab"), "no piece has the bytes of 'b'"),
         (lambda: PAIRS.tokens("a\ud800"), "half a surrogate pair"),
         (lambda: PAIRS.encode(["a", 3], length=2), "number 1 is int"),
-        (lambda: PAIRS.encode(["a"], length=0), "length counts tokens and must be at least 1; got 0"),
+        (
+            lambda: PAIRS.encode(["a"], length=0),
+            "length counts tokens and must be at least 1; got 0",
+        ),
         (lambda: PAIRS.decode([[1]]), "expected one row of numbers"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Where a transformer looks, which words a judgement hangs on, how vectors lie: each number by a second route."""
+"""Where a transformer looks, which words a judgement hangs on, how vectors lie: each number by a
+second route.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -35,16 +37,22 @@ def test_weights_are_those_of_each_block(model):
             mine = slice(4 * head, 4 * head + 4)
             scores = q[:, mine] @ k[:, mine].T / 2
             e = np.where(np.tri(4), np.exp(scores - scores.max()), 0)
-            np.testing.assert_allclose(found.weights[at, head], e / e.sum(axis=1, keepdims=True), atol=1e-5)
+            np.testing.assert_allclose(
+                found.weights[at, head], e / e.sum(axis=1, keepdims=True), atol=1e-5
+            )
         x = block(x, mask=CAUSAL)
 
 
 def test_places_count_and_rollout_flows():
-    """Uniform weights look everywhere, one-hot ones at one place; what flows is a product of stochastic matrices."""
-    even, sharp = np.full((3, 3), 1 / 3), np.eye(3)[[1, 0, 2]]
+    """Uniform weights look everywhere, one-hot ones at one place; what flows is a product of
+    stochastic matrices.
+    """
+    even = np.full((3, 3), 1 / 3)
+    sharp = np.eye(3)[[1, 0, 2]]
     found = explain.AttentionMaps(np.array([[even, sharp], [sharp, sharp]]), ("a", "b", "c"))
     np.testing.assert_allclose(found.places, [[3, 1], [1, 1]])
-    one, two = (even + sharp) / 2, sharp
+    one = (even + sharp) / 2
+    two = sharp
     np.testing.assert_allclose(found.rollout, (two + np.eye(3)) / 2 @ (one + np.eye(3)) / 2)
     np.testing.assert_allclose(found.rollout.sum(axis=1), 1)
 
@@ -72,7 +80,9 @@ def test_saliency_is_the_slope_by_differences(model, x64):
             move = 1e-6 * jnp.zeros((4, 8)).at[i, j].set(1)
             slope[i, j] = (logits(vectors + move) - logits(vectors - move))[chosen] / 2e-6
     np.testing.assert_allclose(found.size, np.linalg.norm(slope, axis=1), rtol=1e-5)
-    np.testing.assert_allclose(found.owed, (slope * np.asarray(vectors)).sum(axis=1), rtol=1e-4, atol=1e-8)
+    np.testing.assert_allclose(
+        found.owed, (slope * np.asarray(vectors)).sum(axis=1), rtol=1e-4, atol=1e-8
+    )
 
 
 @pytest.mark.slow
@@ -83,7 +93,9 @@ def test_saliency_at_a_place_knows_nothing_of_what_comes_after(model):
     alone = explain.token_saliency(model, TEXT[:2])
     np.testing.assert_allclose(found.size[:2], alone.size, rtol=1e-5)
     for place in (-1, 4):
-        with pytest.raises(ValueError, match=f"place is that of one of 4 tokens, from 0 on; got {place}"):
+        with pytest.raises(
+            ValueError, match=f"place is that of one of 4 tokens, from 0 on; got {place}"
+        ):
             explain.token_saliency(model, TEXT, place=place)
 
 
@@ -92,7 +104,9 @@ def test_saliency_of_a_judgement_with_segments():
     """A head on an encoder, which has three tables: it is the tokens' that is moved."""
     bert = BERT.init(9, 8, depth=1, heads=2, length=8, key=jr.key(0))
     found = explain.token_saliency(
-        SentenceClassifier.init(bert, 2, key=jr.key(1)), (TEXT, jnp.where(TEXT >= 0, 0, -1)), classes=("bad", "good")
+        SentenceClassifier.init(bert, 2, key=jr.key(1)),
+        (TEXT, jnp.where(TEXT >= 0, 0, -1)),
+        classes=("bad", "good"),
     )
     assert found.size.shape == (4,)
     assert (found.size > 0).all()
@@ -103,7 +117,9 @@ def test_the_map_keeps_what_two_directions_can():
     """Points in a plane keep their distances."""
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(6, 2)) @ np.linalg.qr(rng.normal(size=(5, 2)))[0].T + 3
-    found = explain.embedding_map(Embedding(jnp.asarray(flat, jnp.float32)), names="abcdef", which=[5, 0, 2])
+    found = explain.embedding_map(
+        Embedding(jnp.asarray(flat, jnp.float32)), names="abcdef", which=[5, 0, 2]
+    )
     assert found.tokens == ("f", "a", "c")
     apart = lambda p: np.linalg.norm(p[:, None] - p[None], axis=2)
     np.testing.assert_allclose(apart(found.points), apart(flat[[5, 0, 2]]), atol=1e-5)
@@ -117,20 +133,30 @@ def test_what_has_nothing_to_show_says_so():
     with pytest.raises(ValueError, match="MLP has no table of tokens"):
         explain.embedding_map(net)
     with pytest.raises(ValueError, match="token 7 of the text has no name"):
-        explain.attention_maps(GPT.init(9, 8, depth=1, heads=2, length=8, key=jr.key(0)), TEXT, names="abc")
+        explain.attention_maps(
+            GPT.init(9, 8, depth=1, heads=2, length=8, key=jr.key(0)), TEXT, names="abc"
+        )
 
 
 @pytest.mark.parametrize("kind", ["maps", "image", "saliency", "table"])
 def test_each_is_drawn(model, kind):
     letters = "abcdefghi"
     result = {
-        "maps": lambda: explain.AttentionMaps(np.full((9, 3, 4, 4), 0.25), (" a", "b\n", "c", "incomprehensibilities")),
-        "image": lambda: explain.AttentionMaps(np.full((1, 1, 7, 7), 1 / 7), ("class", *"123456"), (2, 3)),
-        "saliency": lambda: explain.TokenSaliency(np.ones(3), np.array([1.0, -1.0, 0.0]), tuple("abc"), "d"),
+        "maps": lambda: explain.AttentionMaps(
+            np.full((9, 3, 4, 4), 0.25), (" a", "b\n", "c", "incomprehensibilities")
+        ),
+        "image": lambda: explain.AttentionMaps(
+            np.full((1, 1, 7, 7), 1 / 7), ("class", *"123456"), (2, 3)
+        ),
+        "saliency": lambda: explain.TokenSaliency(
+            np.ones(3), np.array([1.0, -1.0, 0.0]), tuple("abc"), "d"
+        ),
         "table": lambda: explain.embedding_map(model, names=letters),
     }[kind]()
     figure = plot.draw(result)
-    texts = [text.get_text() for axes in figure.axes for text in (*axes.texts, *axes.get_xticklabels())]
+    texts = [
+        text.get_text() for axes in figure.axes for text in (*axes.texts, *axes.get_xticklabels())
+    ]
     if kind == "maps":
         assert len(figure.axes) == 6 * 3 + 2
         assert "␣a" in texts

@@ -1,4 +1,6 @@
-"""Kernels, maps and slopes against plain sums and finite differences; shifts against what theory says of them."""
+"""Kernels, maps and slopes against plain sums and finite differences; shifts against what theory
+says of them.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,17 @@ from scipy.signal import correlate2d
 
 from thetax import explain
 from thetax.explain.attribution.receptive_field import views
-from thetax.layers import AveragePool, BatchNorm, Chain, Convolution, Linear, MaxPool, Residual, global_mean, relu
+from thetax.layers import (
+    AveragePool,
+    BatchNorm,
+    Chain,
+    Convolution,
+    Linear,
+    MaxPool,
+    Residual,
+    global_mean,
+    relu,
+)
 from thetax.models import CNN, MLP, ResNet
 from thetax.models.vision.resnet import Layout
 
@@ -19,16 +31,21 @@ def conv(c, m, k=3, **how):
 
 
 def test_filters_and_maps_are_those_of_the_convolutions():
-    first, second = conv(1, 2), conv(2, 3)
+    first = conv(1, 2)
+    second = conv(2, 3)
     net = Chain(first, relu, MaxPool((2, 2)), Residual(Chain(conv(2, 2))), second, global_mean)
     assert explain.filters(net).kernels.tolist() == first.W.tolist()
     x = jr.normal(jr.key(0), (1, 6, 8))
     found = explain.feature_maps(net, x)
     assert found.layers == ("Convolution 1", "Convolution 2", "Convolution 3")
     assert [h.shape for h in found.maps] == [(2, 6, 8), (2, 3, 4), (3, 3, 4)]
-    by_scipy = [correlate2d(x[0], W[0], mode="same") + b for W, b in zip(first.W, np.asarray(first.b))]
+    by_scipy = [
+        correlate2d(x[0], W[0], mode="same") + b for W, b in zip(first.W, np.asarray(first.b))
+    ]
     assert found.maps[0] == pytest.approx(np.stack(by_scipy), abs=1e-5)
-    assert found.maps[2] == pytest.approx(np.asarray(second(net.layers[3](net.layers[2](relu(first(x)))))), abs=1e-5)
+    assert found.maps[2] == pytest.approx(
+        np.asarray(second(net.layers[3](net.layers[2](relu(first(x)))))), abs=1e-5
+    )
 
 
 def test_a_turned_kernel_is_shown_as_it_meets_the_signal():
@@ -40,16 +57,21 @@ def test_a_turned_kernel_is_shown_as_it_meets_the_signal():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("net", [
-    lambda: CNN.init((2,), classes=3, places=2, key=jr.key(0)),
-    lambda: Chain(jnp.ravel, MLP.init(16, 5, 3, activation=jnp.tanh, key=jr.key(0))),
-    lambda: Chain(jnp.ravel, Linear.init(16, 1, key=jr.key(0))),
-], ids=["images", "flat", "one logit"])  # fmt: skip
+@pytest.mark.parametrize(
+    "net",
+    [
+        lambda: CNN.init((2,), classes=3, places=2, key=jr.key(0)),
+        lambda: Chain(jnp.ravel, MLP.init(16, 5, 3, activation=jnp.tanh, key=jr.key(0))),
+        lambda: Chain(jnp.ravel, Linear.init(16, 1, key=jr.key(0))),
+    ],
+    ids=["images", "flat", "one logit"],
+)
 def test_saliency_is_the_slope_of_the_guess(net, x64):
     model = jax.tree.map(lambda a: a.astype(float), net())
     xs = jr.normal(jr.key(1), (3, 1, 4, 4))
     found = explain.saliency(model, xs)
-    step, ahead = 1e-6, lambda x, j: model(x)[j] if len(model(x)) > 1 else (-1, 1)[j] * model(x)[0]
+    step = 1e-6
+    ahead = lambda x, j: model(x)[j] if len(model(x)) > 1 else (-1, 1)[j] * model(x)[0]
     for x, guess, slopes in zip(xs, found.guess, found.slopes):
         assert ahead(x, guess) >= max(ahead(x, j) for j in range(len(found.classes)))
         for at in [(0, 0, 0), (0, 1, 2), (0, 3, 3)]:
@@ -68,15 +90,30 @@ def test_a_coloured_pixel_has_the_slope_of_its_strongest_channel():
 @pytest.mark.slow
 def test_views_by_brute_force(x64):
     """A place sees exactly the pixels that its number depends on."""
-    net = Chain(conv(1, 2), MaxPool((2, 2)), conv(2, 2, boundary="valid"), AveragePool((2, 2)), conv(2, 1, 1))
-    smooth = Chain(*[AveragePool((2, 2)) if isinstance(layer, MaxPool) else layer for layer in net.layers])
+    net = Chain(
+        conv(1, 2),
+        MaxPool((2, 2)),
+        conv(2, 2, boundary="valid"),
+        AveragePool((2, 2)),
+        conv(2, 1, 1),
+    )
+    smooth = Chain(
+        *[AveragePool((2, 2)) if isinstance(layer, MaxPool) else layer for layer in net.layers]
+    )
     x = jr.normal(jr.key(0), (1, 24, 24))
     view = views(net, x)["layers.4"]
     assert view == views(smooth, x)["layers.4"]
     J = np.asarray(jax.jacobian(lambda x: smooth(x)[0, 2, 2])(x))[0]
     rows, columns = np.nonzero(J)
-    r, a, b = view.stride[0], view.before[0], view.after[0]
-    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (2 * r - a, 2 * r + b, 2 * r - a, 2 * r + b)
+    r = view.stride[0]
+    a = view.before[0]
+    b = view.after[0]
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (
+        2 * r - a,
+        2 * r + b,
+        2 * r - a,
+        2 * r + b,
+    )
     inside = view.inside((5, 5), (24, 24))[0]
     assert inside.tolist() == [r * i - a >= 0 and r * i + b < 24 for i in range(5)]
 
@@ -94,14 +131,26 @@ def test_a_circular_network_moves_with_the_image_everywhere_and_another_in_the_i
 
 
 def test_between_the_strides_there_is_an_error_that_no_boundary_causes():
-    net = Chain(conv(1, 3, boundary="circular"), relu, MaxPool((2, 2)), conv(3, 2, boundary="circular", stride=2))
+    net = Chain(
+        conv(1, 3, boundary="circular"),
+        relu,
+        MaxPool((2, 2)),
+        conv(3, 2, boundary="circular", stride=2),
+    )
     xs = jr.normal(jr.key(0), (2, 1, 16, 16))
     found = explain.equivariance(net, xs, shifts=(1, 2, 4))
     assert found.stride.tolist() == [1, 1, 2, 4]
-    assert found.whole.tolist() == [[True] * 3, [True] * 3, [False, True, True], [False, False, True]]
+    assert found.whole.tolist() == [
+        [True] * 3,
+        [True] * 3,
+        [False, True, True],
+        [False, False, True],
+    ]
     assert found.everywhere[found.whole].max() < 1e-5
     assert found.everywhere[~found.whole].min() > 0.1
-    by_hand = net(jnp.roll(xs[0], 1, axis=2))[:, 1, 2] - net(xs[0])[:, 1, 2]  # one pixel is a quarter of a place: none
+    by_hand = (
+        net(jnp.roll(xs[0], 1, axis=2))[:, 1, 2] - net(xs[0])[:, 1, 2]
+    )  # one pixel is a quarter of a place: none
     assert float(jnp.abs(by_hand).max()) > 0
 
 
@@ -114,7 +163,9 @@ def test_residual_networks_and_signals_have_places():
     assert found.inside[0, 0] < 1e-5
     assert "Residual 1" in found.layers
     line = Chain(Convolution.init(1, 2, (3,), key=jr.key(0)), relu)
-    assert explain.equivariance(line, jr.normal(jr.key(1), (2, 1, 9)), shifts=(2,)).inside.max() < 1e-5
+    assert (
+        explain.equivariance(line, jr.normal(jr.key(1), (2, 1, 9)), shifts=(2,)).inside.max() < 1e-5
+    )
 
 
 def test_what_is_kept_is_counted():
@@ -127,16 +178,31 @@ def test_what_is_kept_is_counted():
     assert found.output[0] == 0
 
 
-@pytest.mark.parametrize(("lens", "says"), [
-    (lambda net, xs: explain.saliency(net, xs), "saliency: the model has batch norms"),
-    (lambda net, xs: explain.feature_maps(net, xs[0]), "feature_maps: the model has batch norms"),
-    (lambda net, xs: explain.equivariance(net, xs), "equivariance: the model has batch norms"),
-    (lambda net, xs: explain.filters(jnp.ones(2)), "filters: the model has no Convolution"),
-    (lambda net, xs: explain.feature_maps(Chain(jnp.sin), xs[0]), "feature_maps: the model has no Convolution"),
-    (lambda net, xs: explain.equivariance(conv(1, 1), xs, shifts=(9,)), "shifts lie between 0 and the width less 1, 4"),
-    (lambda net, xs: explain.saliency(conv(1, 1), xs.astype(int)), "expected inputs of real numbers"),
-    (lambda net, xs: explain.saliency(conv(1, 1), xs[:0]), "saliency: there are no examples"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lens", "says"),
+    [
+        (lambda net, xs: explain.saliency(net, xs), "saliency: the model has batch norms"),
+        (
+            lambda net, xs: explain.feature_maps(net, xs[0]),
+            "feature_maps: the model has batch norms",
+        ),
+        (lambda net, xs: explain.equivariance(net, xs), "equivariance: the model has batch norms"),
+        (lambda net, xs: explain.filters(jnp.ones(2)), "filters: the model has no Convolution"),
+        (
+            lambda net, xs: explain.feature_maps(Chain(jnp.sin), xs[0]),
+            "feature_maps: the model has no Convolution",
+        ),
+        (
+            lambda net, xs: explain.equivariance(conv(1, 1), xs, shifts=(9,)),
+            "shifts lie between 0 and the width less 1, 4",
+        ),
+        (
+            lambda net, xs: explain.saliency(conv(1, 1), xs.astype(int)),
+            "expected inputs of real numbers",
+        ),
+        (lambda net, xs: explain.saliency(conv(1, 1), xs[:0]), "saliency: there are no examples"),
+    ],
+)
 @pytest.mark.usefixtures("unchecked")
 def test_what_cannot_be_meant_is_refused(lens, says):
     with pytest.raises(ValueError, match=says):

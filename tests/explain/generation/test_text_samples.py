@@ -19,11 +19,17 @@ TEXT = np.array([0, 1, 0, 2, 0, 1, 0, 1, 0, 2])
 
 @pytest.mark.slow
 def test_surprise_is_that_of_the_counts():
-    """After 0 comes 1 three times of five and 2 twice; after 1 and 2 comes 0. A target of -1 does not count."""
+    """After 0 comes 1 three times of five and 2 twice; after 1 and 2 comes 0. A target of -1 does
+    not count.
+    """
     cell = NGram.fit([TEXT], size=3, order=1, discount=0.0)
-    data = jnp.array([[0, 1, 0, 2, 0], [0, 2, 0, 1, -1]]), jnp.array([[1, 0, 2, 0, 1], [2, 0, 1, -1, -1]])
+    data = (
+        jnp.array([[0, 1, 0, 2, 0], [0, 2, 0, 1, -1]]),
+        jnp.array([[1, 0, 2, 0, 1], [2, 0, 1, -1, -1]]),
+    )
     found = speech(cell, data, "abc", length=4, key=jr.key(0))
-    one, two = -np.log2(3 / 5), -np.log2(2 / 5)
+    one = -np.log2(3 / 5)
+    two = -np.log2(2 / 5)
     np.testing.assert_allclose(found.bits, [(one + two) / 2, 0, (two + one) / 3, one], atol=1e-5)
     assert found.until.tolist() == [1, 2, 4, 5]
     assert len(draw(found).axes) == 1
@@ -47,13 +53,17 @@ def test_samples_follow_the_model():
     pairs = {text[i : i + 2] for text in found.texts for i in range(39)}
     assert pairs == {"ab", "ac", "ba", "ca"}
     assert len(set(found.texts)) == 4
-    assert speech(cell, data, "abc", count=4, length=40, temperature=1.0, key=jr.key(0)).texts == found.texts
+    assert (
+        speech(cell, data, "abc", count=4, length=40, temperature=1.0, key=jr.key(0)).texts
+        == found.texts
+    )
     assert "after 1 tokens" not in _told(found)
 
 
 @pytest.mark.slow
 def test_what_cannot_be_said():
-    cell, data = NGram.fit([TEXT], size=3, order=1), (jnp.array([[0]]), jnp.array([[1]]))
+    cell = NGram.fit([TEXT], size=3, order=1)
+    data = (jnp.array([[0]]), jnp.array([[1]]))
     with pytest.raises(ValueError, match="count must be at least 1; got 0"):
         speech(cell, data, "abc", count=0, key=jr.key(0))
     with pytest.raises(ValueError, match="but only 1 have names"):

@@ -1,4 +1,6 @@
-"""Lenses on transformers against loops: what a model of pairs says, a GPT's surprise, what dropout in a stack costs."""
+"""Lenses on transformers against loops: what a model of pairs says, a GPT's surprise, what dropout
+in a stack costs.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -51,13 +53,16 @@ def test_runs_count_at_most_as_often_as_they_are_meant():
 def test_only_models_of_pairs_translate():
     data = (np.zeros((1, 2), int), np.zeros((1, 2), int)), np.zeros((1, 2), int)
     with pytest.raises(ValueError, match="expected a Translator or an EncoderDecoder, got GPT"):
-        translations(GPT.init(3, 4, depth=1, heads=1, length=4, key=jr.key(0)), data, names=("abc", "abc"))
+        translations(
+            GPT.init(3, 4, depth=1, heads=1, length=4, key=jr.key(0)), data, names=("abc", "abc")
+        )
 
 
 @pytest.mark.slow
 def test_surprise_of_a_gpt_is_that_of_its_logits():
     model = GPT.init(3, 4, depth=1, heads=1, length=6, key=jr.key(0))
-    xs, ys = jnp.array([[0, 1, 2, 1]]), jnp.array([[1, 2, 1, -1]])
+    xs = jnp.array([[0, 1, 2, 1]])
+    ys = jnp.array([[1, 2, 1, -1]])
     found = speech(model, (xs, ys), "abc", count=2, length=6, mass=0.5, key=jr.key(1))
     p = np.exp(np.asarray(model(xs[0]), np.float64))
     bits = [-np.log2(p[t, y] / p[t].sum()) for t, y in enumerate([1, 2, 1])]
@@ -72,7 +77,9 @@ def test_dropout_in_stacked_layers_costs_what_it_costs_in_a_chain():
     stack = Stacked.init(lambda *, key: draw(key), 3, key=jr.key(0))
     chain = Chain(*(jax.tree.map(lambda a, i=i: a[i], stack.layers) for i in range(3)))
     data = jr.normal(jr.key(1), (4, 2)), jnp.zeros((4, 2))
-    one, two = (dropout_penalty(squared_error, net, data, draws=5, key=jr.key(2)) for net in (stack, chain))
+    one, two = (
+        dropout_penalty(squared_error, net, data, draws=5, key=jr.key(2)) for net in (stack, chain)
+    )
     np.testing.assert_allclose([one.value, one.quadratic], [two.value, two.quadratic], rtol=1e-4)
     assert one.value > 0
 

@@ -33,7 +33,11 @@ SMOOTH = {
 KINKED = {  # the slopes on either side, and the value there for those that are flat
     "relu": (relu, lambda z: np.maximum(z, 0), lambda z: (z > 0) + 0.0),
     "centred relu": (centred(relu), lambda z: np.maximum(z, 0), lambda z: (z > 0) + 0.0),
-    "leaky": (leaky_relu, lambda z: np.where(z > 0, z, 0.01 * z), lambda z: np.where(z > 0, 1, 0.01)),
+    "leaky": (
+        leaky_relu,
+        lambda z: np.where(z > 0, z, 0.01 * z),
+        lambda z: np.where(z > 0, 1, 0.01),
+    ),
     "leakier": (
         partial(leaky_relu, negative_slope=0.3),
         lambda z: np.where(z > 0, z, 0.3 * z),
@@ -70,13 +74,21 @@ def by_nodes(f, pair, nodes=180):
 @pytest.mark.parametrize("name", SMOOTH)
 def test_smooth_ones_are_the_quadrature_in_the_plane(name, x64):
     for pair in PAIRS:
-        assert np.allclose(found(SMOOTH[name], pair), by_nodes(SMOOTH[name], pair), rtol=0, atol=1e-8), pair
+        assert np.allclose(
+            found(SMOOTH[name], pair), by_nodes(SMOOTH[name], pair), rtol=0, atol=1e-8
+        ), pair
 
 
 def around(f, pair, power):
-    """The integral over the angle, split at the kinks; over the radius it is known, for f homogeneous of that power."""
+    """The integral over the angle, split at the kinks; over the radius it is known, for f
+    homogeneous of that power.
+    """
     (a, b), (c, d) = np.linalg.cholesky([[pair[0], pair[1]], [pair[1], pair[2]]])
-    kinks = sorted((math.atan2(-x, y) + half) % (2 * math.pi) for x, y in ((a, b), (c, d)) for half in (0, math.pi))
+    kinks = sorted(
+        (math.atan2(-x, y) + half) % (2 * math.pi)
+        for x, y in ((a, b), (c, d))
+        for half in (0, math.pi)
+    )
     at = lambda t: float(f(a * np.cos(t) + b * np.sin(t)) * f(c * np.cos(t) + d * np.sin(t)))
     edges = [0.0, *kinks, 2 * math.pi]
     total = sum(quad(at, low, high, epsabs=1e-12)[0] for low, high in pairwise(edges))
@@ -124,7 +136,9 @@ def test_in_float32_angles_are_as_exact_as_float32(x64):
     c = np.linspace(-1, 1, 4001)
     exact = expectations(relu).pair(jnp.ones(4001), jnp.asarray(c), jnp.ones(4001))
     single = [jnp.asarray(a, jnp.float32) for a in (np.ones(4001), c, np.ones(4001))]
-    of_rounded = expectations(relu).pair(jnp.ones(4001), jnp.asarray(single[1], float), jnp.ones(4001))
+    of_rounded = expectations(relu).pair(
+        jnp.ones(4001), jnp.asarray(single[1], float), jnp.ones(4001)
+    )
     for ours, rounded, full in zip(expectations(relu).pair(*single), of_rounded, exact):
         assert ours.dtype == jnp.float32
         assert np.abs(np.asarray(ours, float) - rounded).max() < 2e-7
@@ -141,7 +155,10 @@ def test_derivatives_at_the_ends_are_finite_and_those_of_the_product_exact(x64):
         assert np.isfinite(jax.grad(slope)(jnp.array(k)))
     inside = lambda k: float(expectations(relu).pair(*arrays(1.0, k, 1.0))[1][0])
     slope = lambda k: expectations(relu).pair(jnp.ones(1), k[None], jnp.ones(1))[1][0]
-    assert abs(jax.grad(slope)(jnp.array(0.2)) - (inside(0.2 + 1e-6) - inside(0.2 - 1e-6)) / 2e-6) < 1e-8
+    assert (
+        abs(jax.grad(slope)(jnp.array(0.2)) - (inside(0.2 + 1e-6) - inside(0.2 - 1e-6)) / 2e-6)
+        < 1e-8
+    )
 
 
 def test_a_closed_form_can_be_given(x64):

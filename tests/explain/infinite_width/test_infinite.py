@@ -1,4 +1,6 @@
-"""Infinite width against another library's numbers, the recursion by hand, and wide networks that are drawn."""
+"""Infinite width against another library's numbers, the recursion by hand, and wide networks that
+are drawn.
+"""
 
 import json
 import math
@@ -58,10 +60,13 @@ pytestmark = pytest.mark.versions
 key = jr.key(0)
 FILE = Path(__file__).with_name("infinite_reference.json")
 REFERENCE = json.loads(FILE.read_text())
-W, B = REFERENCE["W_std"], REFERENCE["b_std"]
+W = REFERENCE["W_std"]
+B = REFERENCE["b_std"]
 free = tangent(weight=W, bias=B)
 spread = lambda shape: W / math.sqrt(fan_in(shape))
-standard = Law(lambda key, shape: spread(shape) * jr.normal(key, shape), spread_b=B, spread_W=spread)
+standard = Law(
+    lambda key, shape: spread(shape) * jr.normal(key, shape), spread_b=B, spread_W=spread
+)
 
 
 def dense(n, m=32, law=free):
@@ -73,7 +78,9 @@ def conv(c, boundary="same", stride=1, law=free):
 
 
 def deep(phi, law=free):
-    return Chain(dense(6, law=law), phi, dense(32, law=law), phi, dense(32, law=law), phi, dense(32, 2, law))
+    return Chain(
+        dense(6, law=law), phi, dense(32, law=law), phi, dense(32, law=law), phi, dense(32, 2, law)
+    )
 
 
 def norm():
@@ -107,11 +114,17 @@ MADE = {f"dense {name}": partial(deep, phi) for name, phi in PHIS.items()} | {
         dense(32, 2),
     ),
     "norm": lambda: Chain(dense(6), norm(), relu, dense(32), norm(), relu, dense(32, 2)),
-    "pool": lambda: Chain(conv(2), relu, AveragePool((2, 2)), conv(16), relu, jnp.ravel, dense(64, 2)),
+    "pool": lambda: Chain(
+        conv(2), relu, AveragePool((2, 2)), conv(16), relu, jnp.ravel, dense(64, 2)
+    ),
     "residual flatten": lambda: Chain(conv(2), around, relu, jnp.ravel, dense(320, 2)),
     "residual mean": lambda: Chain(conv(2), around, relu, global_mean, dense(16, 2)),
-    "standard flatten": lambda: Chain(conv(2, law=standard), relu, jnp.ravel, dense(320, 2, standard)),
-    "standard mean": lambda: Chain(conv(2, law=standard), relu, global_mean, dense(16, 2, standard)),
+    "standard flatten": lambda: Chain(
+        conv(2, law=standard), relu, jnp.ravel, dense(320, 2, standard)
+    ),
+    "standard mean": lambda: Chain(
+        conv(2, law=standard), relu, global_mean, dense(16, 2, standard)
+    ),
 }
 for boundary, stride in (("same", 1), ("valid", 1), ("valid", 2), ("circular", 1)):
     MADE[f"flatten {boundary} stride {stride}"] = partial(image, jnp.ravel, boundary, stride)
@@ -121,7 +134,9 @@ for boundary, stride in (("same", 1), ("valid", 1), ("valid", 2), ("circular", 1
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", REFERENCE["kernels"])
 def test_the_numbers_of_neural_tangents(name, x64):
-    """The script that made them is in the file; its norms have no parameters, so that only their k is the same."""
+    """The script that made them is in the file; its norms have no parameters, so that only their k
+    is the same.
+    """
     expected = REFERENCE["kernels"][name]
     xs = jnp.array(REFERENCE["xs" if len(expected["nngp"]) == 4 else "images"])
     limit = infinite(MADE[name](), law=standard if name.startswith("standard") else None)
@@ -139,7 +154,8 @@ def test_the_recursion_by_hand(x64):
         r = np.sqrt(np.outer(np.diag(S), np.diag(S)))
         u = np.clip(S / r, -1, 1)
         angle = np.arccos(u)
-        S, slope = r * (np.sin(angle) + (np.pi - angle) * u) / np.pi, (np.pi - angle) / np.pi
+        S = r * (np.sin(angle) + (np.pi - angle) * u) / np.pi
+        slope = (np.pi - angle) / np.pi
         T = S + T * slope
         law = lambda path: tangent(weight=1.0) if path == "body.layers.0" else tangent()
         limit = infinite(MLP.init(5, *[8] * depth, 1, key=key), law=law)
@@ -152,7 +168,9 @@ def test_the_recursion_by_hand(x64):
 
 @pytest.mark.slow
 def test_a_norm_with_its_parameters_by_hand(x64):
-    """LN then φ: Θ becomes (Θ/v + 1) E φ'φ' + E uφ'(u) vφ'(v), all on covariances with diagonal 1."""
+    """LN then φ: Θ becomes (Θ/v + 1) E φ'φ' + E uφ'(u) vφ'(v), all on covariances with diagonal
+    1.
+    """
     xs = jr.normal(jr.key(1), (4, 6))
     for phi, lean in ((relu, relu), (jnp.sin, lambda z: z * jnp.cos(z))):
         nngp, ntk = infinite(Chain(dense(6), norm(), phi, dense(32, 1))).both(xs)
@@ -172,7 +190,9 @@ def drawn(make, xs, seeds):
     def one(key):
         model = make(key)
         ys = jax.vmap(lambda x: model(x))(xs)
-        slopes = jax.tree.leaves(jax.jacrev(lambda model: jax.vmap(lambda x: model(x)[0])(xs))(model))
+        slopes = jax.tree.leaves(
+            jax.jacrev(lambda model: jax.vmap(lambda x: model(x)[0])(xs))(model)
+        )
         J = jnp.concatenate([slope.reshape(len(xs), -1) for slope in slopes], axis=1)
         return ys @ ys.T / ys.shape[1], J @ J.T
 
@@ -187,7 +207,13 @@ def mlp(key, sizes=(3, 256, 256, 8), law=free, **how):
 def cnn(key, *tail, boundary="same", stride=1, law=free):
     a, b, c = jr.split(key, 3)
     first = Convolution.init(2, 96, (3, 3), boundary=boundary, stride=stride, law=law, key=a)
-    body = Chain(first, relu, Convolution.init(96, 96, (3, 3), boundary="circular", law=law, key=b), jnp.tanh, *tail)
+    body = Chain(
+        first,
+        relu,
+        Convolution.init(96, 96, (3, 3), boundary="circular", law=law, key=b),
+        jnp.tanh,
+        *tail,
+    )
     size = jax.eval_shape(body, jnp.zeros((2, 5, 4))).size
     return Chain(*body.layers, Linear.init(size, 8, law=law, key=c))
 
@@ -229,7 +255,9 @@ def test_wide_networks_that_are_drawn(name):
     xs = jr.normal(jr.key(3), (3, 3) if flat else (2, 2, 5, 4))
     limits = infinite(make(key), law=law).both(xs)
     if name == "residual from the data":
-        limits = limits[:1]  # three units of a hidden layer are no limit, but its second moment is exact
+        limits = limits[
+            :1
+        ]  # three units of a hidden layer are no limit, but its second moment is exact
     for limit, (mean, error) in zip(limits, drawn(make, xs, 60 if flat else 30)):
         assert np.abs((limit - mean) / error).max() < 4
         assert (error < 0.25 * np.abs(limit).max()).all()
@@ -280,7 +308,8 @@ def test_nothing_is_read_of_the_weights_and_compiled_twice():
 @pytest.mark.slow
 def test_derivatives_are_finite_and_those_of_nngp_exact(x64):
     net = MLP.init(3, 8, 8, 1, law=free, key=key)
-    xs, v = jr.normal(jr.key(1), (4, 3)), jr.normal(jr.key(2), (4, 3))
+    xs = jr.normal(jr.key(1), (4, 3))
+    v = jr.normal(jr.key(2), (4, 3))
     limit = infinite(net)
     total = lambda xs: limit.nngp(xs).sum()
     along = (total(xs + 1e-6 * v) - total(xs - 1e-6 * v)) / 2e-6
@@ -290,14 +319,18 @@ def test_derivatives_are_finite_and_those_of_nngp_exact(x64):
 
 @pytest.mark.slow
 def test_black_examples_do_as_the_program_does(x64):
-    """With x = 0 and no spread of the offsets every ReLU is at its kink, of slope 0: the last offset is left."""
+    """With x = 0 and no spread of the offsets every ReLU is at its kink, of slope 0: the last
+    offset is left.
+    """
     xs = jnp.zeros((2, 3)).at[1].set(1.0)
     assert infinite(MLP.init(3, 8, 8, 1, key=key), law=he).ntk(xs)[0].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.slow
 def test_parts_in_other_clothes(x64):
-    """A stack is a chain, a DropConnect its inside, an MLP flattens, an ensemble halves; LeNet is its body."""
+    """A stack is a chain, a DropConnect its inside, an MLP flattens, an ensemble halves; LeNet is
+    its body.
+    """
     xs = jr.normal(jr.key(1), (3, 6))
     block = lambda key: Chain(Linear.init(6, 6, law=free, key=key), jnp.sin)
     stack = Stacked.init(lambda key: block(key), 3, key=key)
@@ -319,7 +352,9 @@ REFUSED = {
     "BatchNorm at body.layers.1": lambda: mlp(key, normalise=BatchNorm.init),
     "WeightNorm at body.layers.0": lambda: mlp(key, affine=WeightNorm.init),
     "softmax at layers.1": lambda: Chain(dense(3), softmax),
-    "<lambda> at layers.1 is not a function of each": lambda: Chain(dense(3), lambda z: z.sum(keepdims=True)),
+    "<lambda> at layers.1 is not a function of each": lambda: Chain(
+        dense(3), lambda z: z.sum(keepdims=True)
+    ),
 }
 
 
@@ -331,21 +366,33 @@ def test_what_has_no_limit_says_so_by_name(message):
 
 
 LATER = {
-    "relu at layers.2 bends features that are not Gaussian": (lambda: Chain(dense(3), relu, relu), (2, 3)),
-    "Residual at layers.1 adds features that depend": (lambda: Chain(dense(3), Residual(Pointwise(relu))), (2, 3)),
+    "relu at layers.2 bends features that are not Gaussian": (
+        lambda: Chain(dense(3), relu, relu),
+        (2, 3),
+    ),
+    "Residual at layers.1 adds features that depend": (
+        lambda: Chain(dense(3), Residual(Pointwise(relu))),
+        (2, 3),
+    ),
     "global_max at layers.1": (lambda: Chain(conv(2), global_max, dense(16)), (2, 2, 5, 4)),
     "AdaptivePool at layers.1": (
         lambda: Chain(conv(2), AdaptivePool((1, 1), jnp.max), jnp.ravel, dense(16)),
         (2, 2, 5, 4),
     ),
-    "groups=2": (lambda: Chain(Convolution.init(2, 4, (3, 3), groups=2, law=free, key=key)), (2, 2, 5, 4)),
+    "groups=2": (
+        lambda: Chain(Convolution.init(2, 4, (3, 3), groups=2, law=free, key=key)),
+        (2, 2, 5, 4),
+    ),
     "ends in places": (lambda: Chain(conv(2)), (2, 2, 5, 4)),
     "LayerNorm at layers.2 comes after places": (
         lambda: Chain(conv(2), jnp.ravel, LayerNorm.init(320), dense(320)),
         (2, 2, 5, 4),
     ),
     "standard parametrisation": (lambda: Chain(dense(3, law=he)), (2, 3)),
-    "pools by mixture": (lambda: Ensemble.init(lambda key: dense(3), 2, pool=mixture, key=key), (2, 3)),
+    "pools by mixture": (
+        lambda: Ensemble.init(lambda key: dense(3), 2, pool=mixture, key=key),
+        (2, 3),
+    ),
 }
 
 
@@ -362,10 +409,15 @@ def test_bad_input(unchecked):
     with pytest.raises(NoLimit, match=r"does not tell its spread; say it: Law\(draw, spread_W"):
         infinite(dense(3), law=Law(lambda key, shape: jnp.zeros(shape))).nngp(jnp.ones((2, 3)))
     kernel = infinite(dense(3)).ntk
-    for xs, message in ((jnp.ones(3), r"xs must be some examples.*\(3,\)"), (jnp.ones((0, 3)), "at least one example")):
+    for xs, message in (
+        (jnp.ones(3), r"xs must be some examples.*\(3,\)"),
+        (jnp.ones((0, 3)), "at least one example"),
+    ):
         with pytest.raises(ValueError, match=message):
             kernel(xs)
-    with pytest.raises(ValueError, match=r"Linear: expected one example of shape \(3,\), got \(4,\)"):
+    with pytest.raises(
+        ValueError, match=r"Linear: expected one example of shape \(3,\), got \(4,\)"
+    ):
         kernel(jnp.ones((2, 3)), jnp.ones((2, 4)))
     with pytest.raises(ValueError, match="xs: expected finite numbers, but row 1, column 0 is nan"):
         kernel(jnp.array([[0.0, 1.0, 2.0], [jnp.nan, 1.0, 2.0]]))

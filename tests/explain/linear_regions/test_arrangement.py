@@ -19,7 +19,8 @@ def sampled(W, b, count=20_000):
 @given(m=st.integers(1, 6), n=st.integers(1, 4), seed=st.integers(0, 1000))
 def test_general_position(m, n, seed):
     rng = np.random.default_rng(seed)
-    W, b = rng.normal(size=(m, n)), rng.normal(size=m)
+    W = rng.normal(size=(m, n))
+    b = rng.normal(size=m)
     cells = arrangement_cells(W, b)
     assert len(cells) == sum(comb(m, i) for i in range(n + 1))
     assert sampled(W, b, 2000) <= {tuple(row) for row in cells}
@@ -29,9 +30,12 @@ def test_general_position(m, n, seed):
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_the_scale_does_not_matter(scale):
     rng = np.random.default_rng(1)
-    W, b = rng.normal(size=(5, 2)), rng.normal(size=5)
+    W = rng.normal(size=(5, 2))
+    b = rng.normal(size=5)
     lengths = rng.uniform(0.01, 100, 5)
-    assert (arrangement_cells(lengths[:, None] * W, scale * lengths * b) == arrangement_cells(W, b)).all()
+    assert (
+        arrangement_cells(lengths[:, None] * W, scale * lengths * b) == arrangement_cells(W, b)
+    ).all()
 
 
 def test_degenerate_positions():
@@ -39,13 +43,15 @@ def test_degenerate_positions():
     assert len(arrangement_cells(np.tile([[1.0, 2.0]], (4, 1)), np.arange(4.0))) == 5
     assert len(arrangement_cells(lines(np.arange(4.0)), np.zeros(4))) == 8
     assert len(arrangement_cells(np.ones((3, 2)), np.ones(3))) == 2
-    W, b = np.array([[1.0], [-1.0], [2.0]]), np.array([0.0, 0.0, -2.0])
+    W = np.array([[1.0], [-1.0], [2.0]])
+    b = np.array([0.0, 0.0, -2.0])
     assert {tuple(row) for row in arrangement_cells(W, b)} == {(-1, 1, -1), (1, -1, -1), (1, -1, 1)}
     assert arrangement_patterns(W, b).tolist() == [[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 0, 1]]
 
 
 def test_rows_without_a_direction():
-    W, b = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]), np.array([2.0, 1.0, 0.0, -1.0])
+    W = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    b = np.array([2.0, 1.0, 0.0, -1.0])
     assert arrangement_cells(W, b).tolist() == [[1, -1, -1, -1], [1, 1, -1, -1]]
     assert arrangement_cells(np.zeros((0, 3)), np.zeros(0)).shape == (1, 0)
 
@@ -57,7 +63,10 @@ def test_deepest_is_the_inscribed_circle():
     assert radius == pytest.approx(r)
     assert np.allclose(centre, r)
     assert deepest(np.array([[1.0], [-1.0]]), np.array([-1.0, -1.0])).radius < 0
-    assert deepest(np.array([[1.0], [-1.0]]), np.array([-1.0, -1.0]), needs=np.zeros(2, bool)).radius < 0
+    assert (
+        deepest(np.array([[1.0], [-1.0]]), np.array([-1.0, -1.0]), needs=np.zeros(2, bool)).radius
+        < 0
+    )
     assert deepest(np.zeros((0, 2)), np.zeros(0)).radius == 1
 
 

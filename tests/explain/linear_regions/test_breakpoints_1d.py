@@ -24,7 +24,8 @@ def biased(*sizes, seed=0):
 @pytest.mark.parametrize("seed", range(4))
 def test_fractions_floats_programs_and_a_grid_agree(seed):
     net = biased(1, 6, 5, 4, 2, seed=seed)
-    exact, rounded = pieces(net, -3.0, 3.0, exact=True), pieces(net, -3.0, 3.0)
+    exact = pieces(net, -3.0, 3.0, exact=True)
+    rounded = pieces(net, -3.0, 3.0)
     assert exact.count == rounded.count
     assert exact.cells == rounded.cells == count_regions(net, -3.0, 3.0)
     assert np.allclose(np.asarray(exact.knots, float), rounded.knots)
@@ -37,7 +38,9 @@ def test_fractions_floats_programs_and_a_grid_agree(seed):
 
 
 def test_neighbours_on_one_line_are_one_piece():
-    straight = Chain(Linear(jnp.array([[1.0], [-1.0]]), jnp.zeros(2)), relu, Linear(jnp.array([[1.0, -1.0]])))
+    straight = Chain(
+        Linear(jnp.array([[1.0], [-1.0]]), jnp.zeros(2)), relu, Linear(jnp.array([[1.0, -1.0]]))
+    )
     found = pieces(straight, exact=True)
     assert (found.count, found.cells, len(found.knots)) == (1, 2, 0)
     assert pieces(straight).count == 1

@@ -1,4 +1,6 @@
-"""What each layer does to an affine function on a cell: against the model itself, and what is refused."""
+"""What each layer does to an affine function on a cell: against the model itself, and what is
+refused.
+"""
 
 from functools import partial
 
@@ -47,7 +49,9 @@ def moved(net, key):
     """The network with every leaf moved, so that no bias is zero."""
     leaves, structure = jax.tree.flatten(net)
     keys = jr.split(key, len(leaves))
-    return jax.tree.unflatten(structure, [a + 0.5 * jr.normal(k, a.shape, a.dtype) for a, k in zip(leaves, keys)])
+    return jax.tree.unflatten(
+        structure, [a + 0.5 * jr.normal(k, a.shape, a.dtype) for a, k in zip(leaves, keys)]
+    )
 
 
 def folded(key):
@@ -67,7 +71,9 @@ def kinked_skip(key):
 
 
 def affine(key):
-    return Chain(Affine(jnp.array([2.0, -1.0]), jnp.ones(2)), relu, Linear.init(2, 3, bias=False, key=key))
+    return Chain(
+        Affine(jnp.array([2.0, -1.0]), jnp.ones(2)), relu, Linear.init(2, 3, bias=False, key=key)
+    )
 
 
 def ensemble(key, pool=mean):
@@ -103,7 +109,9 @@ def test_every_cell_has_its_affine_map(kind):
     assert found.areas.sum() == pytest.approx(16, abs=1e-9)
     assert (found.areas > 0).all()
     share = np.random.default_rng(0).dirichlet(np.ones(3), len(found.corners))
-    inside = np.einsum("pk,pkd->pd", share, found.corners[:, :3])  # in the triangle of three corners
+    inside = np.einsum(
+        "pk,pkd->pd", share, found.corners[:, :3]
+    )  # in the triangle of three corners
     for places in (found.centres, inside):
         expected = np.asarray(jax.vmap(net)(jnp.asarray(places))).reshape(len(places), -1)
         assert np.allclose(np.einsum("pmd,pd->pm", found.A, places) + found.c, expected, atol=1e-9)
@@ -131,7 +139,9 @@ def test_patterns_by_hand():
     z = xs @ np.asarray(first.W).T + np.asarray(first.b)
     y = np.maximum(z, 0) @ np.asarray(second.W).T + np.asarray(second.b)
     assert (activation_patterns(net, xs) == np.concatenate([z > 0, y > 0], axis=1)).all()
-    assert activation_patterns(jax.nn.hard_tanh, np.array([[-2.0, -1.0, 0.0, 1.0, 2.0]])).tolist() == [[0, 0, 1, 1, 2]]
+    assert activation_patterns(
+        jax.nn.hard_tanh, np.array([[-2.0, -1.0, 0.0, 1.0, 2.0]])
+    ).tolist() == [[0, 0, 1, 1, 2]]
 
 
 def test_pictures_are_flattened():
@@ -143,15 +153,27 @@ def test_pictures_are_flattened():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (partial(MLP.init, 2, 3, 3, 1, activation=jnp.tanh), "regions: tanh is not piecewise linear"),
+        (
+            partial(MLP.init, 2, 3, 3, 1, activation=jnp.tanh),
+            "regions: tanh is not piecewise linear",
+        ),
         (
             partial(MLP.init, 2, 3, 1, activation=lambda z: z * z),
             r"the lambda at body.layers.1 is not known to be piecewise linear.*KINKED\[f\]",
         ),
-        (partial(MLP.init, 2, 3, 1, normalise=LayerNorm.init), "LayerNorm 1 is a LayerNorm, which is not piecewise"),
-        (partial(MLP.init, 2, 3, 1, normalise=BatchNorm.init), "BatchNorm 1 depends on the batch; .*layers.fold"),
+        (
+            partial(MLP.init, 2, 3, 1, normalise=LayerNorm.init),
+            "LayerNorm 1 is a LayerNorm, which is not piecewise",
+        ),
+        (
+            partial(MLP.init, 2, 3, 1, normalise=BatchNorm.init),
+            "BatchNorm 1 depends on the batch; .*layers.fold",
+        ),
         (lambda key: Chain(Linear(jnp.eye(2)), jax.nn.softmax), "softmax is not piecewise"),
-        (lambda key: Chain(Linear(jnp.eye(2)), sign), "sign jumps, so that the network is piecewise constant"),
+        (
+            lambda key: Chain(Linear(jnp.eye(2)), sign),
+            "sign jumps, so that the network is piecewise constant",
+        ),
         (partial(ensemble, pool=mixture), "Ensemble 1 pools its members"),
         (lambda key: Chain(relu, Residual(Chain(jax.nn.gelu))), "gelu is not piecewise"),
     ],
@@ -171,13 +193,18 @@ def test_a_refusal_names_who_was_asked():
         count_regions(net, -1.0, 1.0)
 
 
-@pytest.mark.parametrize("ask", [
-    lambda: regions(MLP.init(3, 4, 1, key=jr.key(0)), window(-1.0, 1.0)),
-    lambda: pieces(MLP.init(3, 4, 1, key=jr.key(0))),
-    lambda: count_regions(MLP.init(3, 4, 1, key=jr.key(0)), np.zeros(2), np.ones(2)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: regions(MLP.init(3, 4, 1, key=jr.key(0)), window(-1.0, 1.0)),
+        lambda: pieces(MLP.init(3, 4, 1, key=jr.key(0))),
+        lambda: count_regions(MLP.init(3, 4, 1, key=jr.key(0)), np.zeros(2), np.ones(2)),
+    ],
+)
 def test_inputs_of_another_size(ask):
-    with pytest.raises(ValueError, match=r"Linear 1 reads 3 numbers, but is given [12]. .*window_through"):
+    with pytest.raises(
+        ValueError, match=r"Linear 1 reads 3 numbers, but is given [12]. .*window_through"
+    ):
         ask()
 
 
@@ -187,7 +214,8 @@ def test_a_refusal_comes_before_any_cut(monkeypatch):
     monkeypatch.setattr(Polygons, "split", lambda *args: pytest.fail("a cell was cut"))
     with pytest.raises(NotPiecewiseLinear):
         regions(
-            MLP.init(2, 9, 9, 1, key=jr.key(0)).body.__class__(Linear(jnp.eye(2)), relu, jnp.tanh), window(-1.0, 1.0)
+            MLP.init(2, 9, 9, 1, key=jr.key(0)).body.__class__(Linear(jnp.eye(2)), relu, jnp.tanh),
+            window(-1.0, 1.0),
         )
 
 
@@ -197,9 +225,14 @@ def test_dropout_is_the_identity():
 
 
 def test_what_cannot_be_followed_is_not_called_smooth():
-    """A convolution with a relu has linear regions; that they are not found is no reason to deny them."""
+    """A convolution with a relu has linear regions; that they are not found is no reason to deny
+    them.
+    """
     net = Chain(Convolution.init(1, 2, (3, 3), key=jr.key(0)), relu, jnp.ravel)
-    with pytest.raises(NotPiecewiseLinear, match=r"Convolution 1 is a Convolution, through which .* known of Linear"):
+    with pytest.raises(
+        NotPiecewiseLinear,
+        match=r"Convolution 1 is a Convolution, through which .* known of Linear",
+    ):
         activation_patterns(net, np.zeros((1, 1, 4, 4)))
     assert is_piecewise_linear(net, np.zeros((1, 4, 4))) is None
     assert is_piecewise_linear(lambda x: x, np.zeros(2)) is None

@@ -40,29 +40,37 @@ def layer(W, b):
 @given(seed=st.integers(0, 10**6))
 def test_polygons_and_linear_programs_agree(seed):
     net = biased(2, 5, 4, 1, seed=seed)
-    low, high = np.array([-1.5, -1.0]), np.array([1.0, 2.0])
+    low = np.array([-1.5, -1.0])
+    high = np.array([1.0, 2.0])
     assert regions(net, window(low, high)).count == count_regions(net, low, high)
 
 
 def test_three_kinds_of_count_in_the_whole_plane():
     rng = np.random.default_rng(0)
-    W, b = rng.normal(size=(6, 2)), rng.normal(size=6)
+    W = rng.normal(size=(6, 2))
+    b = rng.normal(size=6)
     everywhere = np.full(2, np.inf)
-    cells = arrangement_cells(W.astype(np.float32).astype(float), b.astype(np.float32).astype(float))
+    cells = arrangement_cells(
+        W.astype(np.float32).astype(float), b.astype(np.float32).astype(float)
+    )
     assert count_regions(layer(W, b), -everywhere, everywhere) == len(cells) == 22
     assert regions(layer(W, b), window(-1e4, 1e4)).count == 22
 
 
 @pytest.mark.parametrize(("d", "count"), [(1, 4), (2, 7), (3, 8), (4, 8)])
 def test_three_units_in_more_dimensions(d, count):
-    net = layer(np.random.default_rng(1).normal(size=(3, d)), np.random.default_rng(2).normal(size=3))
+    net = layer(
+        np.random.default_rng(1).normal(size=(3, d)), np.random.default_rng(2).normal(size=3)
+    )
     assert count_regions(net, np.full(d, -np.inf), np.full(d, np.inf)) == count
 
 
 def test_one_number_stands_for_all_sides():
     net = biased(3, 5, 4, 1)
     assert count_regions(net, -1, 1) == count_regions(net, -np.ones(3), np.ones(3))
-    assert count_regions(net, -1.0, np.array([1.0, 2.0, 3.0])) == count_regions(net, -np.ones(3), np.arange(1.0, 4))
+    assert count_regions(net, -1.0, np.array([1.0, 2.0, 3.0])) == count_regions(
+        net, -np.ones(3), np.arange(1.0, 4)
+    )
     with pytest.raises(ValueError, match="give low and high for each"):
         count_regions(relu, -1.0, 1.0)
 
@@ -74,7 +82,8 @@ def test_every_pattern_of_a_box_is_counted(seed):
     """Points drawn at random see no more patterns than there are cells, and almost as many."""
     net = biased(3, 4, 3, 1, seed=seed)
     xs = np.random.default_rng(seed).uniform(-1, 1, (200_000, 3))
-    seen, count = len(np.unique(activation_patterns(net, xs), axis=0)), count_regions(net, -1.0, 1.0)
+    seen = len(np.unique(activation_patterns(net, xs), axis=0))
+    count = count_regions(net, -1.0, 1.0)
     assert 0.8 * count <= seen <= count
 
 
@@ -100,7 +109,9 @@ def test_no_cell_is_missed_by_a_fine_grid():
 
 @pytest.mark.slow
 def test_lines_that_meet_in_a_point():
-    """Without biases every unit of every layer passes through the origin; rounding must not open a gap there."""
+    """Without biases every unit of every layer passes through the origin; rounding must not open a
+    gap there.
+    """
     net = MLP.init(2, 30, 30, 1, key=jr.key(3))
     found = regions(net, window(-1.0, 1.0))
     turned = window_around(np.array([[-1.0, -1.0], [1.0, 1.0]]), margin=0.0)
@@ -120,15 +131,21 @@ def test_a_fan_about_any_point(k, x64):
 
 
 def test_cuts_through_corners_and_along_sides():
-    net = layer([[1.0, -1.0], [1.0, 1.0], [1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [0.0, 0.0, -1.0, 1.0, 0.0])
-    found = regions(net, window(-1.0, 1.0))  # both diagonals, two sides of the window, and a line through the middle
+    net = layer(
+        [[1.0, -1.0], [1.0, 1.0], [1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [0.0, 0.0, -1.0, 1.0, 0.0]
+    )
+    found = regions(
+        net, window(-1.0, 1.0)
+    )  # both diagonals, two sides of the window, and a line through the middle
     assert found.count == 6
     assert found.areas.sum() == pytest.approx(4)
 
 
 @pytest.mark.parametrize(("gap", "cells"), [(1e-8, 3), (1e-12, 2)])
 def test_slivers(gap, cells):
-    """A cell wider than 1e-10 of the window is found, and a thinner one is lost with no harm to the others."""
+    """A cell wider than 1e-10 of the window is found, and a thinner one is lost with no harm to the
+    others.
+    """
     with jax.enable_x64(True):
         found = regions(layer([[1.0, 0.5], [1.0, 0.5]], [0.0, gap]), window(-1.0, 1.0))
     assert found.count == cells
@@ -137,8 +154,10 @@ def test_slivers(gap, cells):
 
 @pytest.mark.parametrize(("low", "high"), [(1e6, 1e6 + 1), (-1e-6, 1e-6), (-1e9, 1e9)])
 def test_windows_of_any_size(low, high):
-    centre, half = (low + high) / 2, (high - low) / 2
-    W, b = np.array([[1.0, 0.3], [-0.4, 1.0], [1.0, 1.0]]), np.array([0.1, 0.2, -0.3])
+    centre = (low + high) / 2
+    half = (high - low) / 2
+    W = np.array([[1.0, 0.3], [-0.4, 1.0], [1.0, 1.0]])
+    b = np.array([0.1, 0.2, -0.3])
     with jax.enable_x64(True):
         found = regions(layer(W, half * b - W @ [centre, centre]), window(low, high))
     assert found.count == 7
@@ -167,14 +186,18 @@ def test_plane_through_three_examples():
     plane = window_through(xs)
     places = plane.places(xs)
     assert np.allclose(plane.inputs(places), xs)
-    distances = lambda points: np.linalg.norm((points[:, None] - points[None]).reshape(9, -1), axis=1)
+    distances = lambda points: np.linalg.norm(
+        (points[:, None] - points[None]).reshape(9, -1), axis=1
+    )
     assert np.allclose(distances(places), distances(xs))
     assert (places > plane.low).all()
     assert (places < plane.high).all()
     net = biased(12, 6, 5, 2)
     found = regions(net, plane)
     outputs = np.asarray(jax.vmap(net)(jnp.asarray(plane.inputs(found.centres))))
-    assert np.allclose(np.einsum("pmd,pd->pm", found.A, found.centres) + found.c, outputs, atol=1e-4)
+    assert np.allclose(
+        np.einsum("pmd,pd->pm", found.A, found.centres) + found.c, outputs, atol=1e-4
+    )
     assert (activation_patterns(net, plane.inputs(found.centres)) == found.patterns).all()
     assert (plane.zoomed(0.5).high - plane.zoomed(0.5).low == (plane.high - plane.low) / 2).all()
 

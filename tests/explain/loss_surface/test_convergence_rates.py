@@ -21,7 +21,10 @@ def bowl(theta, batch=None):
 @given(c=st.floats(0.01, 100), rho=st.floats(0.1, 0.99), p=st.floats(0.3, 4))
 def test_known_laws_are_found(c, rho, p):
     t = np.arange(1, 40)
-    for found, law in ((fit_decay(c * rho**t, times=t), "geometric"), (fit_decay(c * t**-p, times=t), "power")):
+    for found, law in (
+        (fit_decay(c * rho**t, times=t), "geometric"),
+        (fit_decay(c * t**-p, times=t), "power"),
+    ):
         assert found.law == law
         assert min(found.misfit) < 1e-9
     assert fit_decay(c * rho**t, times=t).factor == pytest.approx(rho)
@@ -40,14 +43,19 @@ def test_what_cannot_be_logged_is_left_out():
 
 
 def test_descent_on_a_quadratic_has_its_eigenvalue_s_rate():
-    """In the end the gap shrinks by (1 − ημ)² a step; every curve begins at h(θ₀) and is the loop's."""
+    """In the end the gap shrinks by (1 − ημ)² a step; every curve begins at h(θ₀) and is the
+    loop's.
+    """
     optimisers = {"descent": optax.sgd(1.0), "Nesterov": train.nesterov(1.0, momentum=0.7)}
     found = rates(bowl, jnp.ones(6), None, optimisers=optimisers, steps=300, first=150)
     assert found.decays["descent"].law == "geometric"
     assert found.decays["descent"].factor == pytest.approx((1 - 0.02) ** 2, rel=1e-4)
-    theta, before = np.ones(6), np.ones(6)
+    theta = np.ones(6)
+    before = np.ones(6)
     for t in range(301):
-        assert found.gaps["descent"][t] == pytest.approx((VALUES * (1 - VALUES) ** (2 * t)).sum() / 2, rel=1e-9)
+        assert found.gaps["descent"][t] == pytest.approx(
+            (VALUES * (1 - VALUES) ** (2 * t)).sum() / 2, rel=1e-9
+        )
         assert found.gaps["Nesterov"][t] == pytest.approx((VALUES * theta**2).sum() / 2, rel=1e-8)
         chi = theta + 0.7 * (theta - before)
         theta, before = chi - VALUES * chi, theta
@@ -55,7 +63,9 @@ def test_descent_on_a_quadratic_has_its_eigenvalue_s_rate():
 
 def test_the_least_value_is_taken_off():
     lifted = lambda theta, batch=None: bowl(theta) + 2
-    found = rates(lifted, jnp.ones(6), None, optimisers={"descent": optax.sgd(1.0)}, steps=20, least=2.0)
+    found = rates(
+        lifted, jnp.ones(6), None, optimisers={"descent": optax.sgd(1.0)}, steps=20, least=2.0
+    )
     assert found.gaps["descent"][0] == pytest.approx(VALUES.sum() / 2)
 
 
@@ -67,7 +77,9 @@ def test_promises_are_kept_on_a_quadratic():
         "descent geometric": optax.sgd(1.0),
         "Nesterov geometric": train.nesterov(1.0, momentum=(1 - q) / (1 + q)),
     }
-    promised = promises(steps=100, smooth=1.0, distance=np.sqrt(6), gap=VALUES.sum() / 2, convex=0.02)
+    promised = promises(
+        steps=100, smooth=1.0, distance=np.sqrt(6), gap=VALUES.sum() / 2, convex=0.02
+    )
     found = rates(bowl, jnp.ones(6), None, optimisers=optimisers, steps=100, promises=promised)
     assert set(promised) == set(optimisers)
     for name, gap in found.gaps.items():
@@ -94,7 +106,9 @@ def test_a_run_s_trajectory():
 def test_an_optimiser_that_diverges_is_named():
     """θ ← −2θ in its steepest direction: h exceeds the largest double after about 512 steps."""
     optimisers = {"good": optax.sgd(1.0), "too fast": optax.sgd(3.0)}
-    with pytest.raises(ValueError, match=r"with 'too fast' the loss became not finite at step 51\d of 600; lower"):
+    with pytest.raises(
+        ValueError, match=r"with 'too fast' the loss became not finite at step 51\d of 600; lower"
+    ):
         rates(bowl, jnp.ones(6), None, optimisers=optimisers, steps=600)
 
 

@@ -17,7 +17,8 @@ def cubic(w, batch):
 
 def test_excess_is_that_of_a_loop():
     rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, 30, 3)), rng.normal(size=(2, 30))
+    a = rng.normal(size=(2, 30, 3))
+    b = rng.normal(size=(2, 30))
     left, right = ({"a": jnp.asarray(a[i]), "b": jnp.asarray(b[i])} for i in (0, 1))
     found = convexity(cubic, left, right, None, points=9)
     h = lambda a, b: (a**3).sum() + b**2
@@ -38,16 +39,23 @@ def test_excess_is_that_of_a_loop():
 def test_a_quadratic_bends_as_its_matrix(seed):
     """At λ = 1/2 the excess is −δᵀHδ/8."""
     rng = np.random.default_rng(seed)
-    H, ends = rng.normal(size=(3, 3)), rng.normal(size=(2, 5, 3))
+    H = rng.normal(size=(3, 3))
+    ends = rng.normal(size=(2, 5, 3))
     H = H + H.T
-    found = convexity(lambda w, batch: w @ jnp.asarray(H) @ w / 2, *map(jnp.asarray, ends), None, points=1)
+    found = convexity(
+        lambda w, batch: w @ jnp.asarray(H) @ w / 2, *map(jnp.asarray, ends), None, points=1
+    )
     delta = ends[0] - ends[1]
     assert np.allclose(found.seen, -np.einsum("ti,ij,tj->t", delta, H, delta) / 8)
 
 
 @pytest.mark.parametrize(
     ("left", "right", "points"),
-    [(jnp.ones((2, 3)), jnp.ones((3, 3)), 5), (jnp.ones(()), jnp.ones(()), 5), (jnp.ones((2, 3)), jnp.ones((2, 3)), 0)],
+    [
+        (jnp.ones((2, 3)), jnp.ones((3, 3)), 5),
+        (jnp.ones(()), jnp.ones(()), 5),
+        (jnp.ones((2, 3)), jnp.ones((2, 3)), 0),
+    ],
 )
 def test_stacks_that_do_not_match_are_refused(left, right, points):
     with pytest.raises(ValueError, match="two stacks of as many models"):

@@ -16,10 +16,14 @@ pytestmark = pytest.mark.usefixtures("x64")
 @given(seed=st.integers(0, 10**6), degree=st.integers(1, 6))
 def test_roots_of_a_polynomial(seed, degree):
     with jax.enable_x64(True):
-        roots = np.sort(np.random.default_rng(seed).uniform(-0.1, 0.1, degree) + np.linspace(-1, 1, degree))
+        roots = np.sort(
+            np.random.default_rng(seed).uniform(-0.1, 0.1, degree) + np.linspace(-1, 1, degree)
+        )
         slope = np.poly1d(np.poly(roots))
         coefficients = jnp.asarray(slope.integ().coeffs)
-        found = critical_points(lambda t: jnp.polyval(coefficients, t), low=-1.5, high=1.5, points=301)
+        found = critical_points(
+            lambda t: jnp.polyval(coefficients, t), low=-1.5, high=1.5, points=301
+        )
         assert np.allclose(found.places, roots, atol=1e-9)
         bends = slope.deriv()(roots)
         assert [kind == "maximum" for kind in found.kinds] == (bends < 0).tolist()
@@ -37,9 +41,17 @@ def test_roots_of_a_polynomial(seed, degree):
     [
         (lambda t: (t - 0.3) ** 3, ["pause"], [0.3]),
         (lambda t: jnp.maximum(jnp.abs(t) - 0.4, 0.0) ** 2, ["global minimum"], [0.0]),
-        (lambda t: -(jnp.maximum(jnp.abs(t) - 0.4, 0.0) ** 2), ["local minimum"], [0.0]),  # within a plateau
+        (
+            lambda t: -(jnp.maximum(jnp.abs(t) - 0.4, 0.0) ** 2),
+            ["local minimum"],
+            [0.0],
+        ),  # within a plateau
         (lambda t: -(t**6), ["maximum"], [0.0]),
-        (lambda t: (t**2 - 0.25) ** 2, ["global minimum", "maximum", "global minimum"], [-0.5, 0.0, 0.5]),
+        (
+            lambda t: (t**2 - 0.25) ** 2,
+            ["global minimum", "maximum", "global minimum"],
+            [-0.5, 0.0, 0.5],
+        ),
         (lambda t: 2 * t, [], []),
     ],
 )

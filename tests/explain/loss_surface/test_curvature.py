@@ -1,4 +1,6 @@
-"""Matrix-free curvature against the dense Hessian, in double precision, and quadratics in closed form."""
+"""Matrix-free curvature against the dense Hessian, in double precision, and quadratics in closed
+form.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -62,12 +64,16 @@ def test_few_steps_find_the_ends_within_their_bounds():
 
 @pytest.mark.slow
 def test_density_is_that_of_the_eigenvalues():
-    """Many probes: the density is the exact one under the same bump, up to the spread of the probes."""
+    """Many probes: the density is the exact one under the same bump, up to the spread of the
+    probes.
+    """
     net, batch = problem()
     exact = np.linalg.eigvalsh(dense(net, batch)[0])
     found = spectrum(cross_entropy, net, batch, steps=45, probes=100, key=jr.key(5))
     width = (found.grid[-1] - found.grid[0]) / 110
-    bumps = np.exp(-(((found.grid[:, None] - exact) / width) ** 2) / 2) / (width * np.sqrt(2 * np.pi))
+    bumps = np.exp(-(((found.grid[:, None] - exact) / width) ** 2) / 2) / (
+        width * np.sqrt(2 * np.pi)
+    )
     area = np.trapezoid(np.abs(found.density - bumps.mean(axis=1)), found.grid)
     assert area < 0.15
     assert np.trapezoid(found.density, found.grid) == pytest.approx(1, abs=1e-6)
@@ -83,9 +89,13 @@ def test_trace_within_four_standard_errors():
 
 @pytest.mark.parametrize("start", ["random", "eigenvector", "zero"])
 def test_lanczos_goes_on_where_a_space_closes(start):
-    """Repeated eigenvalues and a start inside an invariant space: the whole spectrum is still found."""
+    """Repeated eigenvalues and a start inside an invariant space: the whole spectrum is still
+    found.
+    """
     A = jnp.diag(jnp.array([5.0, 2.0, 2.0, -1.0]))
-    first = {"random": None, "eigenvector": jnp.array([0.0, 0.0, 0.0, 2.0]), "zero": jnp.zeros(4)}[start]
+    first = {"random": None, "eigenvector": jnp.array([0.0, 0.0, 0.0, 2.0]), "zero": jnp.zeros(4)}[
+        start
+    ]
     T = lanczos(lambda v: A @ v, jnp.zeros(4), steps=4, key=jr.key(7), start=first)
     assert np.allclose(ritz(T).values, [-1, 2, 2, 5], atol=1e-9)
 
@@ -106,8 +116,12 @@ def test_rise_of_a_quadratic(kind):
     values = {"concave": [-1.0, -2.0, -3.0], "saddle": [3.0, 1.0, -2.0]}.get(kind, [3.0, 2.0, 0.5])
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
     A = Q @ np.diag(values) @ Q.T
-    b = {"hard": Q @ np.array([0.0, 0.3, 0.1]), "flat slope": np.zeros(3)}.get(kind, Q @ np.array([0.1, 0.3, -0.2]))
-    found = sharpness(quadratic(jnp.asarray(A), jnp.asarray(b)), jnp.zeros(3), None, radius=0.7, key=jr.key(8))
+    b = {"hard": Q @ np.array([0.0, 0.3, 0.1]), "flat slope": np.zeros(3)}.get(
+        kind, Q @ np.array([0.1, 0.3, -0.2])
+    )
+    found = sharpness(
+        quadratic(jnp.asarray(A), jnp.asarray(b)), jnp.zeros(3), None, radius=0.7, key=jr.key(8)
+    )
     assert found.eigenvalue == pytest.approx(values[0], abs=1e-9)
     assert found.rise == pytest.approx(brute(A, b, 0.7), rel=1e-6)
     assert found.slope == pytest.approx(np.linalg.norm(b))
@@ -122,7 +136,9 @@ def test_rise_of_a_network_is_that_of_its_second_order_model():
     found = sharpness(cross_entropy, net, batch, key=jr.key(9))
     assert found.rise == pytest.approx(exact, rel=1e-6)
     assert found.loss == pytest.approx(float(cross_entropy(net, batch)))
-    tiny = sharpness(cross_entropy, net, batch, radius=1e-6, key=jr.key(9))  # where only the slope counts
+    tiny = sharpness(
+        cross_entropy, net, batch, radius=1e-6, key=jr.key(9)
+    )  # where only the slope counts
     assert tiny.rise == pytest.approx(1e-6 * norm, rel=1e-4)
 
 

@@ -34,8 +34,12 @@ def test_the_slope_stands_in_for_the_constant():
 
 
 def test_boxes_and_models():
-    """In the plane: half a diagonal of a cell, points as rows; a model is a function like any other."""
-    found = distance(lambda x: x @ x, lambda x: 0.0, low=-np.ones(2), high=np.array([1.0, 3.0]), points=21)
+    """In the plane: half a diagonal of a cell, points as rows; a model is a function like any
+    other.
+    """
+    found = distance(
+        lambda x: x @ x, lambda x: 0.0, low=-np.ones(2), high=np.array([1.0, 3.0]), points=21
+    )
     assert np.isclose(found.value, 10.0)
     assert np.allclose(np.abs(found.at), [1.0, 3.0])
     assert np.isclose(found.margin, found.lipschitz * np.hypot(0.1, 0.2) / 2)
@@ -48,7 +52,9 @@ def test_boxes_and_models():
 
 
 def test_not_a_number_is_seen():
-    found = distance(lambda x: jnp.where(x > 0.9, jnp.nan, x), lambda x: x, low=0.0, high=1.0, points=11)
+    found = distance(
+        lambda x: jnp.where(x > 0.9, jnp.nan, x), lambda x: x, low=0.0, high=1.0, points=11
+    )
     assert np.isnan(found.value)
     assert found.at > 0.9
 
@@ -103,6 +109,8 @@ def test_bad_functions_are_refused():
 def test_best_approximations_are_drawn():
     figure = draw(minimax(jnp.exp, powers(1), low=0.0, high=1.0))
     assert [axes.get_xlabel() for axes in figure.axes] == ["x", "x"]
-    plane = minimax(lambda x: x @ x, lambda x: jnp.append(x, 1.0), low=np.zeros(2), high=np.ones(2), points=5)
+    plane = minimax(
+        lambda x: x @ x, lambda x: jnp.append(x, 1.0), low=np.zeros(2), high=np.ones(2), points=5
+    )
     with pytest.raises(ValueError, match="on an interval"):
         draw(plane)

@@ -1,4 +1,6 @@
-"""The loss on a plane, against direct evaluation; directions against dense eigenvectors and their defining scales."""
+"""The loss on a plane, against direct evaluation; directions against dense eigenvectors and their
+defining scales.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +27,14 @@ def network():
 def test_each_point_is_the_objective_there():
     net, batch = network()
     u, v = (tree.normal_like(jr.key(k), net) for k in (1, 2))
-    alphas, betas = np.array([-1.0, 0.0, 0.5]), np.array([0.0, 2.0])
+    alphas = np.array([-1.0, 0.0, 0.5])
+    betas = np.array([0.0, 2.0])
     found = landscape(cross_entropy, net, batch, along=(u, v), alphas=alphas, betas=betas)
     for i, beta in enumerate(betas):
         for j, alpha in enumerate(alphas):
-            moved = jax.tree.map(lambda t, a, b, alpha=alpha, beta=beta: t + alpha * a + beta * b, net, u, v)
+            moved = jax.tree.map(
+                lambda t, a, b, alpha=alpha, beta=beta: t + alpha * a + beta * b, net, u, v
+            )
             assert found.losses[i, j] == pytest.approx(float(cross_entropy(moved, batch)), rel=1e-5)
     assert found.loss == pytest.approx(float(cross_entropy(net, batch)))
     assert found.losses[0, 1] == pytest.approx(found.loss)
@@ -41,7 +46,9 @@ def test_filters_have_the_lengths_of_the_network_s():
     net, _ = network()
     u = filter_normalised(net, key=jr.key(3))
     for part, other in zip(net.body.layers[::2], u.body.layers[::2]):
-        assert np.allclose(np.linalg.norm(other.W, axis=1), np.linalg.norm(part.W, axis=1), rtol=1e-5)
+        assert np.allclose(
+            np.linalg.norm(other.W, axis=1), np.linalg.norm(part.W, axis=1), rtol=1e-5
+        )
         assert (np.asarray(other.b) == 0).all()
     again, differs = (filter_normalised(net, key=jr.key(k)) for k in (3, 4))
     assert close(u, again)
@@ -50,12 +57,19 @@ def test_filters_have_the_lengths_of_the_network_s():
 
 @pytest.mark.slow
 def test_rescaled_networks_look_alike():
-    """Scaling a hidden unit up and what reads it down changes neither the function nor the landscape's horizontals."""
+    """Scaling a hidden unit up and what reads it down changes neither the function nor the
+    landscape's horizontals.
+    """
     net, batch = network()
-    first, last = net.body.layers[0], net.body.layers[2]
+    first = net.body.layers[0]
+    last = net.body.layers[2]
     scaled = MLP(type(net.body)(Linear(5 * first.W, 5 * first.b), relu, Linear(last.W / 5, last.b)))
     row = lambda net: landscape(
-        cross_entropy, net, batch, along=(filter_normalised(net, key=jr.key(5)),) * 2, betas=np.zeros(1)
+        cross_entropy,
+        net,
+        batch,
+        along=(filter_normalised(net, key=jr.key(5)),) * 2,
+        betas=np.zeros(1),
     ).losses[0]
     assert np.allclose(row(net), row(scaled), rtol=1e-4)
 
@@ -67,7 +81,9 @@ def test_leading_directions_are_the_dense_eigenvectors():
     net = jax.tree.map(lambda a: a.astype(float), net)
     batch = batch[0].astype(float), batch[1]
     theta, back = tree.ravel(net)
-    values, vectors = np.linalg.eigh(np.asarray(jax.hessian(lambda v: cross_entropy(back(v), batch))(theta)))
+    values, vectors = np.linalg.eigh(
+        np.asarray(jax.hessian(lambda v: cross_entropy(back(v), batch))(theta))
+    )
     u, v = leading_directions(cross_entropy, net, batch, tolerance=1e-10)
     for found, exact in ((u, vectors[:, -1]), (v, vectors[:, -2])):
         assert abs(np.asarray(tree.ravel(found)[0]) @ exact) == pytest.approx(1, abs=1e-6)
@@ -76,7 +92,9 @@ def test_leading_directions_are_the_dense_eigenvectors():
 
 @pytest.mark.slow
 def test_the_plane_of_a_trajectory():
-    """The path in the plane is the projection; the plane holds more of it than any coordinate plane."""
+    """The path in the plane is the projection; the plane holds more of it than any coordinate
+    plane.
+    """
     net, batch = network()
     step = descend(lambda model, _, key: cross_entropy(model, batch), optax.sgd(0.3))
     _, (models, _) = run(step, net, jnp.zeros(20), key=jr.key(0), keep=lambda state: state.model)
@@ -90,7 +108,13 @@ def test_the_plane_of_a_trajectory():
     assert found.share == pytest.approx((s[:2] ** 2).sum() / (s**2).sum(), rel=1e-4)
     last = jax.tree.map(lambda a: a[-1], models)
     seen = landscape(
-        cross_entropy, last, batch, along=found.along, alphas=np.zeros(1), betas=np.zeros(1), path=found.path
+        cross_entropy,
+        last,
+        batch,
+        along=found.along,
+        alphas=np.zeros(1),
+        betas=np.zeros(1),
+        path=found.path,
     )
     assert seen.path.shape == (20, 2)
     assert seen.path[-1] == pytest.approx([0, 0], abs=1e-5)
@@ -106,7 +130,9 @@ def test_bad_input_is_refused():
         plane(jnp.ones((2, 5)))
 
 
-@pytest.mark.parametrize("along", [lambda u: u, lambda u: (u,), lambda u: (u, u, u), lambda u: (u, jnp.ones(2))])
+@pytest.mark.parametrize(
+    "along", [lambda u: u, lambda u: (u,), lambda u: (u, u, u), lambda u: (u, jnp.ones(2))]
+)
 def test_the_directions_are_two_models(along, unchecked):
     w = jnp.ones(3)
     with pytest.raises(ValueError, match=r"two directions shaped like the model, \(u, v\)"):

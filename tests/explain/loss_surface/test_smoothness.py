@@ -21,7 +21,9 @@ def stack(model):
 
 
 def network():
-    net = jax.tree.map(lambda a: a.astype(float), MLP.init(3, 5, 3, activation=jnp.tanh, key=jr.key(0)))
+    net = jax.tree.map(
+        lambda a: a.astype(float), MLP.init(3, 5, 3, activation=jnp.tanh, key=jr.key(0))
+    )
     return net, (jr.normal(jr.key(1), (20, 3), float), jnp.arange(20) % 3)
 
 
@@ -66,13 +68,19 @@ def test_pairs_stay_below_the_hessian_s_bound_and_reach_it():
     bends = smoothness(cross_entropy, a, batch, key=jr.key(6))
     assert pairs.seen.shape == (300,)
     assert 0.02 * bends.constant < pairs.constant < 1.2 * bends.constant
-    A, eigen = jnp.diag(jnp.array([1.0, 5.0])), jnp.array([[0.0, 1.0]])
+    A = jnp.diag(jnp.array([1.0, 5.0]))
+    eigen = jnp.array([[0.0, 1.0]])
     assert lipschitz(bowl, eigen, -eigen, A).constant == pytest.approx(5)
     assert lipschitz(bowl, eigen, eigen, A).constant == 0
 
 
 def test_pairs_need_no_second_derivative():
-    found = lipschitz(lambda t, _: jnp.square(jax.nn.relu(t)).sum() / 2, jnp.array([[-1.0]]), jnp.array([[2.0]]), None)
+    found = lipschitz(
+        lambda t, _: jnp.square(jax.nn.relu(t)).sum() / 2,
+        jnp.array([[-1.0]]),
+        jnp.array([[2.0]]),
+        None,
+    )
     assert found.constant == pytest.approx(2 / 3)
 
 
@@ -117,7 +125,9 @@ def test_bad_input_is_refused():
         lambda m: smoothness(cross_entropy, m, batch, key=jr.key(0)),
         lambda m: dominance(cross_entropy, m, batch),
     ):
-        with pytest.raises(ValueError, match=r"stacked along a first axis of every leaf.*a\[None\]"):
+        with pytest.raises(
+            ValueError, match=r"stacked along a first axis of every leaf.*a\[None\]"
+        ):
             call(net)
     with pytest.raises(ValueError, match="stacks of one length"):
         lipschitz(bowl, jnp.ones((2, 3)), jnp.ones((3, 3)), jnp.eye(3))

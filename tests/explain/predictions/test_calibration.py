@@ -69,9 +69,13 @@ def test_one_logit_is_two():
     ys = jr.bernoulli(jr.key(4), 0.5, (200,))
     one = MLP.init(5, 8, 1, key=jr.key(5))
     last = one.body.layers[-1]
-    pair = Linear(jnp.concatenate([jnp.zeros_like(last.W), last.W]), jnp.concatenate([jnp.zeros_like(last.b), last.b]))
+    pair = Linear(
+        jnp.concatenate([jnp.zeros_like(last.W), last.W]),
+        jnp.concatenate([jnp.zeros_like(last.b), last.b]),
+    )
     two = Chain(*one.body.layers[:-1], pair)
-    a, b = calibration(one, (xs, ys.astype(jnp.int32))), calibration(two, (xs, ys.astype(jnp.int32)))
+    a = calibration(one, (xs, ys.astype(jnp.int32)))
+    b = calibration(two, (xs, ys.astype(jnp.int32)))
     assert a.error == pytest.approx(b.error, abs=1e-6)
     assert a.nll == pytest.approx(b.nll, rel=1e-5)
     assert calibration(one, (xs, ys.astype(jnp.float32))).error == a.error

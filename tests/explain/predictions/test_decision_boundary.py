@@ -28,7 +28,9 @@ def test_the_border_is_where_the_classes_change(sizes, x64):
     on = (1 - t) * found.segments[:, 0] + t * found.segments[:, 1]  # (7, s, 2)
     z = np.asarray(jax.vmap(jax.vmap(net))(jnp.asarray(on)))
     z = np.concatenate([0 * z, z], axis=2) if sizes[-1] == 1 else z
-    first, second = (np.take_along_axis(z, found.pairs[None, :, [i]], axis=2)[..., 0] for i in (0, 1))
+    first, second = (
+        np.take_along_axis(z, found.pairs[None, :, [i]], axis=2)[..., 0] for i in (0, 1)
+    )
     assert np.allclose(first, second, atol=1e-8)
     assert (first >= z.max(axis=2) - 1e-8).all()
 
@@ -38,7 +40,8 @@ def test_no_piece_of_border_is_missing(sizes, x64):
     """Walking along lines, the class changes exactly where a segment is crossed."""
     net = biased(*sizes)
     found = boundary(net, window(-3.0, 3.0), grid=2)
-    a, b = found.segments[:, 0], found.segments[:, 1]
+    a = found.segments[:, 0]
+    b = found.segments[:, 1]
     x = np.linspace(-3, 3, 4001)
     for y in (-2.1, -0.7, 0.013, 0.9, 2.4):
         z = np.asarray(jax.vmap(net)(jnp.stack([jnp.asarray(x), jnp.full(len(x), y)], axis=1)))
@@ -61,7 +64,8 @@ def test_the_picture_is_the_class_at_each_point():
 
 def test_the_picture_of_an_affine_classifier_in_numpy():
     """Squares of equal sides between unequal bounds; classes that have no names are numbered."""
-    W, b = np.array([[1.0, 0.5], [-1.0, 2.0], [0.3, -1.0]]), np.array([0.1, -0.4, 0.2])
+    W = np.array([[1.0, 0.5], [-1.0, 2.0], [0.3, -1.0]])
+    b = np.array([0.1, -0.4, 0.2])
     model = Linear(jnp.asarray(W, jnp.float32), jnp.asarray(b, jnp.float32))
     plane = window(np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
     image, k = _classes_on(model, plane, 5)
@@ -102,7 +106,11 @@ def test_examples_on_a_plane():
     others = np.delete(np.arange(10), [0, 3, 7])
     flat = (xs - plane.origin).reshape(10, -1)
     axes = plane.axes.reshape(2, -1)
-    assert np.allclose(found.distances[others], np.linalg.norm(flat - flat @ axes.T @ axes, axis=1)[others], atol=1e-5)
+    assert np.allclose(
+        found.distances[others],
+        np.linalg.norm(flat - flat @ axes.T @ axes, axis=1)[others],
+        atol=1e-5,
+    )
     assert found.labels.tolist() == [i % 3 for i in range(10)]
     assert found.classes == ("a", "b", "c")
 
@@ -114,13 +122,19 @@ def test_bad_input():
 
 def test_words_as_labels_are_refused():
     xs = np.zeros((2, 2))
-    with pytest.raises(ValueError, match="labels: expected integers from 0 to 1, but the dtype is <U3"):
-        boundary(Linear(jnp.eye(2)), window(-1.0, 1.0), examples=(xs, np.array(["cat", "dog"])), grid=4)
+    with pytest.raises(
+        ValueError, match="labels: expected integers from 0 to 1, but the dtype is <U3"
+    ):
+        boundary(
+            Linear(jnp.eye(2)), window(-1.0, 1.0), examples=(xs, np.array(["cat", "dog"])), grid=4
+        )
 
 
 @pytest.mark.parametrize("b", [jnp.array(-1.0), None])
 def test_the_border_of_a_perceptron_is_exact(b):
-    """It is piecewise constant, so that it has no cells, but its border is a line: 2x + y = 1, or through 0."""
+    """It is piecewise constant, so that it has no cells, but its border is a line: 2x + y = 1, or
+    through 0.
+    """
     found = boundary(Perceptron(jnp.array([2.0, 1.0]), b), window(-2.0, 2.0), grid=20)
     assert found.regions is None
     assert "constant on either side" in found.reason

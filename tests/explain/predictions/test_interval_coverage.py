@@ -10,7 +10,8 @@ from thetax.explain import intervals
 @pytest.fixture
 def forecast():
     rng = np.random.default_rng(0)
-    mean, deviation = rng.normal(size=50), rng.uniform(0.5, 2.0, size=50)
+    mean = rng.normal(size=50)
+    deviation = rng.uniform(0.5, 2.0, size=50)
     return mean, deviation, mean + deviation * rng.normal(size=50)
 
 

@@ -1,4 +1,5 @@
-"""The crowd inside a network with dropout (§8.4): all masks, draws of them, and the penalty they amount to.
+"""The crowd inside a network with dropout (§8.4): all masks, draws of them, and the penalty they
+amount to.
 
 Statistical checks: fixed keys, 4 to 5 s.e., a false alarm in 16,000 or fewer.
 """
@@ -26,19 +27,25 @@ def masks(units: int, keep: float) -> tuple[np.ndarray, np.ndarray]:
     return b, np.prod(np.where(b == 1, keep, 1 - keep), axis=1)
 
 
-def two_layers(seed: int = 0, p: float = 0.4, q: float = 0.25) -> tuple[Chain, tuple[np.ndarray, ...]]:
+def two_layers(
+    seed: int = 0, p: float = 0.4, q: float = 0.25
+) -> tuple[Chain, tuple[np.ndarray, ...]]:
     """Dropout of two inputs and of three hidden units, and the weights in float64."""
-    V, W = normal(seed, 3, 2), normal(seed + 1, 4, 3)
+    V = normal(seed, 3, 2)
+    W = normal(seed + 1, 4, 3)
     model = Chain(Dropout(p), Linear(V), layers.tanh, Dropout(q), Linear(W))
     return model, (np.asarray(V, np.float64), np.asarray(W, np.float64))
 
 
 def test_the_average_is_the_sum_over_all_masks():
-    """Two layers of different rates, by a numpy loop over 2² · 2³ masks; the plain output and its probabilities."""
+    """Two layers of different rates, by a numpy loop over 2² · 2³ masks; the plain output and its
+    probabilities.
+    """
     model, (V, W) = two_layers()
     xs = normal(2, 3, 2)
     (a, weight_a), (b, weight_b) = masks(2, 0.6), masks(3, 0.75)
-    total, soft = np.zeros((3, 4)), np.zeros((3, 4))
+    total = np.zeros((3, 4))
+    soft = np.zeros((3, 4))
     for first, p in zip(a, weight_a):
         for second, q in zip(b, weight_b):
             z = (np.tanh((np.asarray(xs) * first / 0.6) @ V.T) * second / 0.75) @ W.T
@@ -50,16 +57,22 @@ def test_the_average_is_the_sum_over_all_masks():
 
 def test_weights_that_drop_are_counted_out_too():
     """DropConnect of a 2 by 3 layer: 64 masks of W by hand."""
-    W, xs, keep = normal(0, 2, 3), normal(1, 4, 3), 0.7
+    W = normal(0, 2, 3)
+    xs = normal(1, 4, 3)
+    keep = 0.7
     b, weight = masks(6, keep)
-    each = np.tanh(np.einsum("sij,nj->sni", b.reshape(-1, 2, 3) * np.asarray(W) / keep, np.asarray(xs)))
+    each = np.tanh(
+        np.einsum("sij,nj->sni", b.reshape(-1, 2, 3) * np.asarray(W) / keep, np.asarray(xs))
+    )
     model = Chain(DropConnect(Linear(W), 1 - keep), layers.tanh)
     assert np.allclose(dropout_average(model, xs), np.tensordot(weight, each, axes=1), atol=1e-5)
 
 
 @pytest.mark.slow
 def test_draws_agree_with_all_masks():
-    """The mean over 4,000 draws is the average over 32 masks within 4.5 of its own errors; and so the doubt."""
+    """The mean over 4,000 draws is the average over 32 masks within 4.5 of its own errors; and so
+    the doubt.
+    """
     model, _ = two_layers()
     xs = normal(2, 6, 2)
     found = dropout_belief(model, xs, draws=4000, key=jr.key(0))
@@ -68,7 +81,9 @@ def test_draws_agree_with_all_masks():
     inside = np.asarray(dropout_average(model, xs, of=member), np.float64)
     entropy = -(p * np.log(p)).sum(axis=1)
     assert np.all(np.abs(found.probability - p) < 4.5 * found.error)
-    assert np.all(np.abs(found.information - (entropy - inside)) < 4.5 * found.information_error + 1 / 4000)
+    assert np.all(
+        np.abs(found.information - (entropy - inside)) < 4.5 * found.information_error + 1 / 4000
+    )
     assert np.allclose(found.entropy, entropy, atol=0.02)
     square = np.asarray(dropout_average(model, xs, of=lambda z: jax.nn.softmax(z) ** 2), np.float64)
     assert np.allclose(found.spread, np.sqrt(square - p**2), atol=0.02)
@@ -76,7 +91,9 @@ def test_draws_agree_with_all_masks():
 
 @pytest.mark.slow
 def test_doubt_is_that_of_the_members_and_their_disagreement():
-    """Against numpy on the very draws: example i, draw s has key split(split(key, n)[i], draws)[s]."""
+    """Against numpy on the very draws: example i, draw s has key split(split(key, n)[i],
+    draws)[s].
+    """
     model, _ = two_layers()
     xs = normal(2, 5, 2)
     found = dropout_belief(model, xs, draws=50, key=jr.key(3))
@@ -113,8 +130,13 @@ def test_log_odds_count_as_two_classes():
 @pytest.mark.slow
 def test_the_penalty_of_a_linear_model_is_its_quadratic_form():
     """Wager et al. 2013, (6): ½ φ/(1−φ) Σ_j x_j² w_j² for squared errors, exactly, at any rate."""
-    w, xs, ys, phi = normal(0, 1, 4), normal(1, 10, 4), normal(2, 10), 0.3
-    found = dropout_penalty(squared_error, Chain(Dropout(phi), Linear(w)), (xs, ys), draws=4000, key=jr.key(0))
+    w = normal(0, 1, 4)
+    xs = normal(1, 10, 4)
+    ys = normal(2, 10)
+    phi = 0.3
+    found = dropout_penalty(
+        squared_error, Chain(Dropout(phi), Linear(w)), (xs, ys), draws=4000, key=jr.key(0)
+    )
     exact = phi / (1 - phi) / 2 * (np.square(np.asarray(xs)) @ np.square(np.asarray(w[0]))).mean()
     assert abs(found.value - exact) < 4 * found.error
     assert abs(found.quadratic - exact) < 4 * found.quadratic_error
@@ -123,8 +145,12 @@ def test_the_penalty_of_a_linear_model_is_its_quadratic_form():
 
 @pytest.mark.slow
 def test_the_penalty_of_logistic_regression():
-    """All masks of four inputs by hand; the approximation ½ φ/(1−φ) σσ̄ Σ_j x_j² w_j², and near R for small φ."""
-    w, xs, ys = np.asarray(normal(0, 1, 4), np.float64), np.asarray(normal(1, 6, 4), np.float64), jnp.arange(6) % 2
+    """All masks of four inputs by hand; the approximation ½ φ/(1−φ) σσ̄ Σ_j x_j² w_j², and near R
+    for small φ.
+    """
+    w = np.asarray(normal(0, 1, 4), np.float64)
+    xs = np.asarray(normal(1, 6, 4), np.float64)
+    ys = jnp.arange(6) % 2
     batch = jnp.asarray(xs, jnp.float32), ys
     for phi in (0.02, 0.4):
         model = Chain(Dropout(phi), Linear(jnp.asarray(w, jnp.float32)))
@@ -153,10 +179,14 @@ def with_drop_connect():
 @pytest.mark.parametrize("make", [with_dropout, with_drop_connect])
 def test_the_penalty_of_a_network_is_the_mean_objective_less_the_plain_one(make):
     """The library's own objective with keys, averaged, within the errors of the two."""
-    model, batch = make(), (normal(1, 8, 3), jnp.arange(8) % 2)
+    model = make()
+    batch = (normal(1, 8, 3), jnp.arange(8) % 2)
     found = dropout_penalty(cross_entropy, model, batch, draws=2000, key=jr.key(0))
     plain = cross_entropy(model, batch)
-    drawn = jax.lax.map(lambda key: cross_entropy(model, batch, key=key), jr.split(jr.key(9), 4000)) - plain
+    drawn = (
+        jax.lax.map(lambda key: cross_entropy(model, batch, key=key), jr.split(jr.key(9), 4000))
+        - plain
+    )
     error = np.hypot(found.error, drawn.std() / np.sqrt(4000))
     assert abs(found.value - drawn.mean()) < 4 * error
     assert found.error < drawn.std() / np.sqrt(2000)  # the slope was taken off
@@ -189,8 +219,12 @@ def test_what_cannot_be_averaged_is_refused():
     with pytest.raises(ValueError, match="is it a classifier"):
         dropout_belief(Chain(Dropout(0.5), lambda x: x[:, None]), xs, key=jr.key(0))
     with pytest.raises(ValueError, match="take one at a time"):
-        dropout_average(Ensemble.init(lambda key: Chain(Dropout(0.5), Linear.init(2, 2, key=key)), 3, key=jr.key(0)),
-                        normal(0, 3, 2))  # fmt: skip
+        dropout_average(
+            Ensemble.init(
+                lambda key: Chain(Dropout(0.5), Linear.init(2, 2, key=key)), 3, key=jr.key(0)
+            ),
+            normal(0, 3, 2),
+        )
     with pytest.raises(ValueError, match="the model takes no key"):
         dropout_belief(Keyless(wide), xs, key=jr.key(0))
     drop = Dropout(0.5)

@@ -59,7 +59,16 @@ def test_no_mistakes():
 
 
 def test_curves_leave_out_what_is_not_finite():
-    found = curves({"train loss": np.array([1.0, 2.0]), "valid error": np.array([np.nan, np.nan]), "train": np.ones(2)})
-    assert {name: list(lines) for name, lines in found.panels.items()} == {"loss": ["train"], "train": [""]}
+    found = curves(
+        {
+            "train loss": np.array([1.0, 2.0]),
+            "valid error": np.array([np.nan, np.nan]),
+            "train": np.ones(2),
+        }
+    )
+    assert {name: list(lines) for name, lines in found.panels.items()} == {
+        "loss": ["train"],
+        "train": [""],
+    }
     assert found.epochs == 2
     assert curves({}).epochs == 0

@@ -28,12 +28,21 @@ def test_of_a_linear_model_it_is_the_variance_of_the_term():
 def test_it_agrees_with_scikit_learn():
     model = LinearRegression().fit(XS, YS)
     peer = permutation_importance(
-        model, np.asarray(XS), np.asarray(YS), n_repeats=8, random_state=0, scoring="neg_mean_squared_error"
+        model,
+        np.asarray(XS),
+        np.asarray(YS),
+        n_repeats=8,
+        random_state=0,
+        scoring="neg_mean_squared_error",
     )
     mine = Linear(jnp.asarray(model.coef_)[None], jnp.asarray(model.intercept_)[None])
-    seen = importance(mine, (XS, YS), squared_error, features=("a", "b", "c"), repeats=8, key=jr.key(2))
+    seen = importance(
+        mine, (XS, YS), squared_error, features=("a", "b", "c"), repeats=8, key=jr.key(2)
+    )
     spread = 5 * np.hypot(2 * seen.error, peer.importances_std / 8**0.5) + 1e-3
-    assert (np.abs(2 * seen.rise - peer.importances_mean) < spread).all()  # the library's loss is half the square
+    assert (
+        np.abs(2 * seen.rise - peer.importances_mean) < spread
+    ).all()  # the library's loss is half the square
 
 
 def test_bad_input():

@@ -1,4 +1,6 @@
-"""Doubt against truth: the ranking by counting pairs, the examples by sorting, the belief as it is."""
+"""Doubt against truth: the ranking by counting pairs, the examples by sorting, the belief as it
+is.
+"""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -29,8 +31,11 @@ def test_the_most_doubtful_come_first():
 
 def test_the_ranking_counts_pairs():
     doubt = found.belief.entropy
-    pairs = [(doubt[i] > doubt[j]) + (doubt[i] == doubt[j]) / 2
-             for i in np.flatnonzero(~found.right) for j in np.flatnonzero(found.right)]  # fmt: skip
+    pairs = [
+        (doubt[i] > doubt[j]) + (doubt[i] == doubt[j]) / 2
+        for i in np.flatnonzero(~found.right)
+        for j in np.flatnonzero(found.right)
+    ]
     assert found.ranking == pytest.approx(np.mean(pairs))
 
 
@@ -43,11 +48,14 @@ def test_ties_count_half_and_without_mistakes_there_is_no_ranking():
     assert np.isnan(right.ranking)
 
 
-@pytest.mark.parametrize(("change", "says"), [
-    ({"count": 0}, "doubt: count must be at least 1; got 0"),
-    ({"draws": 1}, "draws must be a whole number of at least 2"),
-    ({"classes": ("a", "b")}, "tells 3 classes apart, but 2 names"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"count": 0}, "doubt: count must be at least 1; got 0"),
+        ({"draws": 1}, "draws must be a whole number of at least 2"),
+        ({"classes": ("a", "b")}, "tells 3 classes apart, but 2 names"),
+    ],
+)
 def test_bad_input(change, says):
     with pytest.raises(ValueError, match=says):
         explain.doubt(net, (xs, ys), **{"key": jr.key(0), **change})

@@ -20,7 +20,8 @@ def test_cone_is_what_a_fine_circle_says(seed):
     """100,000 directions, none of them more than a step from an edge."""
     rng = np.random.default_rng(seed)
     n = rng.integers(1, 7)
-    xs, ys = rng.normal(size=(n, 2)), rng.choice([-1.0, 1.0], n)
+    xs = rng.normal(size=(n, 2))
+    ys = rng.choice([-1.0, 1.0], n)
     cone = version_cone(xs, ys)
     turn = np.linspace(0, 2 * np.pi, 100_000, endpoint=False)
     inside = ((ys[:, None] * xs) @ np.array([np.cos(turn), np.sin(turn)]) > 0).all(axis=0)
@@ -28,7 +29,9 @@ def test_cone_is_what_a_fine_circle_says(seed):
     if inside.any():
         middle = (cone.low + cone.high) / 2
         assert in_version_space(
-            Perceptron(jnp.array([np.cos(middle), np.sin(middle)])), jnp.asarray(xs), jnp.asarray(ys)
+            Perceptron(jnp.array([np.cos(middle), np.sin(middle)])),
+            jnp.asarray(xs),
+            jnp.asarray(ys),
         )
 
 
@@ -39,7 +42,9 @@ def test_volume_is_the_solid_angle(d):
     found = version_volume(jnp.eye(d), jnp.ones(d), samples=40_000, key=jr.key(0))
     assert abs(found.fraction - 0.5**d) < 5 * found.error
     assert np.isclose(found.error, np.sqrt(0.5**d * (1 - 0.5**d) / 40_000), rtol=0.05)
-    empty = version_volume(jnp.array([[1.0], [1.0]]), jnp.array([1.0, -1.0]), samples=100, key=jr.key(0))
+    empty = version_volume(
+        jnp.array([[1.0], [1.0]]), jnp.array([1.0, -1.0]), samples=100, key=jr.key(0)
+    )
     assert empty.fraction == 0
     assert empty.error > 0
 
@@ -52,7 +57,8 @@ def test_volume_with_a_bias():
 
 
 def test_membership_needs_a_direction():
-    xs, ys = jnp.ones((2, 2)), jnp.ones(2)
+    xs = jnp.ones((2, 2))
+    ys = jnp.ones(2)
     assert in_version_space(Perceptron(jnp.ones(2), jnp.array(0.0)), xs, ys)
     assert not in_version_space(Perceptron(jnp.zeros(2), jnp.array(1.0)), xs, ys)
     assert not in_version_space(Perceptron(jnp.array([1.0, -1.0])), xs, ys)
@@ -62,7 +68,9 @@ def test_membership_needs_a_direction():
 @pytest.mark.parametrize("ask", [in_version_space, margin])
 def test_labels_and_shapes_are_checked(ask):
     """0 and 1 are refused, lists are points, and what is traced passes, constants beside it too."""
-    unit, xs, ys = Perceptron(jnp.array([1.0, 0.0])), np.array([[1.0, 2.0], [-2.0, 1.0]]), np.array([1, -1])
+    unit = Perceptron(jnp.array([1.0, 0.0]))
+    xs = np.array([[1.0, 2.0], [-2.0, 1.0]])
+    ys = np.array([1, -1])
     with pytest.raises(ValueError, match="labels -1 or \\+1, but row 1 is 0"):
         ask(unit, xs, np.array([1, 0]))
     with pytest.raises(ValueError, match=r"got \(2, 2\) and \(3,\)"):
@@ -93,8 +101,11 @@ def test_a_cone_is_plane():
 @pytest.mark.slow
 def test_margins_of_every_linear_model():
     """The same boundary as a perceptron, one logit, two logits, a network without hidden layers."""
-    xs, W, b = normal(0, 30, 4), normal(1, 2, 4), normal(2, 2)
-    w, c = W[1] - W[0], b[1] - b[0]
+    xs = normal(0, 30, 4)
+    W = normal(1, 2, 4)
+    b = normal(2, 2)
+    w = W[1] - W[0]
+    c = b[1] - b[0]
     labels = np.asarray(xs @ w + c > 0.3).astype(int)
     expected = np.where(labels, 1, -1) * np.asarray((xs @ w + c) / np.linalg.norm(w))
     one = Linear(w[None], c[None])
@@ -111,9 +122,12 @@ def test_margins_of_every_linear_model():
 def test_scales_and_pictures():
     """The tangent parametrisation's scales belong to the weights; a picture is a vector."""
     model = Linear.init(4, 1, law=tangent(bias=0.3), key=jr.key(0))
-    xs, ys = normal(0, 6, 2, 2), jnp.array([0, 1, 0, 1, 1, 0])
+    xs = normal(0, 6, 2, 2)
+    ys = jnp.array([0, 1, 0, 1, 1, 0])
     plane = hyperplane(model)
-    assert np.allclose(jax.vmap(plane.score)(xs.reshape(6, 4)), jax.vmap(model)(xs.reshape(6, 4))[:, 0], atol=1e-6)
+    assert np.allclose(
+        jax.vmap(plane.score)(xs.reshape(6, 4)), jax.vmap(model)(xs.reshape(6, 4))[:, 0], atol=1e-6
+    )
     assert margins(model, (xs, ys)).distances.shape == (6,)
 
 

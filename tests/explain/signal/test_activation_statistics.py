@@ -1,4 +1,6 @@
-"""Signals through depth against explicit Jacobian products, for every way of putting a network together."""
+"""Signals through depth against explicit Jacobian products, for every way of putting a network
+together.
+"""
 
 from functools import partial
 
@@ -13,7 +15,16 @@ from thetax.core import predict
 from thetax.explain import activations, equivariance, feature_maps, gradients, labels, weights
 from thetax.explain.modules import owners
 from thetax.explain.signal.activation_statistics import heard_paths
-from thetax.layers import BatchNorm, Chain, Concat, Ensemble, LayerNorm, Linear, Residual, WeightNorm
+from thetax.layers import (
+    BatchNorm,
+    Chain,
+    Concat,
+    Ensemble,
+    LayerNorm,
+    Linear,
+    Residual,
+    WeightNorm,
+)
 from thetax.models import MLP, Mixer
 from thetax.train import cross_entropy, mixed_precision, squared_error, weight_decay
 
@@ -27,7 +38,9 @@ NETWORKS = {
     "residual": partial(deep, connect=Residual, normalise=BatchNorm.init),
     "dense": partial(deep, connect=Concat, normalise=LayerNorm.init),
     "weight norm": partial(deep, affine=WeightNorm.init),
-    "nested": lambda: Chain(Residual(Residual(Chain(Linear.init(3, 3, key=jr.key(0)), jnp.tanh))), deep()),
+    "nested": lambda: Chain(
+        Residual(Residual(Chain(Linear.init(3, 3, key=jr.key(0)), jnp.tanh))), deep()
+    ),
     "ensemble": lambda: Ensemble.init(deep_member, 3, key=jr.key(0)),
 }
 
@@ -37,10 +50,16 @@ def deep_member(*, key):
 
 
 def test_gradients_are_jacobian_products(x64):
-    """∂l/∂h for h = W₁x, a = tanh h, f = W₂a, written out: f - y, W₂ᵀ(f - y), (1 - a²) ⊙ W₂ᵀ(f - y)."""
-    W1, W2 = np.asarray(jr.normal(jr.key(3), (4, 3))), np.asarray(jr.normal(jr.key(4), (2, 4)))
-    net = Chain(Linear(jnp.asarray(W1), jnp.zeros(4)), jnp.tanh, Linear(jnp.asarray(W2), jnp.zeros(2)))
-    x, y = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
+    """∂l/∂h for h = W₁x, a = tanh h, f = W₂a, written out: f - y, W₂ᵀ(f - y), (1 - a²) ⊙ W₂ᵀ(f -
+    y).
+    """
+    W1 = np.asarray(jr.normal(jr.key(3), (4, 3)))
+    W2 = np.asarray(jr.normal(jr.key(4), (2, 4)))
+    net = Chain(
+        Linear(jnp.asarray(W1), jnp.zeros(4)), jnp.tanh, Linear(jnp.asarray(W2), jnp.zeros(2))
+    )
+    x = np.asarray(xs, np.float64)
+    y = np.asarray(ys, np.float64)
     a = np.tanh(x @ W1.T)
     at_f = a @ W2.T - y
     at_a = at_f @ W2
@@ -49,15 +68,21 @@ def test_gradients_are_jacobian_products(x64):
     found = gradients(squared_error, net, (jnp.asarray(x), jnp.asarray(y)))
     assert found.layers == ("Linear 1", "tanh 1", "Linear 2")
     assert np.allclose(found.outputs, [rms(at_h), rms(at_a), rms(at_f)])
-    onto = [np.hypot(np.linalg.norm(d.T @ v / 12), np.linalg.norm(d.mean(axis=0))) for d, v in ((at_h, x), (at_f, a))]
+    onto = [
+        np.hypot(np.linalg.norm(d.T @ v / 12), np.linalg.norm(d.mean(axis=0)))
+        for d, v in ((at_h, x), (at_f, a))
+    ]
     assert found.holders == ("Linear 1", "Linear 2")
     assert np.allclose(found.weights, onto)
 
 
 @pytest.mark.slow
 def test_a_residual_sum_is_heard_with_its_skip(x64):
-    """∂l/∂h at h = x + F(x) is what flows back into both; that at F alone is the same, at x it is (I + J_F)ᵀ of it."""
-    A, B = jr.normal(jr.key(5), (3, 3)), jr.normal(jr.key(6), (3, 3))
+    """∂l/∂h at h = x + F(x) is what flows back into both; that at F alone is the same, at x it is
+    (I + J_F)ᵀ of it.
+    """
+    A = jr.normal(jr.key(5), (3, 3))
+    B = jr.normal(jr.key(6), (3, 3))
     net = Chain(Linear(A, jnp.zeros(3)), Residual(Linear(B, jnp.zeros(3))))
     x = jr.normal(jr.key(7), (9, 3), float)
     found = gradients(squared_error, net, (x, jnp.zeros((9, 3))))
@@ -71,22 +96,29 @@ def test_a_residual_sum_is_heard_with_its_skip(x64):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_any_network(name):
     net = NETWORKS[name]()
-    found, seen = gradients(squared_error, net, (xs, ys)), activations(net, xs)
+    found = gradients(squared_error, net, (xs, ys))
+    seen = activations(net, xs)
     assert seen.layers == found.layers
     assert len(set(seen.layers)) == len(seen.layers)
     assert np.isfinite(found.outputs).all()
     exact = jax.tree.leaves(jax.grad(squared_error)(net, (xs, ys)))
     assert np.linalg.norm(found.weights) == pytest.approx(float(tree.norm(exact)), rel=1e-4)
     out = np.asarray(predict(net, xs))  # the last layer to compute is the network's output
-    assert found.outputs[-1] == pytest.approx(np.sqrt(np.sum((out - np.asarray(ys)) ** 2) / 12), rel=1e-4)
+    assert found.outputs[-1] == pytest.approx(
+        np.sqrt(np.sum((out - np.asarray(ys)) ** 2) / 12), rel=1e-4
+    )
     assert seen.mean[-1] == pytest.approx(out.mean(), abs=1e-5)
     assert seen.std[-1] == pytest.approx(out.std(), rel=1e-4)
 
 
 @pytest.mark.slow
 def test_objectives_made_of_objectives():
-    net, labelled = deep(), (xs, jnp.arange(12) % 2)
-    plain, decayed = (gradients(o, net, labelled) for o in (cross_entropy, weight_decay(cross_entropy, strength=1.0)))
+    net = deep()
+    labelled = (xs, jnp.arange(12) % 2)
+    plain, decayed = (
+        gradients(o, net, labelled)
+        for o in (cross_entropy, weight_decay(cross_entropy, strength=1.0))
+    )
     assert np.allclose(plain.outputs, decayed.outputs, rtol=1e-4)
     assert (decayed.weights > plain.weights).all()
     half = gradients(mixed_precision(cross_entropy), net, labelled)
@@ -94,7 +126,9 @@ def test_objectives_made_of_objectives():
 
 
 def test_dead_units_and_zeros():
-    net = Chain(Linear(jnp.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), jnp.array([0.0, -1.0])), jax.nn.relu)
+    net = Chain(
+        Linear(jnp.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), jnp.array([0.0, -1.0])), jax.nn.relu
+    )
     found = activations(net, xs)
     share = (np.asarray(xs)[:, 0] <= 0).mean()
     assert found.zeros[1] == pytest.approx((share + 1) / 2)
@@ -104,10 +138,18 @@ def test_dead_units_and_zeros():
 def test_weights_by_layer():
     net = deep(connect=Residual, normalise=BatchNorm.init)
     found = weights(net)
-    assert found.layers[:3] == ("Linear 1", "BatchNorm 1", "Linear 2")  # the third is the projection
+    assert found.layers[:3] == (
+        "Linear 1",
+        "BatchNorm 1",
+        "Linear 2",
+    )  # the third is the projection
     assert sum(found.size) == tree.size(net)
     assert np.linalg.norm(found.norm) == pytest.approx(float(tree.norm(net)), rel=1e-6)
-    held = [np.asarray(a).ravel() for a, o in zip(jax.tree.leaves(net), owners(net)) if labels(net)[o] == "Linear 1"]
+    held = [
+        np.asarray(a).ravel()
+        for a, o in zip(jax.tree.leaves(net), owners(net))
+        if labels(net)[o] == "Linear 1"
+    ]
     one = found.layers.index("Linear 1")
     assert found.std[one] == pytest.approx(np.concatenate(held).std(), rel=1e-5)
     assert np.allclose((found.density * np.diff(found.edges, axis=1)).sum(axis=1), 1)
@@ -121,7 +163,9 @@ def test_no_parameters():
 @pytest.mark.slow
 def test_what_is_mapped_or_scanned_within_a_model_is_out_of_hearing():
     """The blocks of a Mixer and any part that says so are wholes; of a bare map nothing leaks."""
-    net = Mixer.init(2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0))
+    net = Mixer.init(
+        2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0)
+    )
     paths, outputs = heard_paths(net, jnp.ones((5, 1, 4, 4)))
     assert paths == ("stem", "blocks", "head")
     assert [h.shape for h in outputs] == [(5, 3, 2, 2), (5, 4, 3), (5, 3)]
@@ -129,8 +173,12 @@ def test_what_is_mapped_or_scanned_within_a_model_is_out_of_hearing():
 
 @pytest.mark.slow
 def test_the_blocks_of_a_mixer_are_heard_as_a_whole():
-    """The blocks of a Mixer are one part; its last norm, which it maps by itself, is out of hearing."""
-    net = Mixer.init(2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0))
+    """The blocks of a Mixer are one part; its last norm, which it maps by itself, is out of
+    hearing.
+    """
+    net = Mixer.init(
+        2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0)
+    )
     images = jr.normal(jr.key(1), (5, 1, 4, 4))
     found = activations(net, images)
     assert found.layers == ("Convolution 1", "Stacked 1", "Linear 5")

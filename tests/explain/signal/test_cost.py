@@ -20,7 +20,9 @@ pytestmark = pytest.mark.versions
 
 @given(m=st.integers(1, 6), k=st.integers(1, 6), n=st.integers(1, 6))
 def test_a_product_counts_twice_its_three_sides(m, k, n):
-    assert operations(jnp.matmul, jnp.ones((m, k)), jnp.ones((k, n))) == {"dot_general": 2 * m * k * n}
+    assert operations(jnp.matmul, jnp.ones((m, k)), jnp.ones((k, n))) == {
+        "dot_general": 2 * m * k * n
+    }
     batched = operations(jax.vmap(jnp.matmul), jnp.ones((5, m, k)), jnp.ones((5, k, n)))
     assert batched == {"dot_general": 10 * m * k * n}
 
@@ -50,20 +52,27 @@ def test_loops_count_as_often_as_they_run_and_branches_as_their_dearest():
 def test_a_convolution_counts_its_window():
     """Each of 2·5·6·6 outputs sums 3·3·3 products."""
     slide = lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "VALID")
-    assert operations(slide, jnp.ones((2, 3, 8, 8)), jnp.ones((5, 3, 3, 3))) == {"conv_general_dilated": 2 * 360 * 27}
+    assert operations(slide, jnp.ones((2, 3, 8, 8)), jnp.ones((5, 3, 3, 3))) == {
+        "conv_general_dilated": 2 * 360 * 27
+    }
 
 
 @pytest.mark.parametrize("sizes", [(4, 3), (6, 5, 2), (7, 9, 8, 3)])
 def test_dense_layers_and_xla(sizes):
-    """2 d d' forwards; as much back for the weights, and for the inputs of all layers but the first."""
-    net, n = MLP.init(*sizes, key=jr.key(0)), 32
+    """2 d d' forwards; as much back for the weights, and for the inputs of all layers but the
+    first.
+    """
+    net = MLP.init(*sizes, key=jr.key(0))
+    n = 32
     data = jnp.ones((n, sizes[0])), jnp.zeros(n, jnp.int32)
     found = cost(cross_entropy, net, data)
     pairs = list(pairwise(sizes))
     assert found.value.products == n * sum(2 * a * b for a, b in pairs)
     back = n * (sum(2 * a * b for a, b in pairs) + sum(2 * a * b for a, b in pairs[1:]))
     assert found.reverse.products - found.value.products == back
-    assert found.ratio == (found.reverse.operations - found.value.operations) / found.value.operations
+    assert (
+        found.ratio == (found.reverse.operations - found.value.operations) / found.value.operations
+    )
     assert np.isnan([found.value.seconds, found.reverse.seconds, found.forward.seconds]).all()
     program = jax.jit(cross_entropy).lower(net, data).compile().cost_analysis()
     assert abs(found.value.operations / program["flops"] - 1) < 0.2
@@ -110,7 +119,9 @@ def test_what_is_not_in_the_program_is_refused(f):
 
 def test_an_open_loop_is_refused():
     with pytest.raises(ValueError, match="'while'"):
-        operations(lambda x: jax.lax.while_loop(lambda x: x < 10, lambda x: 2 * x, x), jnp.array(1.0))
+        operations(
+            lambda x: jax.lax.while_loop(lambda x: x < 10, lambda x: 2 * x, x), jnp.array(1.0)
+        )
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,9 @@ CELLS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_norms_are_those_of_the_jacobian_of_all_steps_at_once(name, x64):
-    """One route multiplies the Jacobians of steps; the other runs the rest of the sequence from a changed state."""
+    """One route multiplies the Jacobians of steps; the other runs the rest of the sequence from a
+    changed state.
+    """
     cell = jax.tree.map(lambda a: a.astype(float), CELLS[name](jr.key(0)))
     xs = jr.normal(jr.key(1), (2, 4, 2))
     found = explain.through_time(cell, xs)
@@ -50,7 +52,9 @@ def test_norms_are_those_of_the_jacobian_of_all_steps_at_once(name, x64):
     rest = lambda z: as_vector(unroll(cell, xs[1, 1:], state=back(jnp.asarray(z)))[0])[0]
     step = 1e-6
     columns = [(rest(z + step * e) - rest(z - step * e)) / (2 * step) for e in jnp.eye(len(z))]
-    assert found.norms[1, 2] == pytest.approx(np.linalg.norm(np.stack(columns, axis=1), 2), rel=1e-6)
+    assert found.norms[1, 2] == pytest.approx(
+        np.linalg.norm(np.stack(columns, axis=1), 2), rel=1e-6
+    )
     assert found.size == len(z)
     assert found.norms[:, 0] == pytest.approx(found.largest[:, -1])  # one step back
     assert (found.smallest <= found.largest).all()
@@ -89,8 +93,10 @@ def test_what_is_dead_is_zero():
 
 @pytest.mark.slow
 def test_only_the_last_times_and_only_what_is_there():
-    cell, xs = Elman.init(2, 3, key=jr.key(0)), jr.normal(jr.key(1), (2, 5, 2))
-    whole, few = explain.through_time(cell, xs), explain.through_time(cell, xs, times=2)
+    cell = Elman.init(2, 3, key=jr.key(0))
+    xs = jr.normal(jr.key(1), (2, 5, 2))
+    whole = explain.through_time(cell, xs)
+    few = explain.through_time(cell, xs, times=2)
     assert few.norms == pytest.approx(whole.norms[:, :2])
     model = SequenceClassifier.init(3, 2, width=2, tokens=4, cell=Elman.init, key=jr.key(2))
     padded = explain.through_time(model, jnp.array([[1, 3, 0, -1, -1]]))
@@ -105,14 +111,19 @@ TOKENS = jnp.array([[0, 3, 2], [1, 1, 0]])
 @pytest.mark.slow
 def test_a_cell_is_found_within_models():
     key = jr.key(0)
-    elman, xs = Elman.init(2, 3, key=key), jr.normal(jr.key(1), (2, 4, 2))
+    elman = Elman.init(2, 3, key=key)
+    xs = jr.normal(jr.key(1), (2, 4, 2))
     alone = explain.through_time(elman, xs)
     within = Chain(Recurrent(elman), lambda ys: ys[-1], Linear.init(3, 2, key=key))
     assert explain.through_time(within, xs).norms == pytest.approx(alone.norms, rel=1e-5)
-    assert explain.through_time(Recurrent(Truncated(elman, 2)), xs).bound == pytest.approx(alone.bound)
+    assert explain.through_time(Recurrent(Truncated(elman, 2)), xs).bound == pytest.approx(
+        alone.bound
+    )
     back = explain.through_time(Recurrent(elman, reverse=True), xs[:, ::-1])
     assert back.norms == pytest.approx(alone.norms, rel=1e-5)
-    assert explain.through_time(Bidirectional(elman, elman), xs).norms == pytest.approx(alone.norms, rel=1e-5)
+    assert explain.through_time(Bidirectional(elman, elman), xs).norms == pytest.approx(
+        alone.norms, rel=1e-5
+    )
     words = NextToken.init(4, 2, 3, cell=Elman.init, key=key)
     inner = explain.through_time(words.cell, words.embed(TOKENS))
     for model in (words, Recurrent(words)):
@@ -135,11 +146,14 @@ def test_a_model_without_a_recurrence_is_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [
-    lambda key: LRU.init(2, 4, 2, key=key),
-    lambda key: DiagonalSSM.init(2, 4, 2, key=key),
-    lambda key: DiagonalSSM.init(2, 4, 2, steps="bilinear", key=key),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda key: LRU.init(2, 4, 2, key=key),
+        lambda key: DiagonalSSM.init(2, 4, 2, key=key),
+        lambda key: DiagonalSSM.init(2, 4, 2, steps="bilinear", key=key),
+    ],
+)
 def test_eigenvalues_of_a_linear_recurrence_are_by_what_the_state_is_multiplied(make):
     cell = make(jr.key(0))
     ones = jnp.ones_like(cell.start)
@@ -163,7 +177,9 @@ def test_eigenvalues_of_other_cells():
     gates = MinGRU.init(2, 3, key=key)
     xs = jr.normal(jr.key(1), (2, 4, 2))
     keep = np.asarray(gates.read(xs[0, 0])[0])
-    assert np.sort(np.real(explain.eigenvalues(gates, xs).values)) == pytest.approx(np.sort(keep), rel=1e-5)
+    assert np.sort(np.real(explain.eigenvalues(gates, xs).values)) == pytest.approx(
+        np.sort(keep), rel=1e-5
+    )
     still = Antisymmetric.init(2, 4, damping=0.0, key=key)
     calm = Antisymmetric(still.W, jnp.zeros_like(still.V), still.b, 0.1, 0.0)
     values = explain.eigenvalues(calm, xs).values
@@ -176,7 +192,8 @@ def test_eigenvalues_of_other_cells():
 @pytest.mark.slow
 def test_alignment_is_the_models_own_without_what_was_filled_up():
     model = EncoderDecoder.init(7, 5, 3, 4, attend=6, key=jr.key(0))
-    source, target = jnp.array([2, 3, 6, -1]), jnp.array([0, 4, 1, -1])
+    source = jnp.array([2, 3, 6, -1])
+    target = jnp.array([0, 4, 1, -1])
     found = explain.alignment(model, source, target, names=(tuple("abcdefg"), ()))
     assert found.weights == pytest.approx(np.asarray(model.alignment(source, target))[:3, :3])
     likeliest = str(int(model((source, target))[2].argmax()))
@@ -189,7 +206,9 @@ def test_alignment_is_the_models_own_without_what_was_filled_up():
 
 @pytest.mark.parametrize("m", [4, 16, 64])
 def test_an_orthogonal_matrix_never_fades(m):
-    """Its eigenvalues are rounded to either side of the circle; one that is truly inside has its time."""
+    """Its eigenvalues are rounded to either side of the circle; one that is truly inside has its
+    time.
+    """
     cell = Elman.init(2, m, key=jr.key(m))
     found = explain.eigenvalues(cell)
     assert np.isinf(found.times).all()
@@ -201,5 +220,7 @@ def test_an_orthogonal_matrix_never_fades(m):
 def test_a_state_of_whole_numbers_is_refused():
     counted = Recurrent(NGram.fit([0, 1, 0, 1], size=2, order=1))
     for lens in (explain.through_time, explain.eigenvalues):
-        with pytest.raises(ValueError, match="of whole numbers, as counts are, and has no derivative"):
+        with pytest.raises(
+            ValueError, match="of whole numbers, as counts are, and has no derivative"
+        ):
             lens(counted, jnp.zeros((1, 3), jnp.int32))

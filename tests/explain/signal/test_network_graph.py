@@ -20,7 +20,9 @@ def test_counts_are_those_of_the_weights():
 
 @pytest.mark.slow
 def test_what_adds_no_unit_adds_no_node():
-    net = MLP.init(3, 4, 2, dropout=0.5, normalise=LayerNorm.init, affine=WeightNorm.init, key=jr.key(0))
+    net = MLP.init(
+        3, 4, 2, dropout=0.5, normalise=LayerNorm.init, affine=WeightNorm.init, key=jr.key(0)
+    )
     assert wiring(net).widths == (3, 4, 2)
     assert wiring(Linear(jnp.ones((2, 3)))).names == ("input", "output")
     two = Chain(Linear(jnp.ones((4, 3))), Linear(jnp.ones((1, 4))), relu)
@@ -28,7 +30,9 @@ def test_what_adds_no_unit_adds_no_node():
 
 
 def test_shapes_suffice():
-    assert wiring(jax.eval_shape(lambda: MLP.init(784, 256, 128, 10, key=jr.key(0)))).edges == 234752
+    assert (
+        wiring(jax.eval_shape(lambda: MLP.init(784, 256, 128, 10, key=jr.key(0)))).edges == 234752
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Drift of the tangent kernel: its numbers by hand, and its verdict on networks that are lazy and that are not."""
+"""Drift of the tangent kernel: its numbers by hand, and its verdict on networks that are lazy and
+that are not.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +19,24 @@ from thetax.train import descend, squared_error
 xs = jr.normal(jr.key(1), (12, 3))
 labels = np.arange(12) % 3
 start = MLP.init(3, 8, 2, key=jr.key(0))
-end = jax.tree.map(lambda a: a + 0.3 * jnp.sin(jnp.arange(a.size, dtype=a.dtype)).reshape(a.shape), start)
+end = jax.tree.map(
+    lambda a: a + 0.3 * jnp.sin(jnp.arange(a.size, dtype=a.dtype)).reshape(a.shape), start
+)
 
 
 def test_the_numbers_are_those_of_the_kernels():
     found = drift([start, end, end], (xs, labels), times=[0, 5, 9])
     H = np.eye(12) - 1 / 12
     cosine = lambda A, B: np.trace(A @ B) / np.sqrt(np.trace(A @ A) * np.trace(B @ B))
-    K, L = mean_kernel(start, xs), mean_kernel(end, xs)
+    K = mean_kernel(start, xs)
+    L = mean_kernel(end, xs)
     assert found.plain.tolist() == pytest.approx([0, *[1 - cosine(K, L)] * 2], rel=1e-6)
-    assert found.drift.tolist() == pytest.approx([0, *[1 - cosine(H @ K @ H, H @ L @ H)] * 2], rel=1e-6)
-    assert found.alignment.tolist() == pytest.approx([kernel_alignment(K, labels), *[kernel_alignment(L, labels)] * 2])
+    assert found.drift.tolist() == pytest.approx(
+        [0, *[1 - cosine(H @ K @ H, H @ L @ H)] * 2], rel=1e-6
+    )
+    assert found.alignment.tolist() == pytest.approx(
+        [kernel_alignment(K, labels), *[kernel_alignment(L, labels)] * 2]
+    )
     flat = lambda model: np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(model)])
     far = np.linalg.norm(flat(end) - flat(start)) / np.linalg.norm(flat(start))
     assert found.moved.tolist() == pytest.approx([0, far, far], rel=1e-5)
@@ -63,13 +72,16 @@ def trained(width):
     net = MLP.init(3, width, 1, law=tangent(bias=1.0), key=jr.key(2))
     ys = 10 * xs[:, 0] * xs[:, 1]
     batches = jax.tree.map(lambda a: jnp.broadcast_to(a, (800, *a.shape)), (xs, ys[:, None]))
-    state, _ = jax.jit(lambda net: run(descend(squared_error, optax.sgd(0.01)), net, batches, key=jr.key(0)))(net)
+    state, _ = jax.jit(
+        lambda net: run(descend(squared_error, optax.sgd(0.01)), net, batches, key=jr.key(0))
+    )(net)
     return drift([net, state.model], (xs, np.asarray(ys)))
 
 
 @pytest.mark.slow
 def test_a_wide_network_is_lazy_and_a_narrow_one_learns_features():
-    wide, narrow = trained(2048), trained(4)
+    wide = trained(2048)
+    narrow = trained(4)
     assert wide.verdict == "lazy"
     assert narrow.verdict == "learnt features"
     assert wide.moved[-1] < narrow.moved[-1] / 4
@@ -78,8 +90,14 @@ def test_a_wide_network_is_lazy_and_a_narrow_one_learns_features():
 
 def test_the_borders_are_a_fifth_and_a_half():
     found = drift([start, end], (xs, labels))
-    said = lambda change: type(found)(**vars(found) | {"drift": np.array([0.0, change**2 / 2])}).verdict
-    assert [said(0.19), said(0.21), said(0.49), said(0.51)] == ["lazy", *["in between"] * 2, "learnt features"]
+    said = lambda change: (
+        type(found)(**vars(found) | {"drift": np.array([0.0, change**2 / 2])}).verdict
+    )
+    assert [said(0.19), said(0.21), said(0.49), said(0.51)] == [
+        "lazy",
+        *["in between"] * 2,
+        "learnt features",
+    ]
 
 
 def test_what_cannot_be_meant_is_refused(unchecked):

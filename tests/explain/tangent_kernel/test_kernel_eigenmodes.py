@@ -15,7 +15,9 @@ def kernel(n, m):
 
 
 def test_ridge_along_the_modes_is_the_linear_system():
-    K, ys, f = kernel(5, 9), RNG.standard_normal((5, 2)), RNG.standard_normal((5, 2))
+    K = kernel(5, 9)
+    ys = RNG.standard_normal((5, 2))
+    f = RNG.standard_normal((5, 2))
     found = modes(jnp.asarray(K, jnp.float32), ys, f)
     a = found.coefficients(found.inverse(0.3))
     expected = np.linalg.solve(K + 0.3 * np.eye(5), ys - f)
@@ -28,11 +30,14 @@ def test_ridge_along_the_modes_is_the_linear_system():
 
 def test_outputs_of_which_each_has_a_kernel_with_each():
     """The kernel n n o o as one matrix of the pairs."""
-    flat, ys = kernel(6, 9), RNG.standard_normal((3, 2))
+    flat = kernel(6, 9)
+    ys = RNG.standard_normal((3, 2))
     K = jnp.asarray(flat.reshape(3, 2, 3, 2).transpose(0, 2, 1, 3), jnp.float32)
     found = modes(K, ys, np.zeros((3, 2)))
     a = found.coefficients(found.inverse(0.1))
-    np.testing.assert_allclose(a.ravel(), np.linalg.solve(flat + 0.1 * np.eye(6), ys.ravel()), atol=1e-4)
+    np.testing.assert_allclose(
+        a.ravel(), np.linalg.solve(flat + 0.1 * np.eye(6), ys.ravel()), atol=1e-4
+    )
     np.testing.assert_allclose(moved(K, a[None])[0].ravel(), flat @ a.ravel(), atol=1e-4)
 
 

@@ -1,4 +1,6 @@
-"""Training with a constant kernel, in closed form, against the training of a linearised network itself."""
+"""Training with a constant kernel, in closed form, against the training of a linearised network
+itself.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +20,9 @@ from thetax.train import cross_entropy, gradient_flow, log_loss, squared_error, 
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-XS, YS, NEW = (np.asarray(normal(*shape), np.float64) for shape in ((1, 4, 3), (2, 4, 2), (3, 3, 3)))
+XS, YS, NEW = (
+    np.asarray(normal(*shape), np.float64) for shape in ((1, 4, 3), (2, 4, 2), (3, 3, 3))
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,8 @@ def model():
 def descended(model, optimiser, steps):
     """The outputs at XS and at NEW of the linearised network, step by step."""
     h = linearise(model)
-    state, path = optimiser.init(h), []
+    state = optimiser.init(h)
+    path = []
 
     @jax.jit
     def step(h, state):
@@ -58,7 +63,9 @@ def test_the_flow_is_that_of_the_linearised_network(model):
     times = [0.0, 0.5, 4.0]
     flow = gradient_flow(squared_error, linearise(model), (XS, YS), times=times, tolerance=1e-9)
     lazy = lazy_training(ntk(model), XS, YS, start=model)
-    np.testing.assert_allclose(lazy(times, NEW), jax.vmap(lambda h: predict(h, NEW))(flow.models), atol=1e-7)
+    np.testing.assert_allclose(
+        lazy(times, NEW), jax.vmap(lambda h: predict(h, NEW))(flow.models), atol=1e-7
+    )
     np.testing.assert_allclose(lazy.loss(times), flow.losses, atol=1e-7)
     K = np.asarray(ntk(model)(XS)).transpose(0, 2, 1, 3).reshape(8, 8)
     left = scipy.linalg.expm(-K * 4.0 / 4) @ np.asarray(predict(model, XS) - YS).ravel()
@@ -69,14 +76,17 @@ def test_the_flow_is_that_of_the_linearised_network(model):
 def test_it_ends_where_the_shortest_solution_is(model):
     lazy = lazy_training(ntk(model), XS, YS, start=model)
     np.testing.assert_allclose(lazy(np.inf), YS, atol=1e-9)
-    np.testing.assert_allclose(lazy(np.inf, NEW), predict(linearise(model).solve(XS, YS), NEW), atol=1e-9)
+    np.testing.assert_allclose(
+        lazy(np.inf, NEW), predict(linearise(model).solve(XS, YS), NEW), atol=1e-9
+    )
     np.testing.assert_allclose(lazy(1e9, NEW), lazy(np.inf, NEW), atol=1e-6)
 
 
 def test_one_kernel_for_all_outputs(model):
     """As the same kernel for each by itself."""
     kernel = ntk(model, form="trace")
-    both, first = lazy_training(kernel, XS, YS), lazy_training(kernel, XS, YS[:, 0])
+    both = lazy_training(kernel, XS, YS)
+    first = lazy_training(kernel, XS, YS[:, 0])
     np.testing.assert_allclose(both([1.0, 3.0], NEW)[..., 0], first([1.0, 3.0], NEW), rtol=1e-10)
     assert first(1.0, NEW).shape == (3,)
 
@@ -89,8 +99,12 @@ def test_any_loss(model, loss, ys):
     found = lazy_flow(ntk(model), loss, XS, ys, times=times, start=model, tolerance=1e-9)
     objective = squared_error if loss is squared_loss else cross_entropy
     flow = gradient_flow(objective, linearise(model), (XS, ys), times=times, tolerance=1e-9)
-    np.testing.assert_allclose(found.outputs, jax.vmap(lambda h: predict(h, XS))(flow.models), atol=1e-7)
-    np.testing.assert_allclose(found.predict(NEW), jax.vmap(lambda h: predict(h, NEW))(flow.models), atol=1e-7)
+    np.testing.assert_allclose(
+        found.outputs, jax.vmap(lambda h: predict(h, XS))(flow.models), atol=1e-7
+    )
+    np.testing.assert_allclose(
+        found.predict(NEW), jax.vmap(lambda h: predict(h, NEW))(flow.models), atol=1e-7
+    )
     np.testing.assert_allclose(found.losses, flow.losses, atol=1e-7)
 
 
@@ -103,7 +117,9 @@ def test_a_flow_from_nothing():
     found = lazy_flow(kernel, squared_loss, XS, YS, times=[2.0], outputs=(2,), tolerance=1e-9)
     left = scipy.linalg.expm(-2.0 / len(XS) * np.asarray(kernel(XS))) @ YS
     np.testing.assert_allclose(found.outputs[0], YS - left, atol=1e-7)
-    np.testing.assert_allclose(found.predict(NEW), lazy_training(kernel, XS, YS)([2.0], NEW), atol=1e-7)
+    np.testing.assert_allclose(
+        found.predict(NEW), lazy_training(kernel, XS, YS)([2.0], NEW), atol=1e-7
+    )
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +139,12 @@ def test_the_last_layer_alone_ends_as_the_gaussian_process(limit):
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", [{}, {"rate": 0.1}, {"rate": 0.1, "momentum": 0.5}])
 def test_the_spread_is_that_of_trained_draws(limit, setting):
-    """Each draw of the process at the start is trained by itself: its mean and covariance, within 4 standard errors."""
-    t, count, rng = 7.0, 4000, np.random.default_rng(0)
+    """Each draw of the process at the start is trained by itself: its mean and covariance, within 4
+    standard errors.
+    """
+    t = 7.0
+    count = 4000
+    rng = np.random.default_rng(0)
     everywhere = jnp.concatenate([XS, NEW])
     draws = rng.multivariate_normal(np.zeros(7), np.asarray(limit.nngp(everywhere)), count).T
     lazy = lazy_training(limit.ntk, XS, YS[:, :1] - draws[:4], **setting)
@@ -147,8 +167,11 @@ def test_the_spread_at_the_start_and_at_several_times(limit):
 
 
 def test_the_same_example_twice(model):
-    """Two observations at one place: the mean of them is learnt, and that something is not is said."""
-    xs, ys = XS[jnp.array([0, 0, 1])], jnp.array([[1.0], [3.0], [0.0]])
+    """Two observations at one place: the mean of them is learnt, and that something is not is
+    said.
+    """
+    xs = XS[jnp.array([0, 0, 1])]
+    ys = jnp.array([[1.0], [3.0], [0.0]])
     lazy = lazy_training(ntk(model, form="trace"), xs, ys)
     with pytest.warns(UserWarning, match="1 of 3 eigenvalues of the kernel cannot be told from 0"):
         np.testing.assert_allclose(lazy(np.inf), [[2.0], [2.0], [0.0]], atol=1e-8)
@@ -163,9 +186,14 @@ def test_bad_input(model, limit, unchecked):
     ):
         with pytest.raises(ValueError, match=message):
             lazy_training(kernel, XS, YS, start=model, **setting)
-    with pytest.raises(ValueError, match=r"ys has shape \(4,\); expected that of the outputs, \(4, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"ys has shape \(4,\); expected that of the outputs, \(4, 2\)"
+    ):
         lazy_training(kernel, XS, YS[:, 0], start=model)
-    with pytest.raises(ValueError, match=r"expected a matrix of shape \(4, 4\) or \(4, 4, 1, 1\); got \(4, 4, 2, 2\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"expected a matrix of shape \(4, 4\) or \(4, 4, 1, 1\); got \(4, 4, 2, 2\)",
+    ):
         lazy_training(kernel, XS, YS[:, 0])
     lazy = lazy_training(kernel, XS, YS, start=model, rate=100.0)
     with pytest.raises(ValueError, match="with rate=100 the steps have no limit; it must be below"):
@@ -176,20 +204,30 @@ def test_bad_input(model, limit, unchecked):
         lazy(-1)
     with pytest.raises(ValueError, match=r"expected times from 0 on, one at least; got \[\]"):
         lazy([])
-    with pytest.raises(ValueError, match=r"lazy_training: kernel must be a function.*; got Infinite"):
+    with pytest.raises(
+        ValueError, match=r"lazy_training: kernel must be a function.*; got Infinite"
+    ):
         lazy_training(limit, XS, YS)
     with pytest.raises(ValueError, match=r"lazy_ensemble: nngp must be a function.*; got Infinite"):
         lazy_ensemble(limit, limit.ntk, XS, YS)
-    with pytest.raises(ValueError, match="lazy_ensemble: both kernels must give one number for a pair"):
+    with pytest.raises(
+        ValueError, match="lazy_ensemble: both kernels must give one number for a pair"
+    ):
         lazy_ensemble(limit.nngp, kernel, XS, YS)
     for given in ({}, {"start": model, "outputs": (2,)}):
-        with pytest.raises(ValueError, match="lazy_flow: give the model it starts from, or the shape"):
+        with pytest.raises(
+            ValueError, match="lazy_flow: give the model it starts from, or the shape"
+        ):
             lazy_flow(kernel, squared_loss, XS, YS, times=[1.0], **given)
     with pytest.raises(ValueError, match=r"lazy_flow: 4 examples in xs, but ys has shape \(3, 2\)"):
         lazy_flow(kernel, squared_loss, XS, YS[:3], times=[1.0], start=model)
     with pytest.raises(ValueError, match=r"the loss of one example must be a number; got \(2,\)"):
         lazy_flow(kernel, lambda f, y: f, XS, YS, times=[1.0], start=model)
-    with pytest.raises(ValueError, match=r"lazy_training: 4 examples in xs, but ys has shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"lazy_training: 4 examples in xs, but ys has shape \(3,\)"
+    ):
         lazy_ensemble(limit.nngp, limit.ntk, XS, YS[:3, 0])
     with pytest.raises(ValueError, match="the outputs of a batch norm depend on the batch; fold"):
-        lazy_training(kernel, XS, YS, start=MLP.init(3, 5, 2, normalise=BatchNorm.init, key=jr.key(0)))
+        lazy_training(
+            kernel, XS, YS, start=MLP.init(3, 5, 2, normalise=BatchNorm.init, key=jr.key(0))
+        )

@@ -1,4 +1,6 @@
-"""The kernel by class: cosines of gradients, sorted, and their means over pairs of classes by a loop."""
+"""The kernel by class: cosines of gradients, sorted, and their means over pairs of classes by a
+loop.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,8 @@ from thetax.layers import Chain, Linear
 from thetax.models import MLP
 
 net = MLP.init(3, 8, 2, key=jr.key(0))
-xs, ys = jr.normal(jr.key(1), (9, 3)), np.array([2, 0, 2, 2, 0, 3, 0, 2, 0])
+xs = jr.normal(jr.key(1), (9, 3))
+ys = np.array([2, 0, 2, 2, 0, 3, 0, 2, 0])
 
 
 @pytest.mark.slow
@@ -20,11 +23,15 @@ def test_values_and_means_are_those_of_gradients():
     found = kernel_map(net, (xs, ys), classes=("a", "b", "c", "d"))
     order = [1, 4, 6, 8, 0, 2, 3, 7, 5]
     flat, back = jax.flatten_util.ravel_pytree(net)
-    J = np.asarray(jax.jacobian(lambda theta: jax.vmap(back(theta))(xs))(flat), np.float64).reshape(9, -1)
+    J = np.asarray(jax.jacobian(lambda theta: jax.vmap(back(theta))(xs))(flat), np.float64).reshape(
+        9, -1
+    )
     J = J / np.linalg.norm(J, axis=1, keepdims=True)
     assert found.truth.tolist() == ys[order].tolist()
     assert np.allclose(found.values, (J @ J.T)[np.ix_(order, order)], atol=1e-4)
-    mean = lambda a, b: [J[i] @ J[j] for i in range(9) for j in range(9) if i != j and ys[i] == a and ys[j] == b]
+    mean = lambda a, b: [
+        J[i] @ J[j] for i in range(9) for j in range(9) if i != j and ys[i] == a and ys[j] == b
+    ]
     for a in (0, 2, 3):
         for b in (0, 2, 3):
             expected = np.mean(mean(a, b)) if mean(a, b) else np.nan
@@ -40,7 +47,9 @@ def test_one_pair_has_a_mean_and_none_has_not():
     values = np.array([[1.0, 0.2, 0.3], [0.2, 1.0, 0.4], [0.3, 0.4, 1.0]])
     means = _means(values, np.array([0, 1, 1]), 3)
     np.testing.assert_allclose(means[:2, :2], [[np.nan, 0.25], [0.25, 0.4]])
-    np.testing.assert_allclose(_means(values[:2, :2], np.array([0, 1]), 2), [[np.nan, 0.2], [0.2, np.nan]])
+    np.testing.assert_allclose(
+        _means(values[:2, :2], np.array([0, 1]), 2), [[np.nan, 0.2], [0.2, np.nan]]
+    )
     assert np.isnan(means[2]).all()
 
 

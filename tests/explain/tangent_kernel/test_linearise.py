@@ -31,7 +31,9 @@ def design(model, xs):
 
 @pytest.mark.slow
 def test_it_is_affine_with_the_gradient_as_slope(model):
-    x, beta, h = normal(1, 3), tree.normal_like(jr.key(2), model), linearise(model)
+    x = normal(1, 3)
+    beta = tree.normal_like(jr.key(2), model)
+    h = linearise(model)
     moved = lambda factor: type(h)(tree.axpy(factor, beta, h.beta), h.origin)
     np.testing.assert_allclose(h(x), model(x))
     slope = design(model, x[None]) @ np.asarray(tree.ravel(beta)[0])
@@ -41,7 +43,9 @@ def test_it_is_affine_with_the_gradient_as_slope(model):
 
 @pytest.mark.slow
 def test_the_error_is_of_second_order(model):
-    x, beta, h = normal(1, 3), tree.normal_like(jr.key(2), model), linearise(model)
+    x = normal(1, 3)
+    beta = tree.normal_like(jr.key(2), model)
+    h = linearise(model)
     sizes = np.array([1e-1, 1e-2, 1e-3])
     near = [type(h)(tree.axpy(size, beta, h.beta), h.origin) for size in sizes]
     errors = [float(jnp.linalg.norm(h(x) - h.theta()(x))) for h in near]
@@ -56,33 +60,46 @@ def test_a_linear_model_is_its_own(model):
 
 
 def test_its_kernel_is_that_of_the_model_wherever_it_is(model):
-    xs, h = normal(1, 4, 3), linearise(model)
+    xs = normal(1, 4, 3)
+    h = linearise(model)
     moved = type(h)(tree.normal_like(jr.key(1), model), h.origin)
     np.testing.assert_allclose(ntk(moved)(xs), ntk(model)(xs), rtol=1e-9)
 
 
 @pytest.mark.slow
 def test_least_norm(model):
-    """As the pseudo-inverse has it; a vector that no example notices makes it longer and changes no output."""
-    xs, ys, Phi = normal(1, 4, 3), normal(2, 4, 2), design(model, normal(1, 4, 3))
+    """As the pseudo-inverse has it; a vector that no example notices makes it longer and changes no
+    output.
+    """
+    xs = normal(1, 4, 3)
+    ys = normal(2, 4, 2)
+    Phi = design(model, normal(1, 4, 3))
     h = linearise(model).solve(xs, ys)
     beta = np.asarray(tree.ravel(h.beta)[0])
     np.testing.assert_allclose(predict(h, xs), ys, atol=1e-9)
-    np.testing.assert_allclose(beta, np.linalg.pinv(Phi) @ (ys - predict(model, xs)).ravel(), atol=1e-9)
+    np.testing.assert_allclose(
+        beta, np.linalg.pinv(Phi) @ (ys - predict(model, xs)).ravel(), atol=1e-9
+    )
 
 
 @pytest.mark.slow
 def test_ridge(model):
-    xs, ys, Phi = normal(1, 20, 3), normal(2, 20, 2), design(model, normal(1, 20, 3))
+    xs = normal(1, 20, 3)
+    ys = normal(2, 20, 2)
+    Phi = design(model, normal(1, 20, 3))
     beta = tree.ravel(linearise(model).solve(xs, ys, ridge=0.3).beta)[0]
     r = (ys - predict(model, xs)).ravel()
-    np.testing.assert_allclose(beta, np.linalg.solve(Phi.T @ Phi + 0.3 * np.eye(len(beta)), Phi.T @ r), atol=1e-9)
+    np.testing.assert_allclose(
+        beta, np.linalg.solve(Phi.T @ Phi + 0.3 * np.eye(len(beta)), Phi.T @ r), atol=1e-9
+    )
 
 
 @pytest.mark.slow
 def test_fewer_parameters_than_observations():
     """Then it is least squares; the kernel has no inverse, and it is said what is not learnt."""
-    line, xs, ys = Linear.init(2, 1, key=jr.key(0)), normal(1, 9, 2), normal(2, 9, 1)
+    line = Linear.init(2, 1, key=jr.key(0))
+    xs = normal(1, 9, 2)
+    ys = normal(2, 9, 1)
     with pytest.warns(UserWarning, match="6 of 9 eigenvalues of the kernel cannot be told from 0"):
         h = linearise(line).solve(xs, ys)
     A = np.concatenate([xs, np.ones((9, 1))], axis=1)
@@ -93,12 +110,21 @@ def test_fewer_parameters_than_observations():
 def test_it_trains_with_fit():
     """Full-batch gradient descent from 0 ends where the closed form is."""
     line = Linear.init(3, 1, key=jr.key(0))
-    xs, ys = normal(1, 2, 3), normal(2, 2, 1)
+    xs = normal(1, 2, 3)
+    ys = normal(2, 2, 1)
     h = linearise(line)
     found = fit(
-        descend(squared_error, optax.sgd(0.3)), h, (xs, ys), epochs=400, batch=2, key=jr.key(0), progress=Silent()
+        descend(squared_error, optax.sgd(0.3)),
+        h,
+        (xs, ys),
+        epochs=400,
+        batch=2,
+        key=jr.key(0),
+        progress=Silent(),
     )
-    np.testing.assert_allclose(tree.ravel(found.model.beta)[0], tree.ravel(h.solve(xs, ys).beta)[0], atol=1e-6)
+    np.testing.assert_allclose(
+        tree.ravel(found.model.beta)[0], tree.ravel(h.solve(xs, ys).beta)[0], atol=1e-6
+    )
     np.testing.assert_array_equal(h.origin.model.W, line.W)
 
 
@@ -118,7 +144,9 @@ def test_it_is_traced_once(model):
 def test_bad_input(model, unchecked):
     with pytest.raises(ValueError, match="linearise: a model's parameters are floats"):
         linearise(jnp.sin)
-    with pytest.raises(ValueError, match=r"ys has shape \(4,\); expected that of the outputs, \(4, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"ys has shape \(4,\); expected that of the outputs, \(4, 2\)"
+    ):
         linearise(model).solve(normal(1, 4, 3), normal(2, 4))
     with pytest.raises(ValueError, match="ridge must be finite and not negative; got -1"):
         linearise(model).solve(normal(1, 4, 3), normal(2, 4, 2), ridge=-1.0)

@@ -1,4 +1,6 @@
-"""The linearised network beside the true one: each is trained once more by Optax, and the numbers are the same."""
+"""The linearised network beside the true one: each is trained once more by Optax, and the numbers
+are the same.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,8 @@ from thetax.layers import tangent
 from thetax.models import MLP
 from thetax.train import squared_error
 
-xs, others = jr.normal(jr.key(1), (10, 3)), jr.normal(jr.key(2), (20, 3))
+xs = jr.normal(jr.key(1), (10, 3))
+others = jr.normal(jr.key(2), (20, 3))
 labels = lambda xs: np.asarray((xs[:, 0] > 0).astype(int) + (xs[:, 1] > 1))
 STEPS = 12
 
@@ -34,14 +37,18 @@ def descended(model, data, rate, steps):
 def test_both_are_what_optax_makes_of_them(kind):
     wide = lambda tree: jax.tree.map(lambda a: jnp.asarray(a, "float64"), tree)
     net = wide(MLP.init(3, 8, 3 if kind == "classes" else 1, key=jr.key(0)))
-    a, b = wide(xs), wide(others)
+    a = wide(xs)
+    b = wide(others)
     ys, zs = {
         "classes": (labels(a), labels(b)),
         "binary": (labels(a) % 2, labels(b) % 2),
         "numbers": (np.asarray(a[:, 0] * a[:, 1]), np.asarray(b[:, 0] * b[:, 1])),
     }[kind]
     found = laziness(net, (a, ys), (b, zs), steps=STEPS)
-    shape = {"classes": lambda ys: np.eye(3)[ys] - 1 / 3, "binary": lambda ys: 2.0 * ys[:, None] - 1}
+    shape = {
+        "classes": lambda ys: np.eye(3)[ys] - 1 / 3,
+        "binary": lambda ys: 2.0 * ys[:, None] - 1,
+    }
     Y, Z = (shape.get(kind, lambda ys: ys[:, None])(part) for part in (ys, zs))
     assert found.steps[0] == 0
     assert found.steps[-1] == STEPS
@@ -55,7 +62,9 @@ def test_both_are_what_optax_makes_of_them(kind):
             "binary": lambda out: np.mean((out[:, 0] > 0) != zs),
         }
         spread = np.square(out - Z).mean() / Z.var()
-        assert found.errors[row, -1] == pytest.approx(wrong[kind](out) if found.classes else spread, rel=1e-6)
+        assert found.errors[row, -1] == pytest.approx(
+            wrong[kind](out) if found.classes else spread, rel=1e-6
+        )
     gap = np.linalg.norm(outputs[1] - outputs[0]) / np.linalg.norm(outputs[1])
     assert found.gap[-1] == pytest.approx(gap, rel=1e-5)
     assert found.gap[0] == 0
@@ -65,13 +74,17 @@ def test_both_are_what_optax_makes_of_them(kind):
 @pytest.mark.slow
 def test_the_gap_closes_as_the_width_grows():
     gap = lambda width: laziness(
-        MLP.init(3, width, 3, law=tangent(), key=jr.key(0)), (xs, labels(xs)), (others, labels(others)), steps=30
+        MLP.init(3, width, 3, law=tangent(), key=jr.key(0)),
+        (xs, labels(xs)),
+        (others, labels(others)),
+        steps=30,
     ).gap[-1]
     assert gap(4096) < gap(16) / 5
 
 
 def test_what_cannot_be_meant_is_refused(unchecked):
-    net, data = MLP.init(3, 8, 2, key=jr.key(0)), (xs, labels(xs))
+    net = MLP.init(3, 8, 2, key=jr.key(0))
+    data = (xs, labels(xs))
     with pytest.raises(ValueError, match="steps must be at least 1"):
         laziness(net, data, data, steps=0)
     with pytest.raises(ValueError, match="classes must lie in 0 to 1; got 0 to 2"):

@@ -1,4 +1,6 @@
-"""The tangent kernel three ways: by factors, by gradients written down, by products with vectors."""
+"""The tangent kernel three ways: by factors, by gradients written down, by products with
+vectors.
+"""
 
 import os
 import subprocess
@@ -42,7 +44,9 @@ def gradients(model, xs):
 
     def one(x):
         slopes = jax.jacrev(lambda model: model(x).ravel())(model)
-        return jnp.concatenate([leaf.reshape(model(x).size, -1) for leaf in jax.tree.leaves(slopes)], axis=1)
+        return jnp.concatenate(
+            [leaf.reshape(model(x).size, -1) for leaf in jax.tree.leaves(slopes)], axis=1
+        )
 
     return jnp.stack([one(x) for x in xs])
 
@@ -52,7 +56,9 @@ def written_down(model, xs, ys):
 
 
 def by_products(model, x, y):
-    """The block of two examples: each row of the gradient at y, pushed through the derivative at x."""
+    """The block of two examples: each row of the gradient at y, pushed through the derivative at
+    x.
+    """
     out, back = jax.vjp(lambda model: model(y).ravel(), model)
     rows = jax.vmap(back)(jnp.eye(len(out)))
     push = lambda d: jax.jvp(lambda model: model(x).ravel(), (model,), (d,))[1]
@@ -62,7 +68,9 @@ def by_products(model, x, y):
 def factored(model, xs, ys):
     """All that can be told by factors is, however dear."""
     kinds = Sketch.of(model, jax.ShapeDtypeStruct(xs.shape[1:], xs.dtype)).kinds()
-    return contract(features(model, xs, frozenset()), features(model, ys, frozenset()), PAIRS["full"], kinds)
+    return contract(
+        features(model, xs, frozenset()), features(model, ys, frozenset()), PAIRS["full"], kinds
+    )
 
 
 def wide(model):
@@ -76,9 +84,15 @@ def tokens(seed, n, t=4, size=5):
 DRAWN = {
     "dense": (lambda k: MLP.init(3, 4, 5, 2, key=k), (3,)),
     "tangent parametrisation": (lambda k: MLP.init(3, 4, 2, law=tangent(bias=0.3), key=k), (3,)),
-    "convolution": (lambda k: Chain(Convolution.init(2, 3, (3, 3), key=k), Pointwise(tanh)), (2, 4, 3)),
+    "convolution": (
+        lambda k: Chain(Convolution.init(2, 3, (3, 3), key=k), Pointwise(tanh)),
+        (2, 4, 3),
+    ),
     "recurrent": (lambda k: Recurrent(Elman.init(3, 4, key=k)), (5, 3)),
-    "normalised": (lambda k: Chain(Linear.init(3, 4, key=k), LayerNorm.init(4), Pointwise(tanh)), (3,)),
+    "normalised": (
+        lambda k: Chain(Linear.init(3, 4, key=k), LayerNorm.init(4), Pointwise(tanh)),
+        (3,),
+    ),
     "attention": (lambda k: Residual(Attention.init(4, 2, key=k)), (3, 4)),
     "stacked": (lambda k: Stacked.init(partial(Linear.init, 3, 3), 3, key=k), (3,)),
     "scanned": (lambda k: Stacked.init(partial(Linear.init, 3, 3), 6, key=k), (3,)),
@@ -104,7 +118,9 @@ def test_it_is_the_product_of_gradients(name):
 @pytest.mark.parametrize("row", [row for row in MODELS if not row.batch], ids=lambda row: row.name)
 @pytest.mark.slow
 def test_any_model_of_the_library(row):
-    model, xs, ys = wide(generic(row)), normal(1, 2, *row.shape), normal(2, 3, *row.shape)
+    model = wide(generic(row))
+    xs = normal(1, 2, *row.shape)
+    ys = normal(2, 3, *row.shape)
     if not jax.tree.leaves(model):
         return
     exact = written_down(model, xs, ys)
@@ -125,15 +141,19 @@ class Scaled(eqx.Module):
 
 def test_a_parameter_outside_of_linear_maps_adds_its_gradients():
     model = Scaled(wide(Linear.init(3, 2, key=jr.key(0))), jnp.array([0.3, -0.2]))
-    xs, ys = normal(1, 2, 3), normal(2, 3, 3)
+    xs = normal(1, 2, 3)
+    ys = normal(2, 3, 3)
     assert [way.factored for way in ntk(model).plan(xs, ys).ways] == [True, True, False]
-    np.testing.assert_allclose(factored(model, xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        factored(model, xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9
+    )
 
 
 @pytest.mark.slow
 def test_rows_of_a_table():
     model = wide(Embedding.init(5, 3, key=jr.key(0)))
-    xs, ys = tokens(0, 2), tokens(1, 3)
+    xs = tokens(0, 2)
+    ys = tokens(1, 3)
     np.testing.assert_allclose(factored(model, xs, ys), written_down(model, xs, ys), atol=1e-12)
     same = (xs[:, None] == ys[None]).sum(2)  # at the same place, for the trace is over places too
     np.testing.assert_allclose(ntk(model, form="trace")(xs, ys), 3 * same, atol=1e-12)
@@ -142,8 +162,11 @@ def test_rows_of_a_table():
 @pytest.mark.slow
 def test_a_tied_table_is_whole():
     model = wide(GPT.init(5, 4, depth=1, heads=2, length=4, key=jr.key(0)))
-    xs, ys = tokens(0, 2), tokens(1, 2)
-    np.testing.assert_allclose(ntk(model)(xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9)
+    xs = tokens(0, 2)
+    ys = tokens(1, 2)
+    np.testing.assert_allclose(
+        ntk(model)(xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9
+    )
     told = {way.leaf: way.factored for way in ntk(model).plan(xs, ys).ways}
     assert not told[".embed.E"]
 
@@ -153,8 +176,12 @@ def test_a_tied_table_is_whole():
 def test_forms(name):
     model, xs, ys = drawn(name)
     exact = written_down(model, xs, ys)
-    np.testing.assert_allclose(ntk(model, form="outputs")(xs, ys), jnp.einsum("nmoo->nmo", exact), atol=1e-9)
-    np.testing.assert_allclose(ntk(model, form="trace")(xs, ys), jnp.einsum("nmoo->nm", exact), atol=1e-9)
+    np.testing.assert_allclose(
+        ntk(model, form="outputs")(xs, ys), jnp.einsum("nmoo->nmo", exact), atol=1e-9
+    )
+    np.testing.assert_allclose(
+        ntk(model, form="trace")(xs, ys), jnp.einsum("nmoo->nm", exact), atol=1e-9
+    )
 
 
 @pytest.mark.slow
@@ -167,7 +194,9 @@ def test_tiles_and_the_diagonal():
     outputs = ntk(model, form="outputs")(xs, xs)
     np.testing.assert_allclose(ntk(model, form="outputs", tile=2)(xs), outputs, atol=1e-12)
     for form, axes in (("full", "nnoq->noq"), ("outputs", "nnoo->no"), ("trace", "nnoo->n")):
-        np.testing.assert_allclose(ntk(model, form=form, tile=2).diagonal(xs), jnp.einsum(axes, whole), atol=1e-12)
+        np.testing.assert_allclose(
+            ntk(model, form=form, tile=2).diagonal(xs), jnp.einsum(axes, whole), atol=1e-12
+        )
 
 
 def test_it_is_symmetric_and_no_eigenvalue_is_negative():
@@ -188,7 +217,8 @@ def test_a_number_has_no_axes():
         def __call__(self, x, *, key=None):
             return super().__call__(x)[0]
 
-    one, xs = One(net.body), normal(0, 3, 3)
+    one = One(net.body)
+    xs = normal(0, 3, 3)
     assert ntk(one)(xs).shape == (3, 3)
     assert ntk(one, form="outputs")(xs, xs[:2]).shape == (3, 2)
     assert ntk(one).diagonal(xs).shape == (3,)
@@ -231,7 +261,11 @@ class Medley(eqx.Module):
 
     @classmethod
     def init(cls, *, key):
-        tied, cut, scaled, own, every = (3, 3), (4, 3), (3, 3), (2, 3, 3), (3, 3)
+        tied = (3, 3)
+        cut = (4, 3)
+        scaled = (3, 3)
+        own = (2, 3, 3)
+        every = (3, 3)
         shapes = tied, cut, scaled, (3,), own, every, (3,), (2, 3), (2,), (4, 3)
         return cls(*[jr.normal(jr.fold_in(key, at), shape) for at, shape in enumerate(shapes)])
 
@@ -240,27 +274,37 @@ class Medley(eqx.Module):
         h = h + (self.cut[3:] @ h) * (self.cut.T[:, 3:].T @ h) + self.cut[:3] @ h
         h = 0.5 * ((0.7 * self.scaled) @ h) + 0.3 * self.bias
         h = h + jax.nn.sigmoid(self.table[(10 * jnp.abs(x[:2])).astype(int) % 4]).sum(0)
-        h, _ = jax.lax.scan(lambda h, W: (jnp.tanh((W @ h + self.shift) + self.every @ h), None), h, self.own)
+        h, _ = jax.lax.scan(
+            lambda h, W: (jnp.tanh((W @ h + self.shift) + self.every @ h), None), h, self.own
+        )
         pair = jnp.stack([h, 2 * h]) @ self.mixed.T
         return (pair + self.offset[:, None]).ravel()
 
 
 @pytest.mark.slow
 def test_a_medley():
-    """Leaves that are tied, cut, scaled, handed out to a loop or held by it, and a bias that is not one of the rows."""
-    model, xs, ys = wide(Medley.init(key=jr.key(0))), normal(1, 3, 3), normal(2, 2, 3)
-    np.testing.assert_allclose(factored(model, xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9)
+    """Leaves that are tied, cut, scaled, handed out to a loop or held by it, and a bias that is not
+    one of the rows.
+    """
+    model = wide(Medley.init(key=jr.key(0)))
+    xs = normal(1, 3, 3)
+    ys = normal(2, 2, 3)
+    np.testing.assert_allclose(
+        factored(model, xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_a_bias_of_the_tangent_law():
     layer = wide(Linear.init(3, 2, law=tangent(weight=1.5, bias=0.3), key=jr.key(0)))
-    xs, ys = normal(1, 3, 3), normal(2, 2, 3)
+    xs = normal(1, 3, 3)
+    ys = normal(2, 2, 3)
     np.testing.assert_allclose(factored(layer, xs, ys), written_down(layer, xs, ys), rtol=1e-9)
 
 
 @pytest.mark.slow
 def test_one_half_tells_the_other():
-    model, xs = wide(MLP.init(3, 4, 4, 2, key=jr.key(0))), normal(0, 5, 3)
+    model = wide(MLP.init(3, 4, 4, 2, key=jr.key(0)))
+    xs = normal(0, 5, 3)
     for form in ("full", "outputs", "trace"):
         whole = ntk(model, form=form)(xs, xs)
         np.testing.assert_allclose(ntk(model, form=form, tile=2)(xs), whole, atol=1e-12)
@@ -270,15 +314,26 @@ def test_one_half_tells_the_other():
 
 @pytest.mark.slow
 def test_too_large(monkeypatch):
-    monkeypatch.setattr(import_module("thetax.explain.tangent_kernel.ntk"), "free_memory", lambda: 200_000)
-    model, xs = wide(MLP.init(3, 4, 2, key=jr.key(0))), normal(0, 40, 3)
+    monkeypatch.setattr(
+        import_module("thetax.explain.tangent_kernel.ntk"), "free_memory", lambda: 200_000
+    )
+    model = wide(MLP.init(3, 4, 2, key=jr.key(0)))
+    xs = normal(0, 40, 3)
     assert ntk(model).plan(xs).tile < 40
-    np.testing.assert_allclose(ntk(model)(xs)[:3, -2:], written_down(model, xs[:3], xs[-2:]), rtol=1e-9)
-    with pytest.raises(ValueError, match=r"40 rows at once take .* kB, and 100\.0 kB may be used; a tile of \d+"):
+    np.testing.assert_allclose(
+        ntk(model)(xs)[:3, -2:], written_down(model, xs[:3], xs[-2:]), rtol=1e-9
+    )
+    with pytest.raises(
+        ValueError, match=r"40 rows at once take .* kB, and 100\.0 kB may be used; a tile of \d+"
+    ):
         ntk(model, tile=40)(xs)
     assert ntk(model).diagonal(jnp.ones((2000, 3))).shape == (2000, 2, 2)
-    assert ntk(model).plan(jnp.ones((4000, 3))).bytes > 4000**2 * 4 * 8  # a plan tells, and refuses nothing
-    with pytest.raises(ValueError, match=r"the kernel of 4,000 examples takes .* use its products with vectors"):
+    assert (
+        ntk(model).plan(jnp.ones((4000, 3))).bytes > 4000**2 * 4 * 8
+    )  # a plan tells, and refuses nothing
+    with pytest.raises(
+        ValueError, match=r"the kernel of 4,000 examples takes .* use its products with vectors"
+    ):
         ntk(model)(jnp.ones((4000, 3)))
 
 
@@ -290,7 +345,8 @@ def test_rows_are_shared_out_among_devices(tmp_path):
 import jax, numpy as np, jax.random as jr
 from thetax.explain import ntk
 from thetax.models import MLP
-model, xs, ys = MLP.init(3, 8, 2, key=jr.key(0)), jr.normal(jr.key(1), (16, 3)), jr.normal(jr.key(2), (5, 3))
+model = MLP.init(3, 8, 2, key=jr.key(0))
+xs, ys = jr.normal(jr.key(1), (16, 3)), jr.normal(jr.key(2), (5, 3))
 for form, tile in (("full", None), ("trace", 3)):
     for n in (16, 14):
         K = ntk(model, form=form, tile=tile, devices=jax.devices())(xs[:n], ys)
@@ -301,7 +357,13 @@ for form, tile in (("full", None), ("trace", 3)):
 """
     )
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, script], env=os.environ | flags, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, script],
+        env=os.environ | flags,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -313,17 +375,25 @@ def test_bad_input(unchecked):
         ntk(net, tile=0)
     with pytest.raises(ValueError, match="xs: expected finite numbers, but row 0, column 1 is nan"):
         ntk(net)(jnp.array([[1.0, jnp.nan, 0.0]]))
-    with pytest.raises(ValueError, match=r"xs: expected at least one example, but the shape is \(\)"):
+    with pytest.raises(
+        ValueError, match=r"xs: expected at least one example, but the shape is \(\)"
+    ):
         ntk(net)(jnp.array(1.0))
     with pytest.raises(ValueError, match="expected one example of shape"):
         ntk(net)(jnp.ones((2, 5)))
     with pytest.raises(ValueError, match="floats by which it can be differentiated; got none"):
         ntk(Pointwise(tanh))
-    with pytest.raises(ValueError, match="floats by which it can be differentiated; got a leaf of int32"):
+    with pytest.raises(
+        ValueError, match="floats by which it can be differentiated; got a leaf of int32"
+    ):
         ntk(Linear(jnp.ones((2, 3), jnp.int32)))
-    with pytest.raises(ValueError, match="floats by which it can be differentiated; got a leaf of str"):
+    with pytest.raises(
+        ValueError, match="floats by which it can be differentiated; got a leaf of str"
+    ):
         ntk("relu")
-    with pytest.raises(ValueError, match="ys: expected an array, or a tree of them, got a float in a list"):
+    with pytest.raises(
+        ValueError, match="ys: expected an array, or a tree of them, got a float in a list"
+    ):
         ntk(net)(jnp.ones((2, 3)), [[1.0, 2.0, 3.0]])
     with pytest.raises(ValueError, match="xs: arrays of 2 and 4 examples; all must have as many"):
         ntk(Chain(lambda pair: pair[0] + pair[1], net))((jnp.ones((2, 3)), jnp.ones((4, 3))))

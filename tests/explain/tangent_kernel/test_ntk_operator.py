@@ -46,14 +46,17 @@ def test_trace(model, xs):
 def test_eigenpairs(model, xs):
     operator = ntk_operator(model, xs)
     found = eigenpairs(operator, count=4, key=jr.key(3))
-    np.testing.assert_allclose(found.values, np.linalg.eigvalsh(matrix(model, xs))[::-1][:4], rtol=1e-9)
+    np.testing.assert_allclose(
+        found.values, np.linalg.eigvalsh(matrix(model, xs))[::-1][:4], rtol=1e-9
+    )
     for value, vector in zip(found.values, found.vectors):
         np.testing.assert_allclose(operator(jnp.asarray(vector)), value * vector, atol=1e-8)
         assert np.linalg.norm(vector) == pytest.approx(1)
 
 
 def test_solutions(model, xs):
-    b, K = normal(2, 7, 2), matrix(model, xs) + 0.1 * np.eye(14)
+    b = normal(2, 7, 2)
+    K = matrix(model, xs) + 0.1 * np.eye(14)
     found = solve(ntk_operator(model, xs), b, ridge=0.1, tolerance=1e-10)
     np.testing.assert_allclose(found.x.ravel(), np.linalg.solve(K, b.ravel()), rtol=1e-6)
     assert found.residual < 1e-9
@@ -64,8 +67,11 @@ def test_solutions(model, xs):
 
 
 def test_the_largest_eigenpairs_as_a_preconditioner(model, xs):
-    """It makes the eigenvalues that it knows equal, and conjugate gradients come further in as many steps."""
-    operator, b = ntk_operator(model, xs), normal(2, 7, 2)
+    """It makes the eigenvalues that it knows equal, and conjugate gradients come further in as many
+    steps.
+    """
+    operator = ntk_operator(model, xs)
+    b = normal(2, 7, 2)
     found = eigenpairs(operator, count=5, key=jr.key(3))
     near = found.preconditioner(0.1)
     np.testing.assert_allclose(
@@ -76,10 +82,14 @@ def test_the_largest_eigenpairs_as_a_preconditioner(model, xs):
 
 
 def test_any_numbers_will_do_and_half_precision_too(model, xs):
-    np.testing.assert_allclose(ntk_operator(model, xs)(np.ones((7, 2), int)), ntk_operator(model, xs)(jnp.ones((7, 2))))
+    np.testing.assert_allclose(
+        ntk_operator(model, xs)(np.ones((7, 2), int)), ntk_operator(model, xs)(jnp.ones((7, 2)))
+    )
     half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model)
     found = ntk_operator(half, xs.astype(jnp.bfloat16))(jnp.ones((7, 2)))
-    np.testing.assert_allclose(found.astype(float), ntk_operator(model, xs)(jnp.ones((7, 2))), rtol=0.1, atol=0.5)
+    np.testing.assert_allclose(
+        found.astype(float), ntk_operator(model, xs)(jnp.ones((7, 2))), rtol=0.1, atol=0.5
+    )
 
 
 def test_bad_input(model, xs, unchecked):
@@ -94,7 +104,9 @@ def test_bad_input(model, xs, unchecked):
     with pytest.raises(ValueError, match="ridge must be finite and not negative; got -1"):
         solve(lambda v: v, jnp.ones(3), ridge=-1.0)
     assert solve(lambda v: v, jnp.zeros(3)).residual == 0
-    with pytest.raises(ValueError, match="tolerance and steps must be positive; got tolerance=1e-05, steps=0"):
+    with pytest.raises(
+        ValueError, match="tolerance and steps must be positive; got tolerance=1e-05, steps=0"
+    ):
         solve(lambda v: v, jnp.ones(3), steps=0)
     with pytest.raises(ValueError, match="count must be a whole number from 1 to 6"):
         eigenpairs(ntk_operator(model, xs, form="trace"), count=7, key=jr.key(0))

@@ -1,4 +1,6 @@
-"""The spectrum of the tangent kernel, its alignment with targets and its effective dimension, each by another route."""
+"""The spectrum of the tangent kernel, its alignment with targets and its effective dimension, each
+by another route.
+"""
 
 import jax
 import jax.random as jr
@@ -10,11 +12,14 @@ from thetax.explain.tangent_kernel.tangent_spectrum import centred_targets, mean
 from thetax.models import MLP
 
 net = MLP.init(3, 8, 2, key=jr.key(0))
-xs, labels = jr.normal(jr.key(1), (12, 3)), np.arange(12) % 3
+xs = jr.normal(jr.key(1), (12, 3))
+labels = np.arange(12) % 3
 
 
 def by_jacobian(model, xs):
-    """$JJ^T$, a row of $J$ for each output of each example, summed over equal outputs and divided by their number."""
+    """$JJ^T$, a row of $J$ for each output of each example, summed over equal outputs and divided
+    by their number.
+    """
     flat, back = jax.flatten_util.ravel_pytree(model)
     J = np.asarray(jax.jacobian(lambda theta: jax.vmap(back(theta))(xs))(flat), np.float64)
     return np.einsum("nop,mop->nm", J, J) / J.shape[1]
@@ -31,24 +36,32 @@ def test_eigenvalues_and_shares_are_those_of_the_jacobian():
     Y = H @ np.eye(3)[labels]
     for count in (1, 4, 12):
         P = U[:, :count] @ U[:, :count].T
-        assert found.learnt[count - 1] == pytest.approx(np.linalg.norm(P @ Y) ** 2 / np.linalg.norm(Y) ** 2, abs=1e-3)
+        assert found.learnt[count - 1] == pytest.approx(
+            np.linalg.norm(P @ Y) ** 2 / np.linalg.norm(Y) ** 2, abs=1e-3
+        )
     assert found.outputs == 3
     assert found.needed(1.0) == 12
-    assert found.learnt[found.needed(0.5) - 1] >= 0.5 > found.learnt[found.needed(0.5) - 1] - found.shares.max()
+    assert (
+        found.learnt[found.needed(0.5) - 1]
+        >= 0.5
+        > found.learnt[found.needed(0.5) - 1] - found.shares.max()
+    )
 
 
 @pytest.mark.slow
 def test_alignment_is_the_cosine_of_the_centred_matrices():
-    K, H = by_jacobian(net, xs), np.eye(12) - 1 / 12
+    K = by_jacobian(net, xs)
+    H = np.eye(12) - 1 / 12
     for ys in (labels, np.asarray(xs[:, 0]), np.asarray(xs[:, :2])):
         Y = np.eye(3)[ys] if ys is labels else ys.reshape(12, -1)
-        A, B = H @ K @ H, H @ Y @ Y.T @ H
+        A = H @ K @ H
+        B = H @ Y @ Y.T @ H
         cosine = (A * B).sum() / np.sqrt((A * A).sum() * (B * B).sum())
         assert kernel_alignment(K, ys) == pytest.approx(cosine, rel=1e-5)
         assert tangent_spectrum(net, (xs, ys)).alignment == pytest.approx(cosine, rel=1e-3)
-    assert kernel_alignment(7.0 + 3 * np.outer(xs[:, 0], xs[:, 0]), np.asarray(xs[:, 0])) == pytest.approx(
-        1.0, abs=1e-6
-    )
+    assert kernel_alignment(
+        7.0 + 3 * np.outer(xs[:, 0], xs[:, 0]), np.asarray(xs[:, 0])
+    ) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_classes_are_whole_numbers_and_their_names_do_not_matter():
@@ -64,7 +77,9 @@ def test_the_effective_dimension_is_the_trace_of_the_hat_matrix():
         hat = K @ np.linalg.inv(K + ridge * np.eye(12))
         assert float(found.dimension(ridge)) == pytest.approx(np.trace(hat), rel=1e-3)
     assert found.dimension(np.array([0.1, 1.0])).shape == (2,)
-    u = np.geomspace(1e-4, 1e4, 2000)  # λ t, of a mode that gradient flow has learnt as far as 1 - exp(-λ t)
+    u = np.geomspace(
+        1e-4, 1e4, 2000
+    )  # λ t, of a mode that gradient flow has learnt as far as 1 - exp(-λ t)
     ratio = -np.expm1(-u) / effective_dimension(np.array([1.0]), 1 / u)
     assert ratio.min() > 1 - 1e-9
     assert 1.29 < ratio.max() < 1.3

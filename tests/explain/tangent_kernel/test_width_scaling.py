@@ -11,9 +11,14 @@ rng = np.random.default_rng(0)
 
 def test_powers_are_slopes_in_logarithms():
     widths = np.array([8, 32, 128, 512])
-    values = rng.uniform(0.5, 2, (3, 4, 2)) * widths[:, None] ** np.array([-0.5, -1.0, -1.5])[:, None, None]
+    values = (
+        rng.uniform(0.5, 2, (3, 4, 2))
+        * widths[:, None] ** np.array([-0.5, -1.0, -1.5])[:, None, None]
+    )
     for power, each in zip(Widths(*values, widths).powers, values):
-        assert power == pytest.approx(linregress(np.repeat(np.log(widths), 2), np.log(each).ravel()).slope)
+        assert power == pytest.approx(
+            linregress(np.repeat(np.log(widths), 2), np.log(each).ravel()).slope
+        )
 
 
 def test_agreement_is_correlation():
@@ -22,7 +27,9 @@ def test_agreement_is_correlation():
     assert found.agreement[1] == pytest.approx(pearsonr(*found.deviation).statistic)
 
 
-@pytest.mark.parametrize(("widths", "values"), [([8], [1.0]), ([8, 16], [1.0, 0.0]), ([8, 16], [1.0, 0.5, 0.2])])
+@pytest.mark.parametrize(
+    ("widths", "values"), [([8], [1.0]), ([8, 16], [1.0, 0.0]), ([8, 16], [1.0, 0.5, 0.2])]
+)
 def test_what_has_no_power_is_refused(widths, values):
     with pytest.raises(ValueError, match="power_of: expected two widths at least"):
         power_of(widths, np.array(values))

@@ -25,7 +25,9 @@ def test_it_is_the_formula():
 def test_order_does_not_matter():
     order = jnp.array([3, 0, 4, 1, 2])
     np.testing.assert_allclose(LAYER(Z, MEMORY[order]), LAYER(Z, MEMORY), atol=1e-6)
-    np.testing.assert_allclose(LAYER.weights(Z, MEMORY[order]), LAYER.weights(Z, MEMORY)[order], atol=1e-6)
+    np.testing.assert_allclose(
+        LAYER.weights(Z, MEMORY[order]), LAYER.weights(Z, MEMORY)[order], atol=1e-6
+    )
 
 
 def test_what_is_masked_is_not_there():

@@ -1,4 +1,6 @@
-"""Attention against a triple loop in double precision; its three ways to compute are one function."""
+"""Attention against a triple loop in double precision; its three ways to compute are one
+function.
+"""
 
 import math
 
@@ -22,7 +24,9 @@ MASKS = {
     "keys": lambda t, s, h: Mask(there=jnp.arange(s) % 3 != 1),
     "pairs": lambda t, s, h: Mask(there=jnp.asarray(np.random.default_rng(0).random((t, s)) < 0.3)),
     "fade": lambda t, s, h: Mask(after=0, fade=0.5 ** jnp.arange(1.0, h + 1)),
-    "later": lambda t, s, h: Mask(before=4, after=0, first=jnp.array(3, jnp.int32), fade=jnp.ones(h)),
+    "later": lambda t, s, h: Mask(
+        before=4, after=0, first=jnp.array(3, jnp.int32), fade=jnp.ones(h)
+    ),
 }
 masks = pytest.mark.parametrize("make", MASKS.values(), ids=list(MASKS))
 
@@ -35,7 +39,9 @@ def looped(q, k, v, mask):
     """Every head, query and key by itself."""
     q, k, v = (np.asarray(a, float) for a in (q, k, v))
     (t, h, d), (s, g, e) = q.shape, v.shape
-    table, out, A = np.asarray(mask.table(t, s)), np.zeros((t, h, e)), np.zeros((h, t, s))
+    table = np.asarray(mask.table(t, s))
+    out = np.zeros((t, h, e))
+    A = np.zeros((h, t, s))
     first = 0 if mask.first is None else int(mask.first)
     for n in range(h):
         own = n * g // h
@@ -43,7 +49,10 @@ def looped(q, k, v, mask):
             seen = [j for j in range(s) if table[i, j]]
             scores = [sum(q[i, n, c] * k[j, own, c] for c in range(d)) / math.sqrt(d) for j in seen]
             if mask.fade is not None:
-                scores = [score - float(mask.fade[n]) * abs(i + first - j) for score, j in zip(scores, seen)]
+                scores = [
+                    score - float(mask.fade[n]) * abs(i + first - j)
+                    for score, j in zip(scores, seen)
+                ]
             z = sum(math.exp(score) for score in scores)
             for score, j in zip(scores, seen):
                 A[n, i, j] = math.exp(score) / z
@@ -62,7 +71,9 @@ def test_it_is_the_loop(make):
 
 
 def test_a_query_that_sees_nothing_gets_zero_and_spoils_no_gradient():
-    """As a padded row does: its own derivatives are 0, all others finite. NaN that is seen is passed on."""
+    """As a padded row does: its own derivatives are 0, all others finite. NaN that is seen is
+    passed on.
+    """
     q, k, v = parts(t=2, s=3, h=1, g=1)
     mask = Mask(there=jnp.array([[True, True, False], [False, False, False]]))
     out, back = jax.vjp(jax.jit(lambda q, k, v: attend(q, k, v, mask)), q, k, v)
@@ -71,7 +82,9 @@ def test_a_query_that_sees_nothing_gets_zero_and_spoils_no_gradient():
     assert not slopes[0][1].any()
     np.testing.assert_allclose(out[0], attend(q[:1], k[:2], v[:2])[0], atol=1e-6)
     weights = np.asarray(attention_weights(q[:1], k[:2]))[0, 0]
-    np.testing.assert_allclose(slopes[2][:, 0], np.outer([*weights, 0], np.ones(3)), atol=1e-6)  # of row 0 alone
+    np.testing.assert_allclose(
+        slopes[2][:, 0], np.outer([*weights, 0], np.ones(3)), atol=1e-6
+    )  # of row 0 alone
     assert all(np.isfinite(slope).all() for slope in slopes)
     broken = attend(q.at[0].set(jnp.nan), k, v, mask)
     assert np.isnan(broken).any(axis=(1, 2)).tolist() == [True, False]
@@ -81,14 +94,19 @@ def test_a_query_that_sees_nothing_gets_zero_and_spoils_no_gradient():
 @masks
 @pytest.mark.usefixtures("x64", "strict")
 def test_some_rows_at_a_time(make, monkeypatch):
-    """Values and gradients of the long way are those of the table; 37 queries are no whole number of parts."""
+    """Values and gradients of the long way are those of the table; 37 queries are no whole number
+    of parts.
+    """
     q, k, v = parts(37, 41)
-    mask, weights = make(37, 41, 4), normal(3, 37, 4, 3)
+    mask = make(37, 41, 4)
+    weights = normal(3, 37, 4, 3)
 
     def both():
-        return jax.jit(jax.value_and_grad(lambda *qkv: jnp.vdot(attend(*qkv, mask), weights), argnums=(0, 1, 2)))(
-            q, k, v
-        )
+        return jax.jit(
+            jax.value_and_grad(
+                lambda *qkv: jnp.vdot(attend(*qkv, mask), weights), argnums=(0, 1, 2)
+            )
+        )(q, k, v)
 
     table = both()
     monkeypatch.setattr(dot_product, "TABLE", 1)
@@ -123,7 +141,9 @@ def test_heads_that_share_keys():
 def test_what_is_masked_is_not_there():
     q, k, v = parts()
     there = jnp.array([True, False, True, True, False, False, True])
-    np.testing.assert_allclose(attend(q, k, v, Mask(there=there)), attend(q, k[there], v[there]), atol=1e-6)
+    np.testing.assert_allclose(
+        attend(q, k, v, Mask(there=there)), attend(q, k[there], v[there]), atol=1e-6
+    )
     slope = jax.grad(lambda k, v: attend(q, k, v, Mask(there=there)).sum(), argnums=(0, 1))(k, v)
     assert not any(part[~there].any() for part in slope)
 
@@ -151,12 +171,16 @@ def test_a_batch_is_its_items():
     lengths = jnp.array([7, 3, 0], jnp.int32)
     batch = jax.vmap(lambda q, k, v, n: attend(q, k, v, Mask(length=n)))(q, k, v, lengths)
     for at in range(3):
-        np.testing.assert_allclose(batch[at], attend(q[at], k[at], v[at], Mask(length=lengths[at])), atol=1e-6)
+        np.testing.assert_allclose(
+            batch[at], attend(q[at], k[at], v[at], Mask(length=lengths[at])), atol=1e-6
+        )
 
 
 @pytest.mark.slow
 def test_large_scores():
-    q, k, v = jnp.full((1, 1, 1), 1e4), jnp.array([1e4, -1e4])[:, None, None], jnp.array([1.0, 2.0])[:, None, None]
+    q = jnp.full((1, 1, 1), 1e4)
+    k = jnp.array([1e4, -1e4])[:, None, None]
+    v = jnp.array([1.0, 2.0])[:, None, None]
     assert attend(q, k, v).ravel().tolist() == [1.0]
     assert np.isfinite(jax.grad(lambda k: attend(q, k, v).sum())(k)).all()
 
@@ -172,12 +196,15 @@ def test_half_precision_sums_in_single():
 def spent(t):
     """Bytes that the compiled value and gradient need besides what goes in and out."""
     shape = jax.ShapeDtypeStruct((t, 1, 4), jnp.float32)
-    f = jax.value_and_grad(lambda q, k, v: jnp.square(attend(q, k, v, Mask(after=0))).sum(), argnums=(0, 1, 2))
+    f = jax.value_and_grad(
+        lambda q, k, v: jnp.square(attend(q, k, v, Mask(after=0))).sum(), argnums=(0, 1, 2)
+    )
     return jax.jit(f).lower(shape, shape, shape).compile().memory_analysis().temp_size_in_bytes
 
 
 def test_memory_does_not_grow_with_the_square():
-    one, two = spent(4096), spent(8192)
+    one = spent(4096)
+    two = spent(8192)
     assert one < 4 * 4096**2 / 2  # half of one table of float32
     assert two < 1.5 * one
 
@@ -193,5 +220,7 @@ def test_bad_shapes():
         attend(q[:, :3], k, v)
     with pytest.raises(ValueError, match=r"one entry for each of the 7 keys.* got \(5,\)"):
         attend(q, k, v, Mask(there=jnp.ones(5, bool)))
-    with pytest.raises(ValueError, match=r"fade must be one number for each of 4 heads; got \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"fade must be one number for each of 4 heads; got \(2,\)"
+    ):
         attend(q, k, v, Mask(fade=jnp.ones(2)))

@@ -74,7 +74,8 @@ def test_linear_attention_is_the_table(t, s, chunk, monkeypatch):
     """Both orders of the products; causal, the recurrence over chunks; values and gradients."""
     monkeypatch.setattr(long_attention, "CHUNK", chunk)
     for mask in (ALL, Mask(length=length(4)), CAUSAL, Mask(after=0, length=length(4))):
-        found, expected = both(linear_attention, mask, *parts(t, s)), both(quadratic, mask, *parts(t, s))
+        found = both(linear_attention, mask, *parts(t, s))
+        expected = both(quadratic, mask, *parts(t, s))
         assert close(found, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -83,9 +84,12 @@ def test_linear_attention_is_a_recurrence():
     """Token by token: a matrix and a vector are all that is kept."""
     q, k, v = (np.asarray(a[:, 0]) for a in parts(h=1, g=1))
     phi = lambda x: np.where(x > 0, x + 1, np.exp(x))
-    S, z, out = np.zeros((2, 3)), np.zeros(2), []
+    S = np.zeros((2, 3))
+    z = np.zeros(2)
+    out = []
     for q_i, k_i, v_i in zip(phi(q), phi(k), v):
-        S, z = S + np.outer(k_i, v_i), z + k_i
+        S = S + np.outer(k_i, v_i)
+        z = z + k_i
         out.append(q_i @ S / (q_i @ z))
     found = computed(linear_attention, *parts(h=1, g=1), CAUSAL)[:, 0]
     np.testing.assert_allclose(found, out, atol=1e-10)
@@ -109,13 +113,16 @@ def test_features_that_all_but_vanish():
 
 def dense(pairs, size, q, k, v, mask):
     """`attend` with a table that forbids all other blocks."""
-    t, s = len(q), len(k)
+    t = len(q)
+    s = len(k)
     links = np.zeros((-(-t // size), -(-s // size)), bool)
     for i, j in pairs:
         if i < links.shape[0] and j < links.shape[1]:
             links[i, j] = True
     whole = np.kron(links, np.ones((size, size), bool))[:t, :s]
-    return attend(q, k, v, Mask(there=jnp.asarray(whole) & mask.table(t, s), fade=mask.fade, first=mask.first))
+    return attend(
+        q, k, v, Mask(there=jnp.asarray(whole) & mask.table(t, s), fade=mask.fade, first=mask.first)
+    )
 
 
 SPARSE_MASKS = {
@@ -133,8 +140,11 @@ SPARSE_MASKS = {
 @pytest.mark.parametrize("make", SPARSE_MASKS.values(), ids=list(SPARSE_MASKS))
 @pytest.mark.usefixtures("x64", "strict")
 def test_sparse_attention_is_dense_with_a_mask(make):
-    kernel, table = sparse_attention(PAIRS, 3), partial(dense, PAIRS, 3)
-    assert close(both(kernel, make(), *parts()), both(table, make(), *parts()), rtol=1e-10, atol=1e-12)
+    kernel = sparse_attention(PAIRS, 3)
+    table = partial(dense, PAIRS, 3)
+    assert close(
+        both(kernel, make(), *parts()), both(table, make(), *parts()), rtol=1e-10, atol=1e-12
+    )
 
 
 @pytest.mark.usefixtures("x64")
@@ -148,12 +158,20 @@ def test_sequences_of_two_lengths_and_blocks_without_links():
 
 
 def test_all_pairs_are_full_attention():
-    for pairs, size in ((block_pairs(5, window=4), 3), (block_pairs(13, everywhere=13), 1), (((0, 0),), 13)):
-        np.testing.assert_allclose(computed(sparse_attention(pairs, size), *parts()), attend(*parts()), atol=1e-6)
+    for pairs, size in (
+        (block_pairs(5, window=4), 3),
+        (block_pairs(13, everywhere=13), 1),
+        (((0, 0),), 13),
+    ):
+        np.testing.assert_allclose(
+            computed(sparse_attention(pairs, size), *parts()), attend(*parts()), atol=1e-6
+        )
 
 
 def test_how_many_pairs():
-    """The band, what is seen everywhere, and the random ones, counted one by one and by the formula."""
+    """The band, what is seen everywhere, and the random ones, counted one by one and by the
+    formula.
+    """
     for n, w, g, r in itertools.product((6, 9), (0, 1, 2), (0, 1, 3), (0, 1)):
         pairs = block_pairs(n, window=w, everywhere=g, random=r)
         m = n - g
@@ -175,7 +193,9 @@ def test_two_layers_reach_everything():
     )
     assert (reach(block_pairs(8, everywhere=1)) > 0).all()
     assert not (reach(block_pairs(8, window=2)) > 0).all()
-    layer = Attention.init(4, 2, kernel=sparse_attention(block_pairs(4, everywhere=1), 2), key=jr.key(0))
+    layer = Attention.init(
+        4, 2, kernel=sparse_attention(block_pairs(4, everywhere=1), 2), key=jr.key(0)
+    )
     slope = jax.jacobian(lambda x: layer(layer(x))[7])(normal(0, 8, 4))
     assert (jnp.abs(slope).sum(axis=(0, 2)) > 0).all()
 
@@ -222,7 +242,11 @@ def test_hierarchical_attention_block_by_block(size):
 @pytest.mark.usefixtures("x64")
 def test_one_block_is_full_attention():
     for size, mask in itertools.product((13, 20), (ALL, CAUSAL, Mask(length=length(8)))):
-        assert close(both(hierarchical_attention(size), mask, *parts()), both(attend, mask, *parts()), rtol=1e-10)
+        assert close(
+            both(hierarchical_attention(size), mask, *parts()),
+            both(attend, mask, *parts()),
+            rtol=1e-10,
+        )
 
 
 # All of them
@@ -238,7 +262,10 @@ def flops(kernel, t):
 def test_the_work_of_hierarchical_attention():
     """T b + (T/b)² pairs: a block longer there are more within, a block shorter more between."""
     count = lambda t, b: t * b + (t / b) ** 2
-    work = {(t, b): flops(hierarchical_attention(b), t) for t, b in ((1024, 128), (2048, 128), (1024, 8), (1024, 32))}
+    work = {
+        (t, b): flops(hierarchical_attention(b), t)
+        for t, b in ((1024, 128), (2048, 128), (1024, 8), (1024, 32))
+    }
     for one, two in itertools.combinations(work, 2):
         assert work[one] / work[two] == pytest.approx(count(*one) / count(*two), rel=0.5)
     assert work[1024, 32] < flops(attend, 1024) / 8
@@ -254,13 +281,16 @@ def spent(kernel, t, mask):
 @pytest.mark.parametrize("mask", [ALL, CAUSAL], ids=["all", "causal"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_memory_grows_with_the_length(name, mask):
-    """On the way back too: no table of 4096 by 4096, and for linear attention no state of each token."""
+    """On the way back too: no table of 4096 by 4096, and for linear attention no state of each
+    token.
+    """
     make = {
         "linear": lambda t: linear_attention,
         "sparse": lambda t: sparse_attention(block_pairs(t // 32, window=1, everywhere=1), 32),
         "hierarchical": lambda t: hierarchical_attention(32),
     }[name]
-    one, two = spent(make(4096), 4096, mask), spent(make(8192), 8192, mask)
+    one = spent(make(4096), 4096, mask)
+    two = spent(make(8192), 8192, mask)
     assert one < 4 * 4096**2 / 4
     assert two < 2.5 * one
     if name == "linear":
@@ -290,10 +320,13 @@ def test_nothing_there(kernel):
 
 @kernels
 def test_the_future_changes_no_bit(kernel):
-    """On a CPU; a GPU adds up the blocks of a segment in any order, so two equal calls may differ in the last bit."""
+    """On a CPU; a GPU adds up the blocks of a segment in any order, so two equal calls may differ
+    in the last bit.
+    """
     q, k, v = parts()
     f = jax.jit(lambda *qkv: kernel(*qkv, CAUSAL))
-    before, after = f(q, k, v), f(*(a.at[7].add(1e3) for a in (q, k, v)))
+    before = f(q, k, v)
+    after = f(*(a.at[7].add(1e3) for a in (q, k, v)))
     alike = same_bits if jax.default_backend() == "cpu" else close
     assert alike(before[:7], after[:7])
     assert (before[7] != after[7]).any()
@@ -306,7 +339,9 @@ def test_a_batch_is_its_items(kernel):
     f = lambda q, k, v, n: kernel(q, k, v, Mask(after=0, length=n))
     batch = jax.jit(jax.vmap(f))(q, k, v, lengths)
     for at in range(2):
-        np.testing.assert_allclose(batch[at], computed(f, q[at], k[at], v[at], lengths[at]), atol=1e-6)
+        np.testing.assert_allclose(
+            batch[at], computed(f, q[at], k[at], v[at], lengths[at]), atol=1e-6
+        )
 
 
 @kernels
@@ -338,7 +373,8 @@ def test_going_on_from_a_past(name):
     trunk = Trunk.init(2, 4, 2, 4, kernel=KERNELS[name], key=jr.key(0))
     x = normal(0, 9, 4)
     whole = trunk(x, mask=CAUSAL)
-    past, found = trunk.start(12), []
+    past = trunk.start(12)
+    found = []
     for part in (x[:4], x[4:5], x[5:]):
         y, past = trunk.extend(part, past)
         found.append(y)
@@ -363,7 +399,9 @@ def test_a_table_of_pairs_from_a_past():
     ids=["before", "after", "there", "fade"],
 )
 def test_what_cannot_be_honoured_is_refused(name, mask):
-    with pytest.raises(ValueError, match=rf"{name}_attention: it has no scores of single pairs.* Use attend"):
+    with pytest.raises(
+        ValueError, match=rf"{name}_attention: it has no scores of single pairs.* Use attend"
+    ):
         KERNELS[name](*parts(), mask)
 
 
@@ -372,7 +410,10 @@ def test_bad_shapes():
     for name, kernel in KERNELS.items():
         with pytest.raises(ValueError, match=rf"{name}_attention: .*must have one size"):
             kernel(*parts()[:1], jnp.ones((13, 2, 3)), jnp.ones((13, 2, 3)))
-    with pytest.raises(ValueError, match="the pairs are of 5 by 5 blocks of 3, but 16 queries and 13 keys are 6 by 5"):
+    with pytest.raises(
+        ValueError,
+        match="the pairs are of 5 by 5 blocks of 3, but 16 queries and 13 keys are 6 by 5",
+    ):
         KERNELS["sparse"](*parts(16, 13))
     with pytest.raises(ValueError, match="got 5 queries and 13 keys"):
         KERNELS["hierarchical"](*parts(5, 13))

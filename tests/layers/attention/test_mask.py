@@ -10,7 +10,11 @@ import pytest
 from thetax.layers import ALL, CAUSAL, Mask, written
 
 T, S = 4, 6
-THERE = {None: None, "keys": np.arange(S) % 3 != 1, "pairs": np.random.default_rng(0).random((T, S)) < 0.5}
+THERE = {
+    None: None,
+    "keys": np.arange(S) % 3 != 1,
+    "pairs": np.random.default_rng(0).random((T, S)) < 0.5,
+}
 CASES = list(itertools.product((None, 0, 2), (None, 0, 1), (None, 0, 4), THERE, (None, 3)))
 
 
@@ -28,7 +32,11 @@ def allowed(i, j, before, after, length, there, first):
 def mask_of(before, after, length, there, first):
     number = lambda n: None if n is None else jnp.array(n, jnp.int32)
     return Mask(
-        before, after, number(length), None if there is None else jnp.asarray(THERE[there]), first=number(first)
+        before,
+        after,
+        number(length),
+        None if there is None else jnp.asarray(THERE[there]),
+        first=number(first),
     )
 
 
@@ -50,14 +58,21 @@ def test_open_is_no_mask():
     assert ALL.open
     assert Mask(fade=jnp.ones(2)).open
     assert not any(
-        mask.open for mask in (CAUSAL, Mask(before=3), Mask(length=jnp.array(9)), Mask(there=jnp.ones(2, bool)))
+        mask.open
+        for mask in (
+            CAUSAL,
+            Mask(before=3),
+            Mask(length=jnp.array(9)),
+            Mask(there=jnp.ones(2, bool)),
+        )
     )
     assert ALL.table(2, 3).all()
 
 
 def test_the_bias_falls_with_the_distance():
     mask = Mask(fade=jnp.array([1.0, 0.5]), first=jnp.array(1))
-    i, j = jnp.arange(2)[:, None], jnp.arange(4)[None]
+    i = jnp.arange(2)[:, None]
+    j = jnp.arange(4)[None]
     away = np.abs(np.arange(2)[:, None] + 1 - np.arange(4)[None])
     np.testing.assert_array_equal(mask.bias(i, j), [-away, -0.5 * away])
     assert CAUSAL.bias(i, j) is None
@@ -70,12 +85,18 @@ def test_a_mask_can_be_mapped():
 
 
 def test_written():
-    assert [int(written(jnp.array(row))) for row in ([0, 3, 1], [0, -1, -1], [-1, -1, -1])] == [3, 1, 0]
+    assert [int(written(jnp.array(row))) for row in ([0, 3, 1], [0, -1, -1], [-1, -1, -1])] == [
+        3,
+        1,
+        0,
+    ]
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_masks():
-    with pytest.raises(ValueError, match="before and after count places and are not negative; got -1 and None"):
+    with pytest.raises(
+        ValueError, match="before and after count places and are not negative; got -1 and None"
+    ):
         Mask(before=-1)
     with pytest.raises(ValueError, match=r"there must be bool.* got float32\(3,\)"):
         Mask(there=jnp.ones(3))

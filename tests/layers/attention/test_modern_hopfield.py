@@ -19,7 +19,9 @@ exact = pytest.mark.usefixtures("x64", "strict")
 @exact
 def test_energy_and_update_are_the_formulas():
     """scipy's softmax and logsumexp; the update is a step of length 1 down the gradient."""
-    X, x, beta = normal(0, 7, 4), normal(1, 4), 1.7
+    X = normal(0, 7, 4)
+    x = normal(1, 4)
+    beta = 1.7
     layer = ModernHopfield(X, beta)
     inner = beta * np.asarray(X) @ np.asarray(x)
     largest = max(float(row @ row) for row in X)
@@ -31,8 +33,10 @@ def test_energy_and_update_are_the_formulas():
 
 @exact
 def test_steps_are_updates_in_a_row_and_never_raise_the_energy():
-    X, x = normal(0, 6, 3), 3 * normal(1, 3)
-    energies, point = [], x
+    X = normal(0, 6, 3)
+    x = 3 * normal(1, 3)
+    energies = []
+    point = x
     for steps in range(1, 6):
         point = ModernHopfield(X, 2.0).update(point)
         assert np.allclose(ModernHopfield(X, 2.0, steps)(x), point, atol=1e-13)
@@ -42,11 +46,17 @@ def test_steps_are_updates_in_a_row_and_never_raise_the_energy():
 
 def test_a_step_is_attention():
     """jax.nn.dot_product_attention with keys as values, and with values behind a linear map."""
-    Q, K, W = normal(0, 5, 8), normal(1, 9, 8), normal(2, 3, 8)
+    Q = normal(0, 5, 8)
+    K = normal(1, 9, 8)
+    W = normal(2, 3, 8)
     memory = ModernHopfield(K, beta=8**-0.5)
     heads = lambda a: a[:, None]
-    assert np.allclose(predict(memory, Q), jax.nn.dot_product_attention(*map(heads, (Q, K, K)))[:, 0], atol=1e-5)
-    values = jax.nn.dot_product_attention(*map(heads, (Q, K)), jnp.pad(K @ W.T, ((0, 0), (0, 5)))[:, None])[:, 0, :3]
+    assert np.allclose(
+        predict(memory, Q), jax.nn.dot_product_attention(*map(heads, (Q, K, K)))[:, 0], atol=1e-5
+    )
+    values = jax.nn.dot_product_attention(
+        *map(heads, (Q, K)), jnp.pad(K @ W.T, ((0, 0), (0, 5)))[:, None]
+    )[:, 0, :3]
     assert np.allclose(predict(Chain(memory, Linear(W)), Q), values, atol=1e-5)
 
 
@@ -57,7 +67,9 @@ def test_half_precision_keeps_its_dtype():
 
 @pytest.mark.slow
 def test_patterns_are_learnt_by_descent():
-    """Shown noisy copies of three prototypes to be denoised, the layer's patterns become the prototypes."""
+    """Shown noisy copies of three prototypes to be denoised, the layer's patterns become the
+    prototypes.
+    """
     prototypes = jnp.array([[3.0, 0.0, 0.0, 1.0], [0.0, 3.0, 0.0, -1.0], [0.0, 0.0, -3.0, 0.0]])
     which = jnp.arange(300) % 3
     clean = prototypes[which]
@@ -65,7 +77,13 @@ def test_patterns_are_learnt_by_descent():
     start = ModernHopfield.init(3, 4, beta=1.0, key=jr.key(0))
     data = (noisy, clean)
     found = fit(
-        descend(squared_error, optax.adam(0.05)), start, data, epochs=30, batch=30, key=jr.key(1), progress=Silent()
+        descend(squared_error, optax.adam(0.05)),
+        start,
+        data,
+        epochs=30,
+        batch=30,
+        key=jr.key(1),
+        progress=Silent(),
     )
     assert squared_error(found.model, data) < 0.05 < squared_error(start, data)
     gaps = jnp.linalg.norm(found.model.X[:, None] - prototypes[None], axis=2)
@@ -81,7 +99,10 @@ def test_bad_layers_are_refused():
     for beta, steps in ((0.0, 1), (-1.0, 1), (float("nan"), 1), (1.0, 0)):
         with pytest.raises(ValueError, match="beta must be positive and steps at least 1"):
             ModernHopfield(jnp.ones((2, 3)), beta, steps)
-    for use in (ModernHopfield(jnp.ones((2, 3)), 1.0), ModernHopfield(jnp.ones((2, 3)), 1.0).energy):
+    for use in (
+        ModernHopfield(jnp.ones((2, 3)), 1.0),
+        ModernHopfield(jnp.ones((2, 3)), 1.0).energy,
+    ):
         with pytest.raises(ValueError, match=r"expected one example of shape \(3,\), got \(2,\)"):
             use(jnp.ones(2))
 

@@ -23,7 +23,10 @@ def test_waves():
     expected = np.zeros((9, 6))
     for t in range(9):
         for i in range(3):
-            expected[t, 2 * i], expected[t, 2 * i + 1] = np.sin(t / 1e4 ** (2 * i / 6)), np.cos(t / 1e4 ** (2 * i / 6))
+            expected[t, 2 * i], expected[t, 2 * i + 1] = (
+                np.sin(t / 1e4 ** (2 * i / 6)),
+                np.cos(t / 1e4 ** (2 * i / 6)),
+            )
     np.testing.assert_allclose(table, expected, atol=1e-12)
     np.testing.assert_allclose(
         Sinusoidal()(jnp.ones((4, 6)), first=jnp.array(5, jnp.int32)), 1 + expected[5:], atol=1e-12
@@ -42,7 +45,9 @@ def test_learned_places():
     layer = Learned.init(5, 3, key=jr.key(0))
     x = normal(0, 2, 3)
     np.testing.assert_array_equal(layer(x), x + layer.P[:2])
-    np.testing.assert_array_equal(jax.jit(lambda first: layer(x, first=first))(jnp.array(3)), x + layer.P[3:])
+    np.testing.assert_array_equal(
+        jax.jit(lambda first: layer(x, first=first))(jnp.array(3)), x + layer.P[3:]
+    )
     slope = jax.grad(lambda layer: layer(x).sum())(layer).P
     assert slope.tolist() == [[1.0] * 3] * 2 + [[0.0] * 3] * 3
 
@@ -60,7 +65,8 @@ def test_too_long_for_the_places():
 @pytest.mark.usefixtures("x64", "strict")
 def test_turning_is_multiplying_by_a_phase():
     """The pair (x_i, x_{i+d/2}) is a complex number."""
-    x, at = np.asarray(normal(0, 4, 2, 6)), np.array([0, 3, 3, 11])
+    x = np.asarray(normal(0, 4, 2, 6))
+    at = np.array([0, 3, 3, 11])
     z = (x[..., :3] + 1j * x[..., 3:]) * np.exp(1j * at[:, None, None] * frequencies(6, 50.0))
     found = Rotary(50.0).turn(jnp.asarray(x), jnp.asarray(at))
     np.testing.assert_allclose(found, np.concatenate([z.real, z.imag], axis=2), atol=1e-12)
@@ -68,7 +74,8 @@ def test_turning_is_multiplying_by_a_phase():
 
 @pytest.mark.usefixtures("x64")
 def test_turned_scores_know_the_difference_alone():
-    q, k = normal(0, 1, 1, 8), normal(1, 1, 1, 8)
+    q = normal(0, 1, 1, 8)
+    k = normal(1, 1, 1, 8)
     score = jax.vmap(lambda t, s: jnp.vdot(Rotary().turn(q, t[None]), Rotary().turn(k, s[None])))
     near = score(jnp.array([0, 5, 100, 4000]), jnp.array([3, 8, 103, 4003]))
     np.testing.assert_allclose(near, near[0], atol=1e-10)

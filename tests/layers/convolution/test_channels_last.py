@@ -1,4 +1,6 @@
-"""Channels last is the same correlation with the same derivatives of every order, in the layout that is fast."""
+"""Channels last is the same correlation with the same derivatives of every order, in the layout
+that is fast.
+"""
 
 from functools import partial
 
@@ -27,7 +29,9 @@ SETTINGS = [
 def plain(W, x, stride, padding, dilation):
     """JAX's own, channels first."""
     axes = AXES[len(stride)]
-    return jax.lax.conv_general_dilated(x[None], W, stride, padding, rhs_dilation=dilation, dimension_numbers=axes)[0]
+    return jax.lax.conv_general_dilated(
+        x[None], W, stride, padding, rhs_dilation=dilation, dimension_numbers=axes
+    )[0]
 
 
 WAYS = {"as one operation": {"SMALL": 0}, "by rows": {}, "as sums": {"MANY": 1}}
@@ -36,7 +40,9 @@ WAYS = {"as one operation": {"SMALL": 0}, "by rows": {}, "as sums": {"MANY": 1}}
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("space", "k", "stride", "pad", "dilation"), SETTINGS)
-def test_values_and_derivatives_are_those_of_the_plain_one(space, k, stride, pad, dilation, way, x64, monkeypatch):
+def test_values_and_derivatives_are_those_of_the_plain_one(
+    space, k, stride, pad, dilation, way, x64, monkeypatch
+):
     for name, value in WAYS[way].items():
         monkeypatch.setattr(channels_last, name, value)
     xs = jr.normal(jr.key(0), (2, 2, *(9, 8)[:space]))
@@ -46,21 +52,34 @@ def test_values_and_derivatives_are_those_of_the_plain_one(space, k, stride, pad
     def seen(correlate, W, xs):
         loss = lambda W, xs: jnp.sin(jax.vmap(lambda x: correlate(W, x, *how))(xs)).sum()
         ys, onward = jax.jvp(jax.vmap(lambda x: correlate(W, x, *how)), (xs,), (jnp.cos(xs),))
-        back = [jax.grad(loss, argnums) for argnums in ((0, 1), 1)]  # at both, and at the input under a fixed kernel
+        back = [
+            jax.grad(loss, argnums) for argnums in ((0, 1), 1)
+        ]  # at both, and at the input under a fixed kernel
         return ys, onward, [jax.jvp(slope, (W, xs), (jnp.cos(W), jnp.cos(xs))) for slope in back]
 
-    both = (jax.tree.leaves(jax.jit(partial(seen, correlate))(W, xs)) for correlate in (correlate_last, plain))
+    both = (
+        jax.tree.leaves(jax.jit(partial(seen, correlate))(W, xs))
+        for correlate in (correlate_last, plain)
+    )
     for ours, theirs in zip(*both):
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
 def test_every_convolution_of_a_step_is_in_the_fast_layout():
-    """Forwards and both ways back: N H W C by H W I O to N H W C, whatever is differentiated and mapped."""
+    """Forwards and both ways back: N H W C by H W I O to N H W C, whatever is differentiated and
+    mapped.
+    """
     how = (2, 2), ((1, 1), (1, 1)), (1, 1)
     loss = lambda W, xs: jnp.square(jax.vmap(lambda x: correlate_last(W, x, *how))(xs)).sum()
-    program = str(jax.make_jaxpr(jax.grad(loss, argnums=(0, 1)))(jnp.ones((3, 2, 3, 3)), jnp.ones((5, 2, 8, 8))))
+    program = str(
+        jax.make_jaxpr(jax.grad(loss, argnums=(0, 1)))(
+            jnp.ones((3, 2, 3, 3)), jnp.ones((5, 2, 8, 8))
+        )
+    )
     layouts = [part.split("\n")[0] for part in program.split("dimension_numbers=")[1:]]
-    fast = "ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))"
+    fast = (
+        "ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))"
+    )
     assert len(layouts) == 3
     assert set(layouts) == {fast}
 
@@ -70,13 +89,18 @@ def test_large_images_of_few_channels_are_sums_where_a_derivative_is_wanted():
     how = (1, 1), ((1, 1), (1, 1)), (1, 1)
     total = lambda x: correlate_last(jnp.ones((3, 1, 3, 3)), x, *how).sum()
     assert str(jax.make_jaxpr(total)(jnp.ones((1, 16, 16)))).count("conv_general_dilated[") == 1
-    assert "conv_general_dilated[" not in str(jax.make_jaxpr(jax.grad(total))(jnp.ones((1, 16, 16))))
+    assert "conv_general_dilated[" not in str(
+        jax.make_jaxpr(jax.grad(total))(jnp.ones((1, 16, 16)))
+    )
 
 
 def test_small_images_are_taken_by_rows_where_the_kernel_is_fixed(monkeypatch):
-    """On a CPU; by one operation where the kernel is not fixed, where the image is large, and on a GPU."""
+    """On a CPU; by one operation where the kernel is not fixed, where the image is large, and on a
+    GPU.
+    """
     loss = lambda W, x: correlate_last(W, x, (1, 1), ((1, 1), (1, 1)), (1, 1)).sum()
-    W, x = jnp.ones((8, 8, 3, 3)), jnp.ones((8, 16, 16))
+    W = jnp.ones((8, 8, 3, 3))
+    x = jnp.ones((8, 16, 16))
     seen = lambda argnums, x: str(jax.make_jaxpr(jax.grad(loss, argnums))(W, x))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert "conv_general_dilated[" in seen(1, x)
@@ -92,6 +116,8 @@ def test_what_is_not_changed_costs_nothing():
     loss = lambda W, x: correlate_last(W, x, *how).sum()
     for argument in (0, 1):
         program = str(
-            jax.make_jaxpr(partial(jax.grad(loss, argnums=argument)))(jnp.ones((3, 2, 3, 3)), jnp.ones((2, 8, 8)))
+            jax.make_jaxpr(partial(jax.grad(loss, argnums=argument)))(
+                jnp.ones((3, 2, 3, 3)), jnp.ones((2, 8, 8))
+            )
         )
         assert program.count("conv_general_dilated") <= 2

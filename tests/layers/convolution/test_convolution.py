@@ -40,13 +40,17 @@ def loop(W, x, stride=1, dilation=1, groups=1):
     "how", [{}, {"stride": 2}, {"dilation": 2}, {"groups": 2}, {"stride": 3, "groups": 4}], ids=str
 )
 def test_valid_is_the_sum(shape, window, how):
-    W, x = normal(0, 4, 4 // how.get("groups", 1), *window), normal(1, *shape)
-    np.testing.assert_allclose(correlate(jnp.asarray(W), jnp.asarray(x), **how), loop(W, x, **how), atol=1e-12)
+    W = normal(0, 4, 4 // how.get("groups", 1), *window)
+    x = normal(1, *shape)
+    np.testing.assert_allclose(
+        correlate(jnp.asarray(W), jnp.asarray(x), **how), loop(W, x, **how), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("boundary", ["valid", "same", "full"])
 def test_images_against_scipy(boundary):
-    w, x = normal(0, 3, 5), normal(1, 8, 9)
+    w = normal(0, 3, 5)
+    x = normal(1, 8, 9)
     ours = lambda f: f(jnp.asarray(w)[None, None], jnp.asarray(x)[None], boundary=boundary)[0]
     np.testing.assert_allclose(ours(correlate), signal.correlate2d(x, w, mode=boundary), atol=1e-12)
     np.testing.assert_allclose(ours(convolve), signal.convolve2d(x, w, mode=boundary), atol=1e-12)
@@ -55,18 +59,22 @@ def test_images_against_scipy(boundary):
 @pytest.mark.parametrize("m", [2, 3, 4, 5])
 def test_same_is_ndimages(m):
     """Odd and even windows: the place under index m // 2 is the middle."""
-    w, x = normal(0, m), normal(1, 9)
+    w = normal(0, m)
+    x = normal(1, 9)
     ours = correlate(jnp.asarray(w)[None, None], jnp.asarray(x)[None], boundary="same")[0]
     np.testing.assert_allclose(ours, ndimage.correlate1d(x, w, mode="constant"), atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [1, 3, 4])
 def test_circular_joins_the_edges(m):
-    w, x = normal(0, m), normal(1, 7)
+    w = normal(0, m)
+    x = normal(1, 7)
     ours = correlate(jnp.asarray(w)[None, None], jnp.asarray(x)[None], boundary="circular")[0]
     np.testing.assert_allclose(ours, ndimage.correlate1d(x, w, mode="wrap"), atol=1e-12)
     centred = np.roll(np.pad(w, (0, 7 - m)), -(m // 2))
-    np.testing.assert_allclose(ours, np.fft.ifft(np.fft.fft(x) * np.conj(np.fft.fft(centred))).real, atol=1e-12)
+    np.testing.assert_allclose(
+        ours, np.fft.ifft(np.fft.fft(x) * np.conj(np.fft.fft(centred))).real, atol=1e-12
+    )
 
 
 @given(st.integers(0, 6), st.integers(0, 6))
@@ -78,25 +86,33 @@ def test_shifts_pass_through(a, b):
 
 
 def test_a_stride_keeps_some_places():
-    W, x = jnp.asarray(normal(0, 3, 2, 3, 3)), jnp.asarray(normal(1, 2, 7, 8))
+    W = jnp.asarray(normal(0, 3, 2, 3, 3))
+    x = jnp.asarray(normal(1, 2, 7, 8))
     for boundary in ("valid", "same", "circular", "full"):
         whole = correlate(W, x, boundary=boundary)
-        np.testing.assert_allclose(correlate(W, x, boundary=boundary, stride=2), whole[:, ::2, ::2], atol=1e-12)
+        np.testing.assert_allclose(
+            correlate(W, x, boundary=boundary, stride=2), whole[:, ::2, ::2], atol=1e-12
+        )
 
 
 def test_the_layer_is_the_sum_and_the_offset():
     layer = Convolution.init(2, 3, (3,), boundary="valid", key=jr.key(0))
     assert tree.size(layer) == 3 * 2 * 3 + 3
-    b, x = jnp.array([1.0, 2.0, 3.0]), jnp.asarray(normal(1, 2, 6))
+    b = jnp.array([1.0, 2.0, 3.0])
+    x = jnp.asarray(normal(1, 2, 6))
     moved = Convolution(layer.W, b, "valid")(x)
-    np.testing.assert_allclose(moved - correlate(layer.W, x), np.tile(b[:, None], (1, 4)), atol=1e-12)
+    np.testing.assert_allclose(
+        moved - correlate(layer.W, x), np.tile(b[:, None], (1, 4)), atol=1e-12
+    )
     turned = Convolution(layer.W, None, "valid", flip=True)(x)
     np.testing.assert_allclose(turned, convolve(layer.W, x), atol=1e-12)
 
 
 def test_backwards_is_convolution():
     """Full forward: the gradient at x is the valid correlation with w, that at w with x."""
-    w, x, d = normal(0, 3, 2), normal(1, 5, 6), normal(2, 7, 7)
+    w = normal(0, 3, 2)
+    x = normal(1, 5, 6)
+    d = normal(2, 7, 7)
     full = lambda w, x: jnp.vdot(convolve(w[None, None], x[None], boundary="full")[0], d)
     dw, dx = jax.grad(full, argnums=(0, 1))(jnp.asarray(w), jnp.asarray(x))
     np.testing.assert_allclose(dx, signal.correlate2d(d, w, mode="valid"), atol=1e-12)
@@ -108,21 +124,51 @@ def test_backwards_is_convolution():
     ("make", "says"),
     [
         (lambda: Convolution.init(1, 1, (2,), key=jr.key(0)), r"a window of \(2,\) has no middle"),
-        (lambda: Convolution.init(1, 1, (3,), stride=0, key=jr.key(0)), "stride is a whole number of at least 1"),
-        (lambda: Convolution.init(1, 1, (3,), dilation=(1, 2), key=jr.key(0)), "dilation is a whole number"),
-        (lambda: Convolution.init(3, 4, (3,), groups=2, key=jr.key(0)), "cannot be parted into groups=2"),
-        (lambda: Convolution.init(1, 1, (3,), boundary="reflect", key=jr.key(0)), "boundary is one of valid, same"),
+        (
+            lambda: Convolution.init(1, 1, (3,), stride=0, key=jr.key(0)),
+            "stride is a whole number of at least 1",
+        ),
+        (
+            lambda: Convolution.init(1, 1, (3,), dilation=(1, 2), key=jr.key(0)),
+            "dilation is a whole number",
+        ),
+        (
+            lambda: Convolution.init(3, 4, (3,), groups=2, key=jr.key(0)),
+            "cannot be parted into groups=2",
+        ),
+        (
+            lambda: Convolution.init(1, 1, (3,), boundary="reflect", key=jr.key(0)),
+            "boundary is one of valid, same",
+        ),
         (lambda: Convolution(jnp.ones((2, 1, 3)), jnp.ones(3)), r"W must be \(m, c, k\)"),
-        (lambda: correlate(jnp.ones((1, 1, 5)), jnp.ones((1, 4))), r"window of \(5,\) does not fit"),
-        (lambda: correlate(jnp.ones((1, 1, 3)), jnp.ones((2, 1, 4))), "map over a batch with jax.vmap"),
+        (
+            lambda: correlate(jnp.ones((1, 1, 5)), jnp.ones((1, 4))),
+            r"window of \(5,\) does not fit",
+        ),
+        (
+            lambda: correlate(jnp.ones((1, 1, 3)), jnp.ones((2, 1, 4))),
+            "map over a batch with jax.vmap",
+        ),
         (lambda: correlate(jnp.ones((1, 2, 3)), jnp.ones((3, 4))), "expected 2 channels, got 3"),
-        (lambda: LAYER(jnp.ones((9, 9))), r"shape \(1, h, w\), got \(9, 9\); add the channel axis: x\[None\]"),
+        (
+            lambda: LAYER(jnp.ones((9, 9))),
+            r"shape \(1, h, w\), got \(9, 9\); add the channel axis: x\[None\]",
+        ),
         (lambda: LAYER(jnp.ones((5, 1, 9, 9))), "map over a batch with jax.vmap"),
         (lambda: LAYER(jnp.ones((9, 9, 1))), "channels come first"),
         (lambda: LAYER(jnp.ones((1, 0, 0))), "there is nothing in it"),
-        (lambda: LAYER(jnp.ones((1, 9, 9), jnp.uint8)), "images are floats; divide pixels by 255; got uint8"),
-        (lambda: Convolution.init(3, 4, 3, key=jr.key(0)), r"window is a tuple such as \(3, 3\), .*; got 3"),  # pyright: ignore
-        (lambda: Convolution.init(1, 1, (0, 3), key=jr.key(0)), r"sizes are at least 1; .* window=\(0, 3\)"),
+        (
+            lambda: LAYER(jnp.ones((1, 9, 9), jnp.uint8)),
+            "images are floats; divide pixels by 255; got uint8",
+        ),
+        (
+            lambda: Convolution.init(3, 4, 3, key=jr.key(0)),
+            r"window is a tuple such as \(3, 3\), .*; got 3",
+        ),  # pyright: ignore
+        (
+            lambda: Convolution.init(1, 1, (0, 3), key=jr.key(0)),
+            r"sizes are at least 1; .* window=\(0, 3\)",
+        ),
         (lambda: Convolution.init(0, 1, (3, 3), key=jr.key(0)), "sizes are at least 1; got c=0"),
     ],
 )

@@ -18,9 +18,13 @@ def test_windows(window, stride):
     x = normal(0, 2, 7, 8)
     places = np.lib.stride_tricks.sliding_window_view(x, window, axis=(1, 2))
     s, t = stride or window
-    np.testing.assert_array_equal(MaxPool(window, stride)(jnp.asarray(x)), places[:, ::s, ::t].max(axis=(3, 4)))
+    np.testing.assert_array_equal(
+        MaxPool(window, stride)(jnp.asarray(x)), places[:, ::s, ::t].max(axis=(3, 4))
+    )
     np.testing.assert_allclose(
-        AveragePool(window, stride)(jnp.asarray(x)), places[:, ::s, ::t].mean(axis=(3, 4)), atol=1e-6
+        AveragePool(window, stride)(jnp.asarray(x)),
+        places[:, ::s, ::t].mean(axis=(3, 4)),
+        atol=1e-6,
     )
 
 
@@ -33,7 +37,9 @@ def test_one_stride_serves_every_axis():
 def test_same_is_a_filter_that_keeps_some_places():
     x = normal(0, 1, 7, 6)
     found = MaxPool((3, 3), (2, 2), "same")(jnp.asarray(x))[0]
-    np.testing.assert_array_equal(found, ndimage.maximum_filter(x[0], 3, mode="constant", cval=-np.inf)[::2, ::2])
+    np.testing.assert_array_equal(
+        found, ndimage.maximum_filter(x[0], 3, mode="constant", cval=-np.inf)[::2, ::2]
+    )
 
 
 def test_the_gradient_goes_to_one_place():
@@ -69,7 +75,9 @@ def test_not_a_number_is_no_maximum_to_hide(stride):
     """NaN in a window is its maximum, wherever it lies in it and whether or not windows overlap."""
     x = np.array([1, np.nan, 2, 0, 3, 4, np.nan], np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(x, 2)[:: stride[0]]
-    np.testing.assert_array_equal(MaxPool((2,), stride)(jnp.asarray(x)[None])[0], windows.max(axis=1))
+    np.testing.assert_array_equal(
+        MaxPool((2,), stride)(jnp.asarray(x)[None])[0], windows.max(axis=1)
+    )
 
 
 def test_adaptive_ends_meet():
@@ -78,7 +86,9 @@ def test_adaptive_ends_meet():
     for i, (a, b) in enumerate([(0, 3), (2, 5)]):
         for j, (c, d) in enumerate([(0, 3), (2, 5), (4, 7)]):
             np.testing.assert_allclose(found[:, i, j], x[:, a:b, c:d].mean(axis=(1, 2)), atol=1e-6)
-    np.testing.assert_allclose(AdaptivePool((1, 1))(jnp.asarray(x))[:, 0, 0], global_mean(jnp.asarray(x)), atol=1e-6)
+    np.testing.assert_allclose(
+        AdaptivePool((1, 1))(jnp.asarray(x))[:, 0, 0], global_mean(jnp.asarray(x)), atol=1e-6
+    )
     largest = AdaptivePool((1, 1), jnp.max)(jnp.asarray(x))[:, 0, 0]
     np.testing.assert_array_equal(largest, global_max(jnp.asarray(x)))
 
@@ -110,8 +120,14 @@ def test_what_cannot_be_meant_is_refused(make):
             r"shape \(c, h, w\), got \(4, 4\); add the channel axis: x\[None\]",
         ),
         (lambda pool: pool((2, 2))(jnp.ones((5, 1, 4, 4))), "map over a batch with jax.vmap"),
-        (lambda pool: pool((2, 2))(jnp.ones((1, 4, 4), jnp.uint8)), "images are floats; divide pixels by 255"),
-        (lambda pool: pool((3, 3))(jnp.ones((1, 4, 2))), r"window of \(3, 3\) does not fit into an input of \(4, 2\)"),
+        (
+            lambda pool: pool((2, 2))(jnp.ones((1, 4, 4), jnp.uint8)),
+            "images are floats; divide pixels by 255",
+        ),
+        (
+            lambda pool: pool((3, 3))(jnp.ones((1, 4, 2))),
+            r"window of \(3, 3\) does not fit into an input of \(4, 2\)",
+        ),
     ],
 )
 def test_what_is_wrong_is_told(pool, make, says):

@@ -35,7 +35,9 @@ def normal(seed: int, *shape: int) -> jax.Array:
 @partial(jax.jit, static_argnames="boundary")
 def three_ways(h, x, *, boundary):
     """By sums, by spectra and by a matrix."""
-    m, n, how = len(h), len(x), {"boundary": boundary}
+    m = len(h)
+    n = len(x)
+    how = {"boundary": boundary}
     direct, spectral = (f(h[None, None], x[None], **how)[0] for f in (convolve, fft_convolve))
     if boundary == "circular":
         return direct, spectral, jnp.roll(circulant(h, n) @ x, -((m - 1) // 2))
@@ -46,7 +48,9 @@ def three_ways(h, x, *, boundary):
 @settings(max_examples=10)
 @given(st.integers(1, 6), st.integers(0, 4), st.sampled_from(BOUNDARIES), st.integers(0, 99))
 def test_direct_is_fft_is_matrix(m, more, boundary, seed):
-    direct, spectral, by_matrix = three_ways(normal(seed, m), normal(seed + 1, m + more), boundary=boundary)
+    direct, spectral, by_matrix = three_ways(
+        normal(seed, m), normal(seed + 1, m + more), boundary=boundary
+    )
     np.testing.assert_allclose(spectral, direct, atol=1e-12)
     np.testing.assert_allclose(by_matrix, direct, atol=1e-12)
 
@@ -54,48 +58,64 @@ def test_direct_is_fft_is_matrix(m, more, boundary, seed):
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 @pytest.mark.parametrize(("size", "window"), [((7, 6), (3, 2)), ((5, 5), (5, 5)), ((4, 9), (1, 4))])
 def test_images_of_several_channels(boundary, size, window):
-    W, x = normal(0, 3, 2, *window), normal(1, 2, *size)
+    W = normal(0, 3, 2, *window)
+    x = normal(1, 2, *size)
     ours = fft_convolve(W, x, boundary=boundary)
     if boundary == "circular":
         np.testing.assert_allclose(ours, convolve(W, x, boundary=boundary), atol=1e-12)
     else:
-        per_channel = [sum(signal.convolve2d(x[c], w[c], mode=boundary) for c in range(2)) for w in W]
+        per_channel = [
+            sum(signal.convolve2d(x[c], w[c], mode=boundary) for c in range(2)) for w in W
+        ]
         np.testing.assert_allclose(ours, per_channel, atol=1e-12)
 
 
 def test_a_kernel_longer_than_the_signal():
-    W, x = normal(0, 1, 1, 7), normal(1, 1, 4)
-    np.testing.assert_allclose(fft_convolve(W, x, boundary="full")[0], np.convolve(W[0, 0], x[0]), atol=1e-12)
-    np.testing.assert_allclose(fft_convolve(W, x, boundary="same"), convolve(W, x, boundary="same"), atol=1e-12)
+    W = normal(0, 1, 1, 7)
+    x = normal(1, 1, 4)
+    np.testing.assert_allclose(
+        fft_convolve(W, x, boundary="full")[0], np.convolve(W[0, 0], x[0]), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        fft_convolve(W, x, boundary="same"), convolve(W, x, boundary="same"), atol=1e-12
+    )
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_both_gradients_are_those_of_the_sums(boundary):
-    W, x = normal(0, 2, 2, 3), normal(1, 2, 6)
-    slopes = lambda f: jax.grad(lambda W, x: jnp.sum(jnp.sin(f(W, x, boundary=boundary))), argnums=(0, 1))(W, x)
+    W = normal(0, 2, 2, 3)
+    x = normal(1, 2, 6)
+    slopes = lambda f: jax.grad(
+        lambda W, x: jnp.sum(jnp.sin(f(W, x, boundary=boundary))), argnums=(0, 1)
+    )(W, x)
     for ours, direct in zip(slopes(fft_convolve), slopes(convolve)):
         np.testing.assert_allclose(ours, direct, atol=1e-12)
 
 
 def test_in_half_precision_the_spectra_are_in_single():
-    W, x = normal(0, 1, 1, 3), normal(1, 1, 8)
+    W = normal(0, 1, 1, 3)
+    x = normal(1, 1, 8)
     y = fft_convolve(W.astype(jnp.bfloat16), x.astype(jnp.bfloat16), boundary="full")
     assert y.dtype == jnp.bfloat16
     np.testing.assert_allclose(y.astype(float), convolve(W, x, boundary="full"), atol=0.05)
 
 
 def test_a_convolution_of_the_whole_batch_is_mapped():
-    W, xs = normal(0, 2, 1, 3, 3), normal(1, 4, 1, 5, 5)
+    W = normal(0, 2, 1, 3, 3)
+    xs = normal(1, 4, 1, 5, 5)
     mapped = jax.jit(jax.vmap(lambda x: fft_convolve(W, x, boundary="same")))(xs)
-    np.testing.assert_allclose(mapped, jnp.stack([convolve(W, x, boundary="same") for x in xs]), atol=1e-12)
+    np.testing.assert_allclose(
+        mapped, jnp.stack([convolve(W, x, boundary="same") for x in xs]), atol=1e-12
+    )
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 5), (5, 2), (4, 4)])
 def test_toeplitz_is_scipys(m, n):
     h = normal(0, m)
-    column, row = np.pad(h, (0, n - 1)), np.pad(h[:1], (0, n - 1))
+    column = np.pad(h, (0, n - 1))
+    row = np.pad(h[:1], (0, n - 1))
     np.testing.assert_array_equal(toeplitz(h, n), scipy.linalg.toeplitz(column, row))
 
 
@@ -109,12 +129,16 @@ def test_circulant_is_scipys_and_the_spectrum_its_eigenvalues(m, n):
 
 
 def test_the_transpose_correlates():
-    h, y = normal(0, 3), normal(1, 7)
-    np.testing.assert_allclose(toeplitz(h, 5).T @ y, correlate(h[None, None], y[None])[0], atol=1e-12)
+    h = normal(0, 3)
+    y = normal(1, 7)
+    np.testing.assert_allclose(
+        toeplitz(h, 5).T @ y, correlate(h[None, None], y[None])[0], atol=1e-12
+    )
 
 
 def test_the_matrices_are_linear_in_the_kernel():
-    h, x = normal(0, 3), normal(1, 4)
+    h = normal(0, 3)
+    x = normal(1, 4)
     slope = jax.jacobian(lambda h: toeplitz(h, 4) @ x)(h)
     np.testing.assert_allclose(slope, toeplitz(x, 3), atol=1e-12)
     slope = jax.jacobian(lambda h: circulant(h, 4) @ x)(h)
@@ -124,7 +148,12 @@ def test_the_matrices_are_linear_in_the_kernel():
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "how",
-    [{"boundary": "valid"}, {"boundary": "same", "stride": 2}, {"boundary": "circular", "dilation": 2}, {"groups": 2}],
+    [
+        {"boundary": "valid"},
+        {"boundary": "same", "stride": 2},
+        {"boundary": "circular", "dilation": 2},
+        {"groups": 2},
+    ],
     ids=str,
 )
 def test_any_layer_is_its_matrix(how):
@@ -142,7 +171,9 @@ def test_known_matrices():
     np.testing.assert_allclose(matrix_of(AveragePool((2,)), (1, 4)), halves, atol=0)
     full = Convolution(normal(1, 1, 1, 3), boundary="full", flip=True)
     np.testing.assert_allclose(matrix_of(full, (1, 4)), toeplitz(full.W[0, 0], 4), atol=0)
-    np.testing.assert_allclose(jax.jit(lambda full: matrix_of(full, (1, 4)))(full), toeplitz(full.W[0, 0], 4), atol=0)
+    np.testing.assert_allclose(
+        jax.jit(lambda full: matrix_of(full, (1, 4)))(full), toeplitz(full.W[0, 0], 4), atol=0
+    )
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -155,9 +186,15 @@ def test_known_matrices():
         (lambda: circulant(jnp.ones(4), 3), "do not fit onto a ring of n=3"),
         (lambda: toeplitz(jnp.ones((2, 2)), 3), r"a kernel of one axis .* got \(2, 2\)"),
         (lambda: toeplitz(jnp.ones(2), 0), "n >= 1 places"),
-        (lambda: fft_convolve(jnp.ones((1, 1, 5)), jnp.ones((1, 4))), r"window of \(5,\) does not fit"),
+        (
+            lambda: fft_convolve(jnp.ones((1, 1, 5)), jnp.ones((1, 4))),
+            r"window of \(5,\) does not fit",
+        ),
         (lambda: fft_convolve(jnp.ones((1, 2, 3)), jnp.ones((1, 4))), "expected 2 channels, got 1"),
-        (lambda: fft_convolve(jnp.ones((1, 1, 3)), jnp.ones((1, 4)), boundary="reflect"), "boundary is one of"),
+        (
+            lambda: fft_convolve(jnp.ones((1, 1, 3)), jnp.ones((1, 4)), boundary="reflect"),
+            "boundary is one of",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(make, says):

@@ -1,4 +1,6 @@
-"""Truncated backpropagation: values and gradients of windows that know nothing of one another; what is no cell."""
+"""Truncated backpropagation: values and gradients of windows that know nothing of one another; what
+is no cell.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +8,17 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.layers import LSTM, Bidirectional, Block, Elman, Linear, Recurrent, Stack, Truncated, unroll
+from thetax.layers import (
+    LSTM,
+    Bidirectional,
+    Block,
+    Elman,
+    Linear,
+    Recurrent,
+    Stack,
+    Truncated,
+    unroll,
+)
 
 CELL = Elman.init(3, 4, key=jr.key(0))
 XS = jr.normal(jr.key(1), (7, 3))
@@ -66,7 +78,9 @@ LAYER = Linear.init(3, 4, key=jr.key(3))
     ],
 )
 def test_what_is_no_cell_is_refused(make, says):
-    with pytest.raises(ValueError, match=rf"^{says}, which is no cell: .* has a `start`.* Stack\(one, two\)"):
+    with pytest.raises(
+        ValueError, match=rf"^{says}, which is no cell: .* has a `start`.* Stack\(one, two\)"
+    ):
         make()
 
 

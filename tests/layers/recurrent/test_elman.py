@@ -9,7 +9,19 @@ from contracts import CELLS
 
 from thetax import tree
 from thetax.core import predict
-from thetax.layers import LSTM, Bidirectional, Chain, Elman, Linear, Recurrent, Stack, Transition, relu, tanh, unroll
+from thetax.layers import (
+    LSTM,
+    Bidirectional,
+    Chain,
+    Elman,
+    Linear,
+    Recurrent,
+    Stack,
+    Transition,
+    relu,
+    tanh,
+    unroll,
+)
 
 CELL = Elman.init(3, 4, key=jr.key(0))
 XS = jr.normal(jr.key(1), (6, 3))
@@ -91,15 +103,21 @@ def test_how_it_begins():
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_shapes():
-    with pytest.raises(ValueError, match=r"Elman: expected one example of shape \(3,\), got \(5,\)"):
+    with pytest.raises(
+        ValueError, match=r"Elman: expected one example of shape \(3,\), got \(5,\)"
+    ):
         unroll(CELL, jnp.ones((2, 5)))
-    with pytest.raises(ValueError, match=r"expected one sequence \(t, n\), got \(2, 6, 3\); map over a batch"):
+    with pytest.raises(
+        ValueError, match=r"expected one sequence \(t, n\), got \(2, 6, 3\); map over a batch"
+    ):
         unroll(CELL, jnp.ones((2, 6, 3)))
     with pytest.raises(ValueError, match=r"Elman: U must be \(m, m\), V \(m, n\) and b \(m,\)"):
         Elman(jnp.ones((2, 3)), jnp.ones((2, 3)), jnp.ones(2))
     with pytest.raises(ValueError, match="no times"):
         unroll(CELL, jnp.ones((0, 3)))
-    with pytest.raises(ValueError, match=r"mask must be bool, one for each of the 6 times; got bool \(5,\)"):
+    with pytest.raises(
+        ValueError, match=r"mask must be bool, one for each of the 6 times; got bool \(5,\)"
+    ):
         unroll(CELL, XS, mask=jnp.ones(5, bool))
     with pytest.raises(ValueError, match=r"got float32 \(6,\)"):
         unroll(CELL, XS, mask=jnp.ones(6))
@@ -107,7 +125,9 @@ def test_bad_shapes():
 
 @pytest.mark.usefixtures("unchecked")
 def test_tokens_and_vectors_are_told_apart():
-    with pytest.raises(ValueError, match=r"got \(5, 3\); map .*a cell that reads vectors wants floats"):
+    with pytest.raises(
+        ValueError, match=r"got \(5, 3\); map .*a cell that reads vectors wants floats"
+    ):
         unroll(CELL, jnp.ones((5, 3), int))
     with pytest.raises(ValueError, match=r"got \(5,\); tokens are whole numbers"):
         unroll(CELL, jnp.ones(5))
@@ -124,8 +144,12 @@ def test_lists_will_do():
 def test_a_state_of_another_form_is_refused(reverse):
     with pytest.raises(ValueError, match=r"shapes of the cell's start, \(4,\); got \(5,\)\."):
         unroll(CELL, XS, state=jnp.zeros(5), reverse=reverse)
-    with pytest.raises(ValueError, match=r"start, Kept\(.*=\(2,\), .*=\(2,\)\); got \(\(2,\), \(2,\)\)\."):
-        unroll(LSTM.init(3, 2, key=jr.key(0)), XS, state=(jnp.zeros(2), jnp.zeros(2)), reverse=reverse)
+    with pytest.raises(
+        ValueError, match=r"start, Kept\(.*=\(2,\), .*=\(2,\)\); got \(\(2,\), \(2,\)\)\."
+    ):
+        unroll(
+            LSTM.init(3, 2, key=jr.key(0)), XS, state=(jnp.zeros(2), jnp.zeros(2)), reverse=reverse
+        )
 
 
 def test_a_step_without_a_start_runs_from_a_state():
@@ -144,7 +168,8 @@ MASK = jnp.array([True, True, False, True, True, False])
 
 def step_by_step(cell, xs, state=None):
     """A Python loop over the cell itself: streaming."""
-    state, ys = cell.start if state is None else state, []
+    state = cell.start if state is None else state
+    ys = []
     for x in xs:
         state, y = cell(state, x)
         ys.append(y)
@@ -161,7 +186,8 @@ def close(ours, expected, tolerance=1e-12):
 @pytest.mark.usefixtures("x64")
 def test_unrolled_is_streamed(make):
     """From the start, from another state, and in two stretches."""
-    cell, xs = make(key=jr.key(0)), jr.normal(jr.key(1), (6, 3))
+    cell = make(key=jr.key(0))
+    xs = jr.normal(jr.key(1), (6, 3))
     close(unroll(cell, xs), step_by_step(cell, xs))
     middle, _ = unroll(cell, xs[:2])
     close(unroll(cell, xs[2:], state=middle), step_by_step(cell, xs[2:], middle))
@@ -172,7 +198,8 @@ def test_unrolled_is_streamed(make):
 @pytest.mark.usefixtures("x64")
 def test_a_mask_leaves_times_out(make):
     """The same as a sequence without them; what is put out there is 0."""
-    cell, xs = make(key=jr.key(0)), jr.normal(jr.key(1), (6, 3))
+    cell = make(key=jr.key(0))
+    xs = jr.normal(jr.key(1), (6, 3))
     state, ys = unroll(cell, xs, mask=MASK)
     expected, there = step_by_step(cell, xs[MASK])
     close((state, ys[MASK]), (expected, there))
@@ -187,7 +214,8 @@ def test_a_mask_leaves_times_out(make):
 @pytest.mark.usefixtures("x64")
 def test_gradients_are_those_of_the_loop(make):
     """Reverse and forward, in weights, inputs and start, with times left out."""
-    cell, xs = make(key=jr.key(0)), jr.normal(jr.key(1), (4, 3))
+    cell = make(key=jr.key(0))
+    xs = jr.normal(jr.key(1), (4, 3))
     mask = jnp.array([True, False, True, True])
 
     def total(cell, xs, state):
@@ -200,8 +228,14 @@ def test_gradients_are_those_of_the_loop(make):
 
     start, _ = step_by_step(cell, xs[:1])
     given = cell, xs, start
-    close(jax.grad(total, argnums=(0, 1, 2))(*given), jax.grad(looped, argnums=(0, 1, 2))(*given), 1e-10)
-    change = jax.tree.map(lambda leaf: jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape).astype(leaf.dtype), given)
+    close(
+        jax.grad(total, argnums=(0, 1, 2))(*given),
+        jax.grad(looped, argnums=(0, 1, 2))(*given),
+        1e-10,
+    )
+    change = jax.tree.map(
+        lambda leaf: jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape).astype(leaf.dtype), given
+    )
     close(jax.jvp(total, given, change)[1], jax.jvp(looped, given, change)[1], 1e-10)
 
 
@@ -226,11 +260,15 @@ def test_a_transition_of_one_layer_is_elmans():
 
 
 def test_weights_are_gathered_once():
-    """No product of the backward scan has the shape of the matrix: its gradient is made after the recurrence."""
+    """No product of the backward scan has the shape of the matrix: its gradient is made after the
+    recurrence.
+    """
     cell = CELLS["LSTM"](key=jr.key(0))
     loss = lambda cell, xs: unroll(cell, xs)[1].sum()
     program = jax.make_jaxpr(jax.grad(loss))(cell, XS)
     scans = [eqn for eqn in program.eqns if eqn.primitive.name == "scan"]
     assert len(scans) == 2  # there and back
-    inside = [v.aval.shape for eqn in scans for e in eqn.params["jaxpr"].jaxpr.eqns for v in e.outvars]
+    inside = [
+        v.aval.shape for eqn in scans for e in eqn.params["jaxpr"].jaxpr.eqns for v in e.outvars
+    ]
     assert cell.U.shape not in inside

@@ -10,7 +10,9 @@ from thetax.layers.initialise import Law
 
 N, M = 2, 3
 RNG = np.random.default_rng(0)
-X, Z, SHOWN = RNG.standard_normal(N), RNG.standard_normal(M), RNG.standard_normal(M)
+X = RNG.standard_normal(N)
+Z = RNG.standard_normal(M)
+SHOWN = RNG.standard_normal(M)
 
 
 def weights(blocks):
@@ -34,7 +36,9 @@ def test_the_gates_of_an_lstm(mixed):
     U, V, b = weights(4)
     mixer = RNG.standard_normal((M, M)) if mixed else np.eye(M)
     cell = LSTM(below(U), below(V), below(b), jnp.asarray(mixer, jnp.float32) if mixed else None)
-    state, y = step(cell, type(cell.start)(jnp.asarray(SHOWN, jnp.float32), jnp.asarray(Z, jnp.float32)), X)
+    state, y = step(
+        cell, type(cell.start)(jnp.asarray(SHOWN, jnp.float32), jnp.asarray(Z, jnp.float32)), X
+    )
     i, f, g, o = (v @ X + u @ SHOWN + c for u, v, c in zip(U, V, b))
     z = sigmoid(f) * Z + sigmoid(i) * np.tanh(g)
     shown = sigmoid(o) * np.tanh(mixer @ z)
@@ -47,18 +51,25 @@ def test_the_gates_of_an_lstm(mixed):
 def test_the_gates_of_a_gru(reset_after):
     U, V, b = weights(3)
     offset = RNG.standard_normal(M)
-    cell = GRU(below(U), below(V), below(b), jnp.asarray(offset, jnp.float32) if reset_after else None)
+    cell = GRU(
+        below(U), below(V), below(b), jnp.asarray(offset, jnp.float32) if reset_after else None
+    )
     state, y = step(cell, jnp.asarray(Z, jnp.float32), X)
     r, s, v = (v @ X + c for v, c in zip(V, b))
-    reset, keep = sigmoid(r + U[0] @ Z), sigmoid(s + U[1] @ Z)
-    new = np.tanh(v + reset * (U[2] @ Z + offset)) if reset_after else np.tanh(v + U[2] @ (reset * Z))
+    reset = sigmoid(r + U[0] @ Z)
+    keep = sigmoid(s + U[1] @ Z)
+    new = (
+        np.tanh(v + reset * (U[2] @ Z + offset)) if reset_after else np.tanh(v + U[2] @ (reset * Z))
+    )
     z = keep * Z + (1 - keep) * new
     np.testing.assert_allclose(state, z, atol=1e-5)
     np.testing.assert_allclose(y, z, atol=1e-5)
 
 
 def test_how_they_begin():
-    """The offset of the gate that keeps is as asked, all others are 0; each block is drawn by itself, with its key."""
+    """The offset of the gate that keeps is as asked, all others are 0; each block is drawn by
+    itself, with its key.
+    """
     keys = []
 
     def number(key, shape):
@@ -66,7 +77,8 @@ def test_how_they_begin():
         return jnp.asarray(np.full(shape, len(keys), np.float32))
 
     drawn = {"law": Law(number), "remember": Law(number), "key": jax.random.key(0)}
-    lstm, gru = LSTM.init(N, M, **drawn), GRU.init(N, M, keep=2.0, reset_after=True, **drawn)
+    lstm = LSTM.init(N, M, **drawn)
+    gru = GRU.init(N, M, keep=2.0, reset_after=True, **drawn)
     assert lstm.b.tolist() == [0.0] * M + [1.0] * M + [0.0] * 2 * M
     assert gru.b.tolist() == [0.0] * M + [2.0] * M + [0.0] * M
     assert gru.c.tolist() == [0.0] * M

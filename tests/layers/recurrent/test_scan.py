@@ -1,4 +1,6 @@
-"""The linear recurrence: a loop, both orders of the work, its gradient in closed form, and what it stores."""
+"""The linear recurrence: a loop, both orders of the work, its gradient in closed form, and what it
+stores.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,9 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 def draw(seed, t, m, complex_=True):
     rng = np.random.default_rng(seed)
-    a, b, z = (rng.normal(size=s) + 1j * complex_ * rng.normal(size=s) for s in [(t, m), (t, m), (m,)])
+    a, b, z = (
+        rng.normal(size=s) + 1j * complex_ * rng.normal(size=s) for s in [(t, m), (t, m), (m,)]
+    )
     keep = a / np.maximum(1, np.abs(a))
     return tuple(jnp.asarray(v if complex_ else v.real) for v in (keep, b, z))
 
@@ -37,13 +41,16 @@ def test_it_is_the_loop(t, complex_):
         expected = loop(np.asarray(times), b, np.asarray(z))
         np.testing.assert_allclose(linear_scan(times, b, z), expected, atol=1e-12)
         for scan in (sequential_scan, prefix_scan):
-            np.testing.assert_allclose(scan(times, b), loop(np.asarray(times), b, np.zeros(3)), atol=1e-12)
+            np.testing.assert_allclose(
+                scan(times, b), loop(np.asarray(times), b, np.zeros(3)), atol=1e-12
+            )
 
 
 @given(st.integers(0, 1000))
 def test_steps_associate(seed):
     one, two, three = ((a[0], b[0]) for a, b, _ in (draw(seed + k, 1, 2) for k in range(3)))
-    left, right = combine(combine(one, two), three), combine(one, combine(two, three))
+    left = combine(combine(one, two), three)
+    right = combine(one, combine(two, three))
     np.testing.assert_allclose(left, right, atol=1e-12)
 
 
@@ -55,13 +62,16 @@ def test_the_gradient_is_a_recurrence_run_backwards(fixed):
     weights = jnp.asarray(np.random.default_rng(2).normal(size=(9, 3)))
     da, db, dz = jax.grad(lambda *v: jnp.vdot(linear_scan(*v), weights), argnums=(0, 1, 2))(a, b, z)
     every = np.broadcast_to(np.asarray(a), (9, 3))
-    g, gs = np.zeros(3), []
+    g = np.zeros(3)
+    gs = []
     for t in reversed(range(9)):
         g = np.asarray(weights)[t] + (every[t + 1] * g if t < 8 else 0)
         gs.insert(0, g)
     before = np.concatenate([np.asarray(z)[None], loop(every, b, np.asarray(z))[:-1]])
     np.testing.assert_allclose(db, gs, atol=1e-12)
-    np.testing.assert_allclose(da, (np.array(gs) * before).sum(axis=0) if fixed else np.array(gs) * before, atol=1e-12)
+    np.testing.assert_allclose(
+        da, (np.array(gs) * before).sum(axis=0) if fixed else np.array(gs) * before, atol=1e-12
+    )
     np.testing.assert_allclose(dz, every[0] * gs[0], atol=1e-12)
 
 
@@ -79,7 +89,11 @@ def test_it_can_be_pushed_forward_and_mapped():
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("shapes", "says"),
-    [(((3, 2), (3, 3)), "got a"), (((2,), (0, 2)), "at least one time"), (((3, 2), (3, 2), (3,)), "start must be")],
+    [
+        (((3, 2), (3, 3)), "got a"),
+        (((2,), (0, 2)), "at least one time"),
+        (((3, 2), (3, 2), (3,)), "start must be"),
+    ],
 )
 def test_what_cannot_be_meant_is_refused(shapes, says):
     with pytest.raises(ValueError, match=says):

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("steps", ["exact", "bilinear"])
 def test_outputs_are_a_convolution_with_the_kernel(steps):
     cell = DiagonalSSM.init(2, 5, 3, steps=steps, key=jr.key(0))
-    cell = jax.tree.map(lambda leaf: leaf + 0.1 * jr.normal(jr.key(1), leaf.shape), cell)  # D is not 0
+    cell = jax.tree.map(
+        lambda leaf: leaf + 0.1 * jr.normal(jr.key(1), leaf.shape), cell
+    )  # D is not 0
     xs = jr.normal(jr.key(2), (9, 2))
     kernel = np.asarray(cell.kernel(9))
     expected = [sum(kernel[j] @ np.asarray(xs[t - j]) for j in range(t + 1)) for t in range(9)]
@@ -27,9 +29,11 @@ def test_outputs_are_a_convolution_with_the_kernel(steps):
 @pytest.mark.parametrize("steps", ["exact", "bilinear"])
 def test_one_step_by_numpy(steps):
     cell = filled(partial(DiagonalSSM.init, 2, 3, 1, steps=steps), 0)
-    z, x = np.array([0.3 - 0.2j, 1.0j, -0.5]), np.array([0.7, -1.1])
+    z = np.array([0.3 - 0.2j, 1.0j, -0.5])
+    x = np.array([0.7, -1.1])
     alpha, omega, log_step, B, C, D = (np.asarray(leaf) for leaf in jax.tree.leaves(cell))
-    rate, step = -np.exp(alpha) + 1j * omega, np.exp(log_step)
+    rate = -np.exp(alpha) + 1j * omega
+    step = np.exp(log_step)
     held = np.exp(rate * step) if steps == "exact" else (2 + rate * step) / (2 - rate * step)
     z_next = held * z + (held - 1) / rate * ((B[0] + 1j * B[1]) @ x)  # both: (held − 1) / rate
     y = ((C[0] + 1j * C[1]) @ z_next).real + D @ x
@@ -39,9 +43,12 @@ def test_one_step_by_numpy(steps):
 
 
 def test_one_step_of_a_selective_cell_by_numpy():
-    cell, h, x = filled(partial(SelectiveSSM.init, 2, 3), 0), normal(1, 2, 3), normal(2, 2)
+    cell = filled(partial(SelectiveSSM.init, 2, 3), 0)
+    h = normal(1, 2, 3)
+    x = normal(2, 2)
     A, S, s, B, C, D = (np.asarray(leaf) for leaf in jax.tree.leaves(cell))
-    state, read = np.asarray(h), np.asarray(x)
+    state = np.asarray(h)
+    read = np.asarray(x)
     step = np.log1p(np.exp(S @ read + s))
     state = np.exp(-step[:, None] * np.exp(A)) * state + np.outer(step * read, B @ read)
     found = jax.jit(lambda cell, h, x: cell(h, x))(cell, h, x)
@@ -52,10 +59,13 @@ def test_one_step_of_a_selective_cell_by_numpy():
 def test_the_exact_step_is_the_exponential():
     """Against the system with a full matrix, held through many small steps."""
     cell = DiagonalSSM.init(1, 1, 1, key=jr.key(0))
-    lam, step = complex(-np.exp(cell.alpha[0]), cell.omega[0] + 2.0), float(np.exp(cell.log_step[0]))
+    lam = complex(-np.exp(cell.alpha[0]), cell.omega[0] + 2.0)
+    step = float(np.exp(cell.log_step[0]))
     moved = DiagonalSSM(cell.alpha, cell.omega + 2.0, cell.log_step, cell.B, cell.C, cell.D)
     held, B = moved.discrete
-    b, z, small = complex(moved.B[0, 0, 0], moved.B[1, 0, 0]), 0.3 - 0.2j, step / 20_000
+    b = complex(moved.B[0, 0, 0], moved.B[1, 0, 0])
+    z = 0.3 - 0.2j
+    small = step / 20_000
     for _ in range(20_000):
         z += small * (lam * z + b)
     assert complex(held[0] * (0.3 - 0.2j) + B[0, 0]) == pytest.approx(z, abs=1e-5)
@@ -64,7 +74,8 @@ def test_the_exact_step_is_the_exponential():
 def test_white_noise_gives_a_state_of_variance_one():
     r"""$\sum_t |\lambda|^{2t} \|C_i\|^2$ with so many inputs that $\|C_i\|^2$ is near its mean."""
     cell = jax.jit(lambda key: LRU.init(4000, 5, 1, radius=(0.3, 0.9), key=key))(jr.key(0))
-    r, C = np.exp(-np.exp(np.asarray(cell.nu))), np.asarray(cell.C)
+    r = np.exp(-np.exp(np.asarray(cell.nu)))
+    C = np.asarray(cell.C)
     variance = np.square(C).sum(axis=(0, 2)) / (1 - r**2)
     np.testing.assert_allclose(variance, 1.0, atol=5 / np.sqrt(4000))
 
@@ -81,7 +92,9 @@ def test_hippo_and_its_steps():
 
 
 def test_how_they_begin():
-    """Radii and the steps of a selective one lie between their bounds; radii that leave the disk are refused."""
+    """Radii and the steps of a selective one lie between their bounds; radii that leave the disk
+    are refused.
+    """
     radii = np.abs(LRU.init(3, 200, 2, radius=(0.5, 0.7), key=jr.key(0)).eigenvalues)
     assert radii.min() > 0.5
     assert radii.max() < 0.7

@@ -1,4 +1,6 @@
-"""Hebb's rule and the projection rule against numpy, the two forms of one memory, and bad input (§1.4)."""
+"""Hebb's rule and the projection rule against numpy, the two forms of one memory, and bad input
+(§1.4).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +21,17 @@ def patterns(seed, n, d):
 @pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 11]), st.sampled_from([1, 12]))
 def test_hebb_is_its_sum(seed, n, d):
-    """And learning pattern after pattern gives the same, in both forms; energies and fields agree."""
+    """And learning pattern after pattern gives the same, in both forms; energies and fields
+    agree.
+    """
     X = patterns(seed, n, d)
     W = np.zeros((d, d))
     for x in np.asarray(X):
         W += np.outer(x, x) / d
     np.fill_diagonal(W, 0)
-    matrix, implicit, grown = hebb(X), Hebbian(X), Hopfield(jnp.zeros((d, d)))
+    matrix = hebb(X)
+    implicit = Hebbian(X)
+    grown = Hopfield(jnp.zeros((d, d)))
     for x in X:
         grown = grown.learn(x)
     assert np.allclose(matrix.W, W, atol=1e-14)
@@ -38,8 +44,11 @@ def test_hebb_is_its_sum(seed, n, d):
 
 def test_both_forms_of_hebbs_memory_recall_alike():
     """With 64 sites the couplings are exact, so that every flip is the same."""
-    X, starts = patterns(0, 9, 64), patterns(1, 30, 64)
-    forms = [jax.vmap(lambda x, net=net: asynchronous(net, x))(starts) for net in (hebb(X), Hebbian(X))]
+    X = patterns(0, 9, 64)
+    starts = patterns(1, 30, 64)
+    forms = [
+        jax.vmap(lambda x, net=net: asynchronous(net, x))(starts) for net in (hebb(X), Hebbian(X))
+    ]
     for a, b in zip(*forms):
         assert a.tolist() == b.tolist()
 
@@ -53,7 +62,9 @@ def test_no_matrix_of_all_sites_is_formed():
 
 
 def test_the_rules_in_numpy():
-    """Hebb's sum, its energy by overlaps, and the projection onto the patterns by NumPy's pseudo-inverse."""
+    """Hebb's sum, its energy by overlaps, and the projection onto the patterns by NumPy's
+    pseudo-inverse.
+    """
     X = np.sign(np.random.default_rng(0).standard_normal((3, 7)))
     x = np.sign(np.random.default_rng(1).standard_normal(7))
     W = (X.T @ X - 3 * np.eye(7)) / 7
@@ -68,20 +79,26 @@ def test_the_rules_in_numpy():
 
 def test_the_energy_is_the_double_sum():
     chance = np.random.default_rng(0)
-    W, b, x = chance.normal(size=(6, 6)), chance.normal(size=6), chance.choice([-1.0, 1.0], 6)
+    W = chance.normal(size=(6, 6))
+    b = chance.normal(size=6)
+    x = chance.choice([-1.0, 1.0], 6)
     W = W + W.T - 2 * np.diag(np.diag(W))
     summed = -0.5 * sum(W[i, j] * x[i] * x[j] for i in range(6) for j in range(6)) + sum(b * x)
     assert np.isclose(Hopfield(jnp.asarray(W), jnp.asarray(b)).energy(jnp.asarray(x)), summed)
     assert np.isclose(Hopfield(jnp.asarray(W)).energy(jnp.asarray(x)), summed - b @ x)
     assert (
-        jax.grad(lambda net: net.energy(jnp.asarray(x)))(Hopfield(jnp.asarray(W), jnp.asarray(b))).b.tolist()
+        jax.grad(lambda net: net.energy(jnp.asarray(x)))(
+            Hopfield(jnp.asarray(W), jnp.asarray(b))
+        ).b.tolist()
         == x.tolist()
     )
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1, 3, 8]))
 def test_the_projection_rule_stores_what_is_alike(seed, n):
-    """Correlated patterns, one of them twice: the pseudo-inverse less its diagonal, and every pattern is stable."""
+    """Correlated patterns, one of them twice: the pseudo-inverse less its diagonal, and every
+    pattern is stable.
+    """
     chance = np.random.default_rng(seed)
     X = np.where(chance.random((n, 24)) < 0.8, 1.0, -1.0)
     X = np.concatenate([X, X[:1]])
@@ -100,15 +117,21 @@ def test_the_projection_rule_stores_what_is_alike(seed, n):
 def test_bad_patterns_are_refused(make):
     """How many values are wrong and which, and how to mend them."""
     with pytest.raises(
-        ValueError, match=r"expected only -1 and \+1, but 2 of 6 values are others, such as 0. Binarise"
+        ValueError,
+        match=r"expected only -1 and \+1, but 2 of 6 values are others, such as 0. Binarise",
     ):
         make(jnp.array([[1, 0, 1], [1, 0, -1]]))
-    with pytest.raises(ValueError, match=r"5 of 6 values are others, such as 0.1, 0.2, 0.3, 0.4. Binarise .*jnp.where"):
+    with pytest.raises(
+        ValueError,
+        match=r"5 of 6 values are others, such as 0.1, 0.2, 0.3, 0.4. Binarise .*jnp.where",
+    ):
         make(jnp.array([[0.1, 0.2, 0.3], [0.4, 0.5, 1.0]]))
     with pytest.raises(ValueError, match="such as nan"):
         make(jnp.array([[1.0, jnp.nan]]))
     for shape in ((0, 4), (4, 0), (4,), (2, 2, 2)):
-        with pytest.raises(ValueError, match=r"patterns are rows, \(n, d\) with at least one of each; got \("):
+        with pytest.raises(
+            ValueError, match=r"patterns are rows, \(n, d\) with at least one of each; got \("
+        ):
             make(jnp.ones(shape))
 
 
@@ -123,7 +146,9 @@ def test_couplings_of_plain_numpy(kind):
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_couplings_are_refused():
-    with pytest.raises(ValueError, match=r"symmetric, but w_01 is 1 and w_10 is -1\..*\(W \+ W.T\) / 2"):
+    with pytest.raises(
+        ValueError, match=r"symmetric, but w_01 is 1 and w_10 is -1\..*\(W \+ W.T\) / 2"
+    ):
         Hopfield(jnp.array([[0.0, 1.0], [-1.0, 0.0]]))
     with pytest.raises(ValueError, match=r"zero diagonal, but w_11 is 0.5"):
         Hopfield(jnp.array([[0.0, 1.0], [1.0, 0.5]]))

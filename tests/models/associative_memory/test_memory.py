@@ -23,7 +23,9 @@ from thetax.models import (
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 MEMORIES = {
     "Hopfield": lambda X: Hopfield(hebb(X).W, jnp.linspace(-0.3, 0.4, X.shape[1])),
-    "pseudo_inverse": lambda X: Hopfield(pseudo_inverse(X).W, jnp.linspace(0.011, 0.0137, X.shape[1])),  # no ties
+    "pseudo_inverse": lambda X: Hopfield(
+        pseudo_inverse(X).W, jnp.linspace(0.011, 0.0137, X.shape[1])
+    ),  # no ties
     "Hebbian": Hebbian,
     "DenseMemory 2": lambda X: DenseMemory(X, 2),
     "DenseMemory 3": lambda X: DenseMemory(X, 3),
@@ -47,18 +49,23 @@ def test_the_field_is_half_the_energy_at_stake(make):
     X = patterns(0, 5, 9)
     memory = make(X)
     for x in patterns(1, 4, 9):
-        stakes = [float(memory.energy(set_site(x, i, -1.0)) - memory.energy(set_site(x, i, 1.0))) / 2 for i in range(9)]
+        stakes = [
+            float(memory.energy(set_site(x, i, -1.0)) - memory.energy(set_site(x, i, 1.0))) / 2
+            for i in range(9)
+        ]
         assert np.allclose(memory.field(x), stakes, atol=1e-10 * max(1, np.abs(stakes).max()))
         kept = memory.begin(x)
         for i in (3, 7, 3):
             assert np.allclose(memory.pull(kept, jnp.array(i), x[i]), memory.field(x)[i], atol=1e-9)
-            kept, x = memory.turn(kept, jnp.array(i), -2 * x[i]), set_site(x, i, -x[i])
+            kept = memory.turn(kept, jnp.array(i), -2 * x[i])
+            x = set_site(x, i, -x[i])
         assert np.allclose(memory.pull(kept, jnp.array(5), x[5]), memory.field(x)[5], atol=1e-9)
 
 
 def settle_by_hand(memory, x, orders):
     """The algorithm as it is written: two energies for every decision."""
-    x, flips = np.array(x), 0
+    x = np.array(x)
+    flips = 0
     for sweep, order in enumerate(orders, start=1):
         before = x.copy()
         for i in order:
@@ -73,8 +80,11 @@ def settle_by_hand(memory, x, orders):
 @pytest.mark.sampled(7)
 @memories
 def test_asynchronous_is_the_algorithm(make):
-    """State, sweeps and flips are those of the loop, in the natural order, in one given, and in random ones."""
-    memory, key = make(patterns(4, 3, 8)), jr.key(3)
+    """State, sweeps and flips are those of the loop, in the natural order, in one given, and in
+    random ones.
+    """
+    memory = make(patterns(4, 3, 8))
+    key = jr.key(3)
     order = np.random.default_rng(0).permutation(8)
     random = [jr.permutation(jr.fold_in(key, sweep), jnp.arange(8)) for sweep in range(20)]
     for start in patterns(1, 3, 8):
@@ -94,7 +104,8 @@ def test_asynchronous_is_the_algorithm(make):
 @memories
 def test_a_rest_is_a_minimum_that_no_flip_lowers(make):
     """And a batch of states is the loop over them."""
-    memory, starts = make(patterns(2, 6, 12)), patterns(3, 20, 12)
+    memory = make(patterns(2, 6, 12))
+    starts = patterns(3, 20, 12)
     rest = jax.vmap(lambda x: asynchronous(memory, x))(starts)
     assert rest.settled.all()
     assert rest.x.tolist() == [asynchronous(memory, x).x.tolist() for x in starts]
@@ -106,18 +117,24 @@ def test_a_rest_is_a_minimum_that_no_flip_lowers(make):
 @pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from([1, 7, 30]), st.sampled_from([2, 15]))
 def test_energies_never_rise(seed, n, d):
-    """Along any sequence of sites, for Hebb's couplings of any number of patterns; the record is the truth."""
-    memory, x = Hebbian(patterns(seed, n, d)), patterns(seed + 1, 1, d)[0]
+    """Along any sequence of sites, for Hebb's couplings of any number of patterns; the record is
+    the truth.
+    """
+    memory = Hebbian(patterns(seed, n, d))
+    x = patterns(seed + 1, 1, d)[0]
     sites = jnp.asarray(np.random.default_rng(seed).integers(0, d, 30))
     seen = visit(memory, x, sites)
     energies = np.array([float(memory.energy(x)), *seen.energies])
-    assert np.allclose(np.diff(energies), np.where(seen.flipped, -2 * np.abs(seen.fields), 0.0), atol=1e-9)
+    assert np.allclose(
+        np.diff(energies), np.where(seen.flipped, -2 * np.abs(seen.fields), 0.0), atol=1e-9
+    )
     assert np.isclose(energies[-1], -0.5 * seen.x @ hebb(memory.patterns).W @ seen.x)
 
 
 def test_the_limit_is_a_number_of_sweeps():
     """Half way it says that it has not settled; no patterns are needed to compile again."""
-    memory, x = Hebbian(patterns(0, 40, 60)), patterns(1, 1, 60)[0]
+    memory = Hebbian(patterns(0, 40, 60))
+    x = patterns(1, 1, 60)[0]
     whole = asynchronous(memory, x)
     part = asynchronous(memory, x, limit=1)
     assert int(whole.sweeps) > 2
@@ -164,7 +181,8 @@ def test_bad_states_are_refused(make):
         with pytest.raises(ValueError, match=r"vmap"):
             run(memory, jnp.ones((2, 8)))
         with pytest.raises(
-            ValueError, match=r"state: expected only -1 and \+1, but 3 of 8 values are others, such as 0, 0.5"
+            ValueError,
+            match=r"state: expected only -1 and \+1, but 3 of 8 values are others, such as 0, 0.5",
         ):
             run(memory, jnp.array([1, 1, -1, 0.5, 0, 1, 1, 0]))
         with pytest.raises(ValueError, match="nan"):

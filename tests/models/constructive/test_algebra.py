@@ -45,8 +45,13 @@ def same(a, b, tolerance=1e-12):
 )
 def test_linear_networks_collapse(options):
     net = net_with(3, 5, 5, 2, activation=identity, **options) if "connect" not in options else None
-    net = net or MLP(Chain(Linear(normal(0, 3, 3)), Residual(Linear(normal(1, 3, 3), normal(2, 3))),
-                           Residual(Linear(normal(3, 2, 3)), Linear(normal(4, 2, 3)))))  # fmt: skip
+    net = net or MLP(
+        Chain(
+            Linear(normal(0, 3, 3)),
+            Residual(Linear(normal(1, 3, 3), normal(2, 3))),
+            Residual(Linear(normal(3, 2, 3)), Linear(normal(4, 2, 3))),
+        )
+    )
     one = collapse(net)
     assert isinstance(one, Linear)
     assert one.W.shape == (2, 3)
@@ -56,7 +61,11 @@ def test_linear_networks_collapse(options):
 
 
 def test_affine_and_chains_in_chains_collapse():
-    net = Chain(Chain(Linear(normal(0, 4, 3)), Affine(normal(1, 4), normal(2, 4))), identity, Linear(normal(3, 2, 4)))
+    net = Chain(
+        Chain(Linear(normal(0, 4, 3)), Affine(normal(1, 4), normal(2, 4))),
+        identity,
+        Linear(normal(3, 2, 4)),
+    )
     assert same(collapse(net), net)
 
 
@@ -102,7 +111,8 @@ def test_activations_elsewhere_are_refused():
 @pytest.mark.parametrize("options", [{}, {"law": tangent()}, {"affine": WeightNorm.init}])
 def test_sums_are_networks(hidden, options):
     f, g = (net_with(3, *h, 2, activation=tanh, seed=i, **options) for i, h in enumerate(hidden))
-    both, xs = add(f, g), normal(3, 8, 3)
+    both = add(f, g)
+    xs = normal(3, 8, 3)
     assert jnp.allclose(predict(both, xs), predict(f, xs) + predict(g, xs), atol=1e-12)
     assert isinstance(both, MLP)
     assert [len(part.W) for part in both.body.layers[:-1:2]] == [a + b for a, b in zip(*hidden)]
@@ -111,7 +121,11 @@ def test_sums_are_networks(hidden, options):
 @pytest.mark.slow
 def test_networks_that_do_not_add_are_refused():
     f = net_with(3, 4, 1)
-    others = [net_with(3, 4, 4, 1), net_with(3, 4, 1, activation=tanh), net_with(3, 4, 1, connect=Concat)]
+    others = [
+        net_with(3, 4, 4, 1),
+        net_with(3, 4, 1, activation=tanh),
+        net_with(3, 4, 1, connect=Concat),
+    ]
     others += [net_with(3, 4, 1, normalise=LayerNorm.init), MLP(Chain(*f.body.layers, relu))]
     for g in others:
         with pytest.raises(ValueError, match="two networks of one depth"):
@@ -125,8 +139,14 @@ def test_networks_that_do_not_add_are_refused():
 
 @pytest.mark.parametrize("factor", [2.0, -0.5, 0.0])
 def test_multiples_are_networks(factor):
-    for net in (net_with(3, 4, 2), net_with(3, 4, 4, 2, connect=Residual), net_with(3, 4, 2, affine=WeightNorm.init)):
+    for net in (
+        net_with(3, 4, 2),
+        net_with(3, 4, 4, 2, connect=Residual),
+        net_with(3, 4, 2, affine=WeightNorm.init),
+    ):
         xs = normal(3, 8, 3)
-        assert jnp.allclose(predict(multiply(net, factor), xs), factor * predict(net, xs), atol=1e-12)
+        assert jnp.allclose(
+            predict(multiply(net, factor), xs), factor * predict(net, xs), atol=1e-12
+        )
     with pytest.raises(ValueError, match="ends with Pointwise"):
         multiply(Chain(Linear(normal(0, 2, 3)), relu), factor)

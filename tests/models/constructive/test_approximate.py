@@ -26,7 +26,8 @@ def test_polygon_is_numpys(seed, pieces):
     """np.interp within the knots, the outer slopes beyond; m pieces take m + 1 units."""
     with jax.enable_x64(True):
         rng = np.random.default_rng(seed)
-        knots, values = np.cumsum(rng.uniform(0.1, 2.0, pieces + 1)), rng.normal(size=pieces + 1)
+        knots = np.cumsum(rng.uniform(0.1, 2.0, pieces + 1))
+        values = rng.normal(size=pieces + 1)
         net = interpolate(knots, values)
         inside = rng.uniform(knots[0], knots[-1], 50)
         assert np.allclose(on(net, inside), np.interp(inside, knots, values), atol=1e-10)
@@ -79,20 +80,31 @@ def test_staircase_errs_by_the_modulus_of_continuity(width):
 def test_steep_sigmoids_become_steps():
     x = np.linspace(-1, 1, 63)  # no edge of the 9 cells
     steps = step_network(jnp.cos, low=-1.0, high=1.0, width=8)
-    gaps = [np.abs(on(step_network(jnp.cos, low=-1.0, high=1.0, width=8, steepness=k), x) - on(steps, x)).max()
-            for k in (1e1, 1e2, 1e4)]  # fmt: skip
+    gaps = [
+        np.abs(
+            on(step_network(jnp.cos, low=-1.0, high=1.0, width=8, steepness=k), x) - on(steps, x)
+        ).max()
+        for k in (1e1, 1e2, 1e4)
+    ]
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 1e-8
-    assert step_network(jnp.cos, low=0.0, high=1.0, width=2, steepness=5.0).body.layers[1].activation is sigmoid
+    assert (
+        step_network(jnp.cos, low=0.0, high=1.0, width=2, steepness=5.0).body.layers[1].activation
+        is sigmoid
+    )
 
 
 @pytest.mark.parametrize("f", [np.sin, math.sin, lambda x: math.sin(x) if x > 0 else -math.sin(-x)])
 def test_the_staircase_of_a_function_that_is_not_jaxs(f):
     by_jax = step_network(jnp.sin, low=-1.0, high=3.0, width=9)
-    assert np.allclose(on(step_network(f, low=-1.0, high=3.0, width=9), np.arange(3.0)), on(by_jax, np.arange(3.0)))
+    assert np.allclose(
+        on(step_network(f, low=-1.0, high=3.0, width=9), np.arange(3.0)), on(by_jax, np.arange(3.0))
+    )
 
 
-@pytest.mark.parametrize("settings", [{"low": 1.0}, {"width": 0}, {"steepness": 0.0}, {"steepness": -1.0}])
+@pytest.mark.parametrize(
+    "settings", [{"low": 1.0}, {"width": 0}, {"steepness": 0.0}, {"steepness": -1.0}]
+)
 def test_bad_stairs_are_refused(settings):
     with pytest.raises(ValueError, match="step_network"):
         step_network(jnp.sin, **{"low": 0.0, "high": 1.0, "width": 3} | settings)
@@ -101,7 +113,9 @@ def test_bad_stairs_are_refused(settings):
 
 
 def test_random_units_vanish_in_the_box():
-    """On an interval each unit crosses zero between the least and the largest example, as steeply as was asked."""
+    """On an interval each unit crosses zero between the least and the largest example, as steeply
+    as was asked.
+    """
     xs = jnp.asarray(np.random.default_rng(0).uniform(2, 5, (30, 1)))
     units = random_units(xs, width=4000, spread=3.0, key=jr.key(0))
     zeros = -np.asarray(units.b) / np.asarray(units.W)[:, 0]
@@ -114,7 +128,8 @@ def test_random_units_vanish_in_the_box():
 def test_ridge_network_is_least_squares():
     """Its output weights are LAPACK's, for several outputs at once."""
     rng = np.random.default_rng(0)
-    xs, ys = rng.normal(size=(60, 3)), rng.normal(size=(60, 2))
+    xs = rng.normal(size=(60, 3))
+    ys = rng.normal(size=(60, 2))
     net = ridge_network(jnp.asarray(xs), jnp.asarray(ys), width=10, activation=tanh, key=jr.key(0))
     units, _, output = net.body.layers
     features = np.c_[np.tanh(xs @ np.asarray(units.W).T + np.asarray(units.b)), np.ones(60)]
@@ -124,10 +139,15 @@ def test_ridge_network_is_least_squares():
 
 def test_plain_numpy_is_taken_quietly():
     """Doubles and whole numbers become the library's floats, with no warning."""
-    xs, ys = np.arange(12).reshape(6, 2), np.arange(6)
+    xs = np.arange(12).reshape(6, 2)
+    ys = np.arange(6)
     with jax.enable_x64(False):
-        made = [ridge_network(x, y, width=3, key=jr.key(0)) for x, y in ((xs, ys), (xs * 1.0, ys * 1.0))]
-        assert {leaf.dtype for net in made for leaf in jax.tree.leaves(net)} == {jnp.dtype("float32")}
+        made = [
+            ridge_network(x, y, width=3, key=jr.key(0)) for x, y in ((xs, ys), (xs * 1.0, ys * 1.0))
+        ]
+        assert {leaf.dtype for net in made for leaf in jax.tree.leaves(net)} == {
+            jnp.dtype("float32")
+        }
         assert jnp.allclose(made[0](jnp.ones(2)), made[1](jnp.ones(2)))
         assert random_units(xs * 1.0, width=3, key=jr.key(0)).W.dtype == jnp.float32
 

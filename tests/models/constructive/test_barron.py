@@ -11,14 +11,24 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from thetax.layers import Chain, Linear, heaviside, relu, sigmoid, tanh
-from thetax.models import MLP, Waves, barron_network, bell, greedy_network, random_units, sample_units
+from thetax.models import (
+    MLP,
+    Waves,
+    barron_network,
+    bell,
+    greedy_network,
+    random_units,
+    sample_units,
+)
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_bells_waves(n):
-    """C_f is the mean of the χ law; frequencies are drawn from it weighted by length: χ with n + 1 degrees."""
+    """C_f is the mean of the χ law; frequencies are drawn from it weighted by length: χ with n + 1
+    degrees.
+    """
     waves = bell(n)
     assert np.isclose(waves.constant, stats.chi(n).mean())
     omega, phase = jax.vmap(waves.draw)(jr.split(jr.key(0), 4000))
@@ -30,17 +40,23 @@ def test_bells_waves(n):
 
 def test_the_mixture_of_waves_is_the_bell():
     """f(0) + C E[(cos ω·x − 1)/‖ω‖], by drawing."""
-    waves, x = bell(3), jnp.array([0.4, -0.3, 0.5])
+    waves = bell(3)
+    x = jnp.array([0.4, -0.3, 0.5])
     omega, phase = jax.vmap(waves.draw)(jr.split(jr.key(1), 20_000))
     terms = (jnp.cos(omega @ x + phase) - jnp.cos(phase)) / jnp.linalg.norm(omega, axis=1)
-    value, error = waves.origin + waves.constant * terms.mean(), waves.constant * terms.std() / np.sqrt(20_000)
+    value = waves.origin + waves.constant * terms.mean()
+    error = waves.constant * terms.std() / np.sqrt(20_000)
     assert abs(value - np.exp(-(x @ x) / 2)) < 5 * error
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.7, -2.0])
 def test_the_mean_network_is_the_function(phase):
-    """f(x) = cos(ω·x + φ) on the ball, for waves of one frequency and a phase: within the error of 20,000 units."""
-    omega, radius, width = jnp.array([1.5, -2.0]), 1.2, 20_000
+    """f(x) = cos(ω·x + φ) on the ball, for waves of one frequency and a phase: within the error of
+    20,000 units.
+    """
+    omega = jnp.array([1.5, -2.0])
+    radius = 1.2
+    width = 20_000
     waves = Waves(float(np.cos(phase)), 2.5, lambda key: (omega, jnp.asarray(phase)))
     net = barron_network(waves, radius=radius, width=width, key=jr.key(0))
     xs = normal(1, 40, 2)
@@ -54,7 +70,9 @@ def test_the_mean_network_is_the_function(phase):
 
 def test_sigmoids_for_steps():
     kinds = {np.inf: heaviside, 50.0: sigmoid}
-    nets = {k: barron_network(bell(2), radius=1.0, width=30, steepness=k, key=jr.key(0)) for k in kinds}
+    nets = {
+        k: barron_network(bell(2), radius=1.0, width=30, steepness=k, key=jr.key(0)) for k in kinds
+    }
     assert all(nets[k].body.layers[1].activation is phi for k, phi in kinds.items())
     assert jnp.allclose(nets[50.0].body.layers[0].W, 50 * nets[np.inf].body.layers[0].W)
     assert jnp.allclose(jnp.linalg.norm(nets[np.inf].body.layers[0].W, axis=1), 1.0)
@@ -76,7 +94,8 @@ def test_drawn_units_have_the_network_as_their_mean():
     values = np.asarray(draw(jr.split(jr.key(1), 4000)))
     assert np.abs(values.mean(axis=0) - net(x)).max() < 5 * values.std() / np.sqrt(4000)
     first, _, last = net.body.layers
-    V, phi = np.asarray(last.W), np.tanh(np.asarray(first.W) @ np.asarray(x) + np.asarray(first.b))
+    V = np.asarray(last.W)
+    phi = np.tanh(np.asarray(first.W) @ np.asarray(x) + np.asarray(first.b))
     sizes = np.linalg.norm(V, axis=0)
     spread = (sizes.sum() * sizes * phi**2).sum() - np.square(V @ phi).sum()  # E‖u‖² − ‖E u‖²
     assert abs(8 * np.square(values - np.asarray(net(x))).sum(axis=1).mean() / spread - 1) < 0.15
@@ -111,11 +130,16 @@ def test_greedy_keeps_joness_promise(seed):
 def test_greedy_is_the_loop():
     """Each step against all units by brute force; the model computes what the errors say."""
     rng = np.random.default_rng(0)
-    xs, ys = rng.normal(size=(40, 2)), rng.normal(size=40)
+    xs = rng.normal(size=(40, 2))
+    ys = rng.normal(size=40)
     units = random_units(jnp.asarray(xs), width=25, key=jr.key(0))
     found = greedy_network(jnp.asarray(xs), jnp.asarray(ys), units, width=5, activation=relu)
     Phi = np.maximum(0, xs @ np.asarray(units.W).T + np.asarray(units.b))
-    Phi, y, g, errors, chosen = Phi - Phi.mean(axis=0), ys - ys.mean(), np.zeros(40), [], []
+    Phi = Phi - Phi.mean(axis=0)
+    y = ys - ys.mean()
+    g = np.zeros(40)
+    errors = []
+    chosen = []
     for k in range(5):
         fits = []
         for phi in Phi.T:
@@ -132,7 +156,8 @@ def test_greedy_is_the_loop():
 
 def test_greedy_survives_useless_units():
     """Constant units, or fewer units than steps: finite weights, and nothing gets worse."""
-    xs, ys = normal(0, 20, 1), normal(1, 20)
+    xs = normal(0, 20, 1)
+    ys = normal(1, 20)
     flat = Linear(jnp.zeros((3, 1)), jnp.ones(3))
     found = greedy_network(xs, ys, flat, width=4)
     assert jnp.isfinite(found.model(xs[0])).all()

@@ -26,7 +26,8 @@ def test_perceptron_sweeps_until_clean():
     """Passes through the environment are the sweeps of the algorithm."""
     xs = normal(0, 40, 3)
     ys = jnp.sign(xs @ jnp.array([1.0, -2.0, 0.5]) + 0.1)
-    system, fit = perceptron_system(Perceptron(jnp.zeros(3), jnp.zeros(())), (xs, ys)), fit_perceptron(xs, ys)
+    system = perceptron_system(Perceptron(jnp.zeros(3), jnp.zeros(())), (xs, ys))
+    fit = fit_perceptron(xs, ys)
     for _ in range(int(fit.epochs)):
         system = system.learned()
     assert jnp.allclose(system.connectivity[0].v, fit.model.v, rtol=1e-5)
@@ -42,7 +43,9 @@ def test_hopfield_turns_all_sites():
 
 
 def test_mlp_learns_by_descent():
-    net, xs, ys = MLP.init(3, 4, 2, activation=relu, key=jr.key(0)), normal(0, 5, 3), normal(1, 5, 2)
+    net = MLP.init(3, 4, 2, activation=relu, key=jr.key(0))
+    xs = normal(0, 5, 3)
+    ys = normal(1, 5, 2)
     loss = lambda f, y: jnp.square(f - y).mean()
     system = mlp_system(net, (xs, ys), loss=loss, rate=0.3)
     assert jax.vmap(system)(xs).tolist() == jax.vmap(net)(xs).tolist()

@@ -23,8 +23,11 @@ def widths(net):
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 6])
 def test_square_is_the_polygon_through_the_squares(depth):
-    """The interpolant at multiples of 2^-m, by another network of 2^m + 1 units; worst in the middle of each piece."""
-    net, knots = square_network(depth), np.linspace(0, 1, 2**depth + 1)
+    """The interpolant at multiples of 2^-m, by another network of 2^m + 1 units; worst in the
+    middle of each piece.
+    """
+    net = square_network(depth)
+    knots = np.linspace(0, 1, 2**depth + 1)
     x = np.linspace(0, 1, 2**8 + 1)[:, None]
     assert np.allclose(on(net, x), on(interpolate(knots, knots**2), x), atol=1e-13)
     assert np.abs(on(net, x) - x[:, 0] ** 2).max() == 4.0 ** -(depth + 1)
@@ -38,7 +41,8 @@ def test_square_is_the_polygon_through_the_squares(depth):
 @given(seed=st.integers(0, 10**6), factors=st.integers(2, 6), bound=st.floats(0.3, 4.0))
 def test_product_keeps_its_bound(seed, factors, bound):
     with jax.enable_x64(True):
-        net, levels = product_network(factors, depth=4, bound=bound), int(np.ceil(np.log2(factors)))
+        net = product_network(factors, depth=4, bound=bound)
+        levels = int(np.ceil(np.log2(factors)))
         xs = np.random.default_rng(seed).uniform(-bound, bound, (50, factors))
         xs = np.concatenate([xs, bound * np.sign(xs[:5])])
         limit = (2**levels - 1) * bound**factors * 4.0**-5
@@ -53,12 +57,19 @@ def test_product_is_zero_with_a_zero_factor_and_odd_in_each():
     assert np.allclose(on(net, xs * [1, -1]), -on(net, xs), atol=1e-14)
 
 
-@given(seed=st.integers(0, 10**6), forms=st.integers(1, 6), d=st.integers(1, 4), low=st.floats(-3.0, 2.0))
+@given(
+    seed=st.integers(0, 10**6),
+    forms=st.integers(1, 6),
+    d=st.integers(1, 4),
+    low=st.floats(-3.0, 2.0),
+)
 def test_maximum_is_exact_above_low(seed, forms, d, low):
     with jax.enable_x64(True):
         rng = np.random.default_rng(seed)
-        A, b = rng.normal(size=(forms, d)), rng.normal(size=forms)
-        net, xs = max_affine_network(A, b, low=low), low + rng.exponential(size=(40, d))
+        A = rng.normal(size=(forms, d))
+        b = rng.normal(size=forms)
+        net = max_affine_network(A, b, low=low)
+        xs = low + rng.exponential(size=(40, d))
         assert np.allclose(on(net, xs), (xs @ A.T + b).max(axis=1), atol=1e-11)
         assert widths(net) == [d + 1] * (forms - 1)
 
@@ -66,7 +77,10 @@ def test_maximum_is_exact_above_low(seed, forms, d, low):
 def test_maximum_is_lost_below_low():
     net = max_affine_network(np.array([[1.0], [-1.0]]), np.zeros(2))
     assert on(net, [[-3.0]])[0] != 3.0
-    assert on(max_affine_network(np.array([[1], [-1]]), np.array([0, 0]), low=-4.0), [[-3.0]])[0] == 3.0
+    assert (
+        on(max_affine_network(np.array([[1], [-1]]), np.array([0, 0]), low=-4.0), [[-3.0]])[0]
+        == 3.0
+    )
 
 
 def test_networks_take_the_librarys_precision():

@@ -79,7 +79,11 @@ def test_permuted_units_are_the_same_network(name):
 
 
 def test_permutation_by_hand():
-    net = Chain(Linear(jnp.array([[1.0], [2.0]]), jnp.array([3.0, 4.0])), tanh, Linear(jnp.array([[5.0, 6.0]])))
+    net = Chain(
+        Linear(jnp.array([[1.0], [2.0]]), jnp.array([3.0, 4.0])),
+        tanh,
+        Linear(jnp.array([[5.0, 6.0]])),
+    )
     first, _, last = permute(net, 0, (1, 0)).layers
     assert first.W.tolist() == [[2.0], [1.0]]
     assert first.b.tolist() == [4.0, 3.0]
@@ -113,11 +117,17 @@ def test_layers_that_are_not_there_are_refused(layer):
 
 @pytest.mark.parametrize("connect", [Residual, Concat])
 def test_blocks_are_refused_with_a_reason(connect):
-    """A chain of blocks has no hidden layer of its own; a block between two maps reads the units in their order."""
+    """A chain of blocks has no hidden layer of its own; a block between two maps reads the units in
+    their order.
+    """
     with pytest.raises(ValueError, match="inner chain"):
         permute(MLP.init(3, 4, 2, connect=connect, key=jr.key(0)), 0, range(4))
     inner = Chain(Linear(normal(0, 4, 4)), centred(relu))
-    net = Chain(Linear(normal(1, 4, 3)), connect(inner), Linear(normal(2, 1, 4 if connect is Residual else 8)))
+    net = Chain(
+        Linear(normal(1, 4, 3)),
+        connect(inner),
+        Linear(normal(2, 1, 4 if connect is Residual else 8)),
+    )
     for change in (lambda: permute(net, 0, range(4)), lambda: rescale(net, 0, np.ones(4))):
         with pytest.raises(ValueError, match=f"{connect.__name__} follows layer 0"):
             change()
@@ -136,10 +146,15 @@ def test_rectifiers_scale(seed):
             assert same(rescale(other, 0, 1 / scales), net, tolerance=1e-10)
 
 
-@pytest.mark.parametrize("options", [{"affine": WeightNorm.init}, {"law": tangent(bias=0.3)}, {"dropout": 0.5}])
+@pytest.mark.parametrize(
+    "options", [{"affine": WeightNorm.init}, {"law": tangent(bias=0.3)}, {"dropout": 0.5}]
+)
 def test_scaling_with_other_parts(options):
     net = net_with(**options)
-    for layer, scales in ((0, np.array([0.5, 2.0, 3.0, 0.1])), (1, np.array([1.0, 2.0, 3.0, 4.0, 5.0]))):
+    for layer, scales in (
+        (0, np.array([0.5, 2.0, 3.0, 0.1])),
+        (1, np.array([1.0, 2.0, 3.0, 4.0, 5.0])),
+    ):
         other = rescale(net, layer, scales)
         assert same(net, other, tolerance=1e-10)
         kinds = [[type(part) for part in model.body.layers] for model in (net, other)]
@@ -168,7 +183,11 @@ def test_scaling_by_hand():
 @pytest.mark.parametrize(
     ("options", "scales", "words"),
     [
-        ({"activation": sigmoid}, [2.0, 1.0, 1.0, 1.0], "logistic does not scale|sigmoid does not scale"),
+        (
+            {"activation": sigmoid},
+            [2.0, 1.0, 1.0, 1.0],
+            "logistic does not scale|sigmoid does not scale",
+        ),
         ({"activation": sigmoid}, [-1.0, 1.0, 1.0, 1.0], "does not scale"),
         ({"activation": tanh}, [2.0, 1.0, 1.0, 1.0], "does not scale"),
         ({}, [-1.0, 1.0, 1.0, 1.0], "does not scale"),
@@ -216,5 +235,6 @@ def test_what_cannot_be_widened_is_refused():
 def test_dropout_commutes_with_scaling():
     """With a key the same units are dropped, and the outputs agree."""
     net = Chain(Linear(normal(0, 8, 3)), relu, Dropout(0.5), Linear(normal(1, 1, 8)))
-    other, x = rescale(net, 0, np.linspace(0.5, 4, 8)), normal(2, 3)
+    other = rescale(net, 0, np.linspace(0.5, 4, 8))
+    x = normal(2, 3)
     assert jnp.allclose(net(x, key=jr.key(3)), other(x, key=jr.key(3)), atol=1e-12)

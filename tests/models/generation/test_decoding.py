@@ -67,7 +67,8 @@ def test_a_wide_beam_is_the_exhaustive_search(table):
 
 def test_a_beam_of_one_is_greedy():
     for end in (None, END):
-        one, walk = beam(CELL, first=1, length=5, width=1, end=end), greedy(CELL, first=1, length=5, end=end)
+        one = beam(CELL, first=1, length=5, width=1, end=end)
+        walk = greedy(CELL, first=1, length=5, end=end)
         assert one.tokens[0].tolist() == walk.tokens.tolist()
         assert float(one.log_p[0]) == pytest.approx(float(walk.log_p), abs=1e-5)
 
@@ -92,7 +93,9 @@ def test_samples_have_the_law_of_the_cell(table):
     assert 4000 * expected.min() > 5  # enough of each for the test
     test = stats.chisquare(np.array(list(counts.values())), 4000 * expected / expected.sum())
     assert test.pvalue > 1e-3  # the rate of false alarms
-    np.testing.assert_allclose(said.log_p[:20], [table[spoken(t)] for t in said.tokens[:20]], atol=1e-5)
+    np.testing.assert_allclose(
+        said.log_p[:20], [table[spoken(t)] for t in said.tokens[:20]], atol=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -104,7 +107,9 @@ def test_what_may_be_drawn():
     assert set(np.unique(drawn(400, top=2).tokens[:, 0])) == set(order[:2])
     just = float(p[order[0]])
     assert set(np.unique(drawn(400, mass=0.99 * just).tokens[:, 0])) == {order[0]}
-    assert set(np.unique(drawn(400, mass=just + 0.9 * float(p[order[1]])).tokens[:, 0])) == set(order[:2])
+    assert set(np.unique(drawn(400, mass=just + 0.9 * float(p[order[1]])).tokens[:, 0])) == set(
+        order[:2]
+    )
     cold = drawn(50, temperature=1e-3).tokens[:, 0]
     assert set(np.unique(cold)) == {order[0]}
     hot = np.bincount(drawn(2000, temperature=100.0).tokens[:, 0], minlength=V) / 2000
@@ -113,23 +118,34 @@ def test_what_may_be_drawn():
 
 @pytest.mark.slow
 def test_it_goes_on_from_a_source():
-    """The same sentence by one search as by teacher forcing, and padding of the source changes nothing."""
+    """The same sentence by one search as by teacher forcing, and padding of the source changes
+    nothing.
+    """
     model = EncoderDecoder.init(5, V, 2, 3, attend=4, key=jr.key(0))
     source = jnp.array([1, 4, 2])
     cell, state = model.decoder(source)
     said = greedy(cell, state=state, first=0, length=4)
     padded, start = model.decoder(jnp.array([1, 4, 2, -1, -1]))
     assert said.tokens.tolist() == greedy(padded, state=start, first=0, length=4).tokens.tolist()
-    assert float(said.log_p) == pytest.approx(log_p(cell, said.tokens.tolist(), state=state), abs=1e-5)
+    assert float(said.log_p) == pytest.approx(
+        log_p(cell, said.tokens.tolist(), state=state), abs=1e-5
+    )
     assert beam(cell, state=state, first=0, length=4, width=3).log_p[0] >= said.log_p - 1e-6
 
 
 def test_a_model_speaks_by_its_cell():
-    assert greedy(Recurrent(CELL), first=1, length=4).tokens.tolist() == greedy(CELL, first=1, length=4).tokens.tolist()
+    assert (
+        greedy(Recurrent(CELL), first=1, length=4).tokens.tolist()
+        == greedy(CELL, first=1, length=4).tokens.tolist()
+    )
 
 
 def test_settings_may_be_traced():
-    drawn = jax.jit(lambda heat: sample(CELL, first=0, length=2, temperature=heat, mass=heat, key=jr.key(0)).tokens)
+    drawn = jax.jit(
+        lambda heat: (
+            sample(CELL, first=0, length=2, temperature=heat, mass=heat, key=jr.key(0)).tokens
+        )
+    )
     assert drawn(1e-3).tolist() == greedy(CELL, first=0, length=2).tokens.tolist()
 
 

@@ -1,4 +1,6 @@
-"""Tokens as they come are those of the loops that say all at once; a sentence is the mean of its tokens."""
+"""Tokens as they come are those of the loops that say all at once; a sentence is the mean of its
+tokens.
+"""
 
 from functools import partial
 
@@ -55,7 +57,10 @@ def test_drawn_they_are_those_of_sample_up_to_the_last_place(gpt2):
     said = list(stream(gpt2, PROMPT, length=9, chunk=4, **options))
     assert said == at_once(gpt2, sample, 9, **options)
     assert said != list(stream(gpt2, PROMPT, length=9, chunk=4, **options | {"key": jr.key(8)}))
-    with pytest.raises(ValueError, match="the model has 12 places, but the prompt has 3 tokens and 10 more are asked"):
+    with pytest.raises(
+        ValueError,
+        match="the model has 12 places, but the prompt has 3 tokens and 10 more are asked",
+    ):
         stream(gpt2, PROMPT, length=10)
 
 

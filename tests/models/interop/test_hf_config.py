@@ -1,4 +1,6 @@
-"""What config.json says: the model of just that shape, the way back, and what is refused by name."""
+"""What config.json says: the model of just that shape, the way back, and what is refused by
+name.
+"""
 
 from functools import partial
 
@@ -29,7 +31,14 @@ SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 BERT_WORDS = {"model_type": "bert", "vocab_size": 5, "max_position_embeddings": 3, **SIZES}
 VIT_WORDS = {"model_type": "vit", "image_size": 4, "patch_size": 2, "num_channels": 1, **SIZES}
 LLAMA_WORDS = {"model_type": "llama", "vocab_size": 5, "num_key_value_heads": 1, **SIZES}
-GPT2_WORDS = {"model_type": "gpt2", "vocab_size": 5, "n_positions": 3, "n_embd": 8, "n_layer": 2, "n_head": 2}
+GPT2_WORDS = {
+    "model_type": "gpt2",
+    "vocab_size": 5,
+    "n_positions": 3,
+    "n_embd": 8,
+    "n_layer": 2,
+    "n_head": 2,
+}
 
 RELATIVES = {  # of Llama: Mistral, Granite, OLMo, Cohere, Gemma, Qwen, Mixtral
     "sliding_window": 4096,
@@ -57,7 +66,9 @@ def strange(*arguments):
 
 
 def trunk(*, activation=relu, key, **options):
-    return Trunk.init(1, 8, 2, 6, feed=partial(FeedForward.init, activation=activation), key=key, **options)
+    return Trunk.init(
+        1, 8, 2, 6, feed=partial(FeedForward.init, activation=activation), key=key, **options
+    )
 
 
 def gpt(trunk, *, placed: bool = False) -> GPT:
@@ -68,14 +79,22 @@ MODELS = {
     "bert": bert,
     "pretraining": lambda *, key: Pretraining.init(bert(key=key), key=key),
     "masked": lambda *, key: MaskedLM.init(bert(key=key), key=key),
-    "classifier": lambda *, key: SentenceClassifier.init(bert(dropout=0.1, key=key), 3, dropout=0.2, key=key),
+    "classifier": lambda *, key: SentenceClassifier.init(
+        bert(dropout=0.1, key=key), 3, dropout=0.2, key=key
+    ),
     "tagger": lambda *, key: Tagger.init(bert(activation=relu, key=key), 4, key=key),
     "spans": lambda *, key: SpanFinder.init(bert(remember=False, key=key), key=key),
-    "vit": partial(ViT.init, 3, size=(4, 2), channels=1, patch=2, d=8, depth=1, heads=2, epsilon=1e-6),
-    "vit without classes": partial(ViT.init, 0, size=(4, 4), channels=1, patch=2, d=8, depth=1, heads=2),
+    "vit": partial(
+        ViT.init, 3, size=(4, 2), channels=1, patch=2, d=8, depth=1, heads=2, epsilon=1e-6
+    ),
+    "vit without classes": partial(
+        ViT.init, 0, size=(4, 4), channels=1, patch=2, d=8, depth=1, heads=2
+    ),
     "gpt2": partial(GPT.init, 5, 8, depth=2, heads=2, length=3, dropout=0.1),
     "gpt2, untied": partial(GPT.init, 5, 8, depth=2, heads=4, hidden=6, length=3, tied=False),
-    "llama": partial(GPT.llama, 5, 8, depth=2, heads=2, groups=1, hidden=6, base=777.0, epsilon=1e-3, tied=False),
+    "llama": partial(
+        GPT.llama, 5, 8, depth=2, heads=2, groups=1, hidden=6, base=777.0, epsilon=1e-3, tied=False
+    ),
 }
 
 
@@ -84,14 +103,19 @@ def test_a_model_and_its_words_make_each_other(case):
     like = jax.eval_shape(partial(MODELS[case], key=jr.key(0)))
     again = blank_model(describe(like)).model
     assert jax.tree.map(lambda leaf: leaf.shape, again).__class__ is like.__class__
-    assert [leaf.shape for leaf in jax.tree.leaves(again)] == [leaf.shape for leaf in jax.tree.leaves(like)]
+    assert [leaf.shape for leaf in jax.tree.leaves(again)] == [
+        leaf.shape for leaf in jax.tree.leaves(like)
+    ]
     if case != "spans":  # of which one computes again on the way back
         assert jax.tree.structure(again) == jax.tree.structure(like)
 
 
 def test_names_of_classes_are_kept():
     like = jax.eval_shape(partial(MODELS["vit"], key=jr.key(0)))
-    mine = {"id2label": {"0": "cat", "1": "dog", "2": "gnu"}, "label2id": {"cat": 0, "dog": 1, "gnu": 2}}
+    mine = {
+        "id2label": {"0": "cat", "1": "dog", "2": "gnu"},
+        "label2id": {"cat": 0, "dog": 1, "gnu": 2},
+    }
     assert describe(like, config=mine)["id2label"]["2"] == "gnu"
     assert describe(like, config={"id2label": {"0": "cat"}})["id2label"]["2"] == "LABEL_2"
 
@@ -104,7 +128,11 @@ def test_how_many_classes_there_are():
 
 def test_what_is_not_said_is_as_usual():
     block = blank_model(GPT2_WORDS).model.trunk.blocks.layers
-    assert (block.feed.up.W.shape, block.feed.activation, block.norm.epsilon) == ((2, 32, 8), gelu_tanh, 1e-5)
+    assert (block.feed.up.W.shape, block.feed.activation, block.norm.epsilon) == (
+        (2, 32, 8),
+        gelu_tanh,
+        1e-5,
+    )
     model = blank_model(LLAMA_WORDS).model
     assert model.readout.W.shape == (5, 8)
     attention = model.trunk.blocks.layers.attention
@@ -135,7 +163,11 @@ def test_settings_with_their_usual_values_are_read():
 
 def test_heads_of_another_size():
     attention = blank_model(LLAMA_WORDS | {"head_dim": 6}).model.trunk.blocks.layers.attention
-    assert (attention.Q.W.shape, attention.K.W.shape, attention.O.W.shape) == ((2, 12, 8), (2, 6, 8), (2, 8, 12))
+    assert (attention.Q.W.shape, attention.K.W.shape, attention.O.W.shape) == (
+        (2, 12, 8),
+        (2, 6, 8),
+        (2, 8, 12),
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,13 +185,25 @@ def test_heads_of_another_size():
             "position_embedding_type is 'relative_key'; expected",
         ),
         (BERT_WORDS | {"is_decoder": True}, "is_decoder is True; expected False"),
-        (BERT_WORDS | {"hidden_act": "mish"}, "hidden_act is 'mish'; expected one of gelu, gelu_new"),
-        (BERT_WORDS | {"hidden_dropout_prob": 1}, "hidden_dropout_prob is 1; expected a probability less than 1"),
+        (
+            BERT_WORDS | {"hidden_act": "mish"},
+            "hidden_act is 'mish'; expected one of gelu, gelu_new",
+        ),
+        (
+            BERT_WORDS | {"hidden_dropout_prob": 1},
+            "hidden_dropout_prob is 1; expected a probability less than 1",
+        ),
         (BERT_WORDS | {"layer_norm_eps": 0}, "layer_norm_eps is 0; expected a number more than 0"),
         (BERT_WORDS | {"layer_norm_eps": 10**400}, "layer_norm_eps is 1000"),
-        (BERT_WORDS | {"vocab_size": None}, "vocab_size is None; expected a whole number from 1 to"),
+        (
+            BERT_WORDS | {"vocab_size": None},
+            "vocab_size is None; expected a whole number from 1 to",
+        ),
         (BERT_WORDS | {"vocab_size": True}, "vocab_size is True; expected a whole number"),
-        (BERT_WORDS | {"hidden_size": 1 << 40}, "hidden_size is 1099511627776; expected a whole number"),
+        (
+            BERT_WORDS | {"hidden_size": 1 << 40},
+            "hidden_size is 1099511627776; expected a whole number",
+        ),
         (
             BERT_WORDS | {"num_hidden_layers": 10**6},
             "num_hidden_layers is 1000000; expected a whole number from 1 to 1,024",
@@ -170,11 +214,23 @@ def test_heads_of_another_size():
         (VIT_WORDS | {"qkv_bias": False}, "qkv_bias is False"),
         (VIT_WORDS | {"pooler_act": "relu"}, "pooler_act is 'relu'; expected 'tanh'"),
         (VIT_WORDS | {"pooler_output_size": 4}, "pooler_output_size is 4; expected 8"),
-        *[(words | {"pruned_heads": {"0": [1]}}, "pruned_heads is") for words in (BERT_WORDS, VIT_WORDS, GPT2_WORDS)],
-        *[(LLAMA_WORDS | {name: value}, f"{name} is {value!r}; expected") for name, value in RELATIVES.items()],
+        *[
+            (words | {"pruned_heads": {"0": [1]}}, "pruned_heads is")
+            for words in (BERT_WORDS, VIT_WORDS, GPT2_WORDS)
+        ],
+        *[
+            (LLAMA_WORDS | {name: value}, f"{name} is {value!r}; expected")
+            for name, value in RELATIVES.items()
+        ],
         (LLAMA_WORDS | {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is"),
-        (GPT2_WORDS | {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
-        (GPT2_WORDS | {"tie_word_embeddings": "yes"}, "tie_word_embeddings is 'yes'; expected true or false"),
+        (
+            GPT2_WORDS | {"scale_attn_by_inverse_layer_idx": True},
+            "scale_attn_by_inverse_layer_idx is True",
+        ),
+        (
+            GPT2_WORDS | {"tie_word_embeddings": "yes"},
+            "tie_word_embeddings is 'yes'; expected true or false",
+        ),
         (LLAMA_WORDS | {"attention_bias": True}, "attention_bias is True"),
         (
             LLAMA_WORDS | {"rope_scaling": {"rope_type": "llama3", "factor": 8}},
@@ -183,7 +239,10 @@ def test_heads_of_another_size():
         (LLAMA_WORDS | {"rope_scaling": "yarn"}, "rope_scaling is 'yarn'"),
         (LLAMA_WORDS | {"rope_parameters": {"rope_theta": 1e4, "factor": 2}}, "rope_parameters is"),
         (LLAMA_WORDS | {"head_dim": 3}, "head_dim is 3; expected an even number"),
-        (LLAMA_WORDS | {"num_key_value_heads": 3}, "heads must be a multiple of groups; got 2 and 3"),
+        (
+            LLAMA_WORDS | {"num_key_value_heads": 3},
+            "heads must be a multiple of groups; got 2 and 3",
+        ),
     ],
 )
 def test_other_settings_are_refused_by_name(config, says):
@@ -193,7 +252,11 @@ def test_other_settings_are_refused_by_name(config, says):
 
 def test_the_largest_sizes_take_no_room():
     """Nothing is drawn: these would be 10^18 numbers."""
-    most = BERT_WORDS | {"hidden_size": 1 << 22, "intermediate_size": 1 << 22, "num_hidden_layers": 1024}
+    most = BERT_WORDS | {
+        "hidden_size": 1 << 22,
+        "intermediate_size": 1 << 22,
+        "num_hidden_layers": 1024,
+    }
     assert blank_model(most).model.trunk.blocks.layers.feed.up.W.shape == (1024, 1 << 22, 1 << 22)
 
 
@@ -205,8 +268,14 @@ def test_the_largest_sizes_take_no_room():
             lambda *, key: gpt(GPT.init(5, 8, depth=1, heads=2, length=3, key=key).trunk),
             "rotary ones; this model has nei",
         ),
-        (lambda *, key: gpt(trunk(relative=ALiBi(), key=key)), "rotary ones; this model has neither"),
-        (lambda *, key: gpt(trunk(relative=Rotary(), key=key)), "expected Gated and RMSNorm in every block, got FeedF"),
+        (
+            lambda *, key: gpt(trunk(relative=ALiBi(), key=key)),
+            "rotary ones; this model has neither",
+        ),
+        (
+            lambda *, key: gpt(trunk(relative=Rotary(), key=key)),
+            "expected Gated and RMSNorm in every block, got FeedF",
+        ),
         (
             lambda *, key: gpt(trunk(activation=gelu_tanh, norms="after", key=key), placed=True),
             "config.json has no word",
@@ -217,7 +286,15 @@ def test_the_largest_sizes_take_no_room():
         ),
         (partial(bert, activation=strange), "no name for the activation"),
     ],
-    ids=["an MLP", "no places", "ALiBi", "rotary places in GPT-2", "norms after", "a kernel", "an activation"],
+    ids=[
+        "an MLP",
+        "no places",
+        "ALiBi",
+        "rotary places in GPT-2",
+        "norms after",
+        "a kernel",
+        "an activation",
+    ],
 )
 def test_what_transformers_has_no_word_for_is_refused(make, says):
     like = jax.eval_shape(partial(make, key=jr.key(0)))
@@ -252,7 +329,10 @@ def test_the_metadata_of_a_gguf_file():
     ("more", "says"),
     [
         ({"general.architecture": "qwen2"}, "general.architecture is 'qwen2'; llama can be read"),
-        ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type is 'yarn', which this library does not have"),
+        (
+            {"llama.rope.scaling.type": "yarn"},
+            "llama.rope.scaling.type is 'yarn', which this library does not have",
+        ),
         ({"llama.expert_count": 8}, "llama.expert_count is 8"),
         ({"llama.rope.dimension_count": 2}, "dimension_count is 2, but a head has 4 numbers"),
     ],

@@ -24,7 +24,8 @@ def test_the_photographs_are_named():
     """With the probabilities that were found by other code on the same weights."""
     model, classes = resnet_imagenet()
     judge = jax.jit(lambda model, x: jax.nn.softmax(model(x)))
-    files, found = load_arrays("isl-photographs"), {}
+    files = load_arrays("isl-photographs")
+    found = {}
     for name, data in files.items():
         picture = read_picture(Blob(name, data.tobytes()), side=SIDE)
         p = judge(model, jnp.asarray(picture, jnp.float32) / 255)
@@ -36,4 +37,6 @@ def test_the_photographs_are_named():
         ("huey", "Lhasa", 0.67),
     ):
         assert found[name][0] == expected
-        assert found[name][1] == pytest.approx(probability, abs=5e-3)  # libraries decode a JPEG to a grey level or so
+        assert found[name][1] == pytest.approx(
+            probability, abs=5e-3
+        )  # libraries decode a JPEG to a grey level or so

@@ -1,4 +1,6 @@
-"""Transformers under the names of Hugging Face and llama.cpp: the names, the fused and turned layouts, the roots."""
+"""Transformers under the names of Hugging Face and llama.cpp: the names, the fused and turned
+layouts, the roots.
+"""
 
 from functools import partial
 
@@ -43,7 +45,10 @@ MODELS = {
     "bert": (bert, huggingface_bert),
     "pretraining": (on_bert(Pretraining.init), huggingface_bert_tasks),
     "masked": (on_bert(MaskedLM.init), huggingface_bert_gaps),
-    "classifier": (on_bert(lambda b, key: SentenceClassifier.init(b, 3, key=key)), huggingface_bert_tasks),
+    "classifier": (
+        on_bert(lambda b, key: SentenceClassifier.init(b, 3, key=key)),
+        huggingface_bert_tasks,
+    ),
     "spans": (on_bert(SpanFinder.init), huggingface_bert_spans),
     "vit": (vit, huggingface_vit),
     "gpt2": (gpt2, huggingface_gpt2),
@@ -81,17 +86,29 @@ def both(*names: str) -> list[str]:
 
 def test_bert_is_called_so():
     layer = "encoder.layer.*"
-    expected = layers(*both(*(f"{layer}.attention.self.{part}" for part in ("query", "key", "value"))))
-    expected |= layers(*both(f"{layer}.attention.output.dense", f"{layer}.attention.output.LayerNorm"))
-    expected |= layers(*both(f"{layer}.intermediate.dense", f"{layer}.output.dense", f"{layer}.output.LayerNorm"))
+    expected = layers(
+        *both(*(f"{layer}.attention.self.{part}" for part in ("query", "key", "value")))
+    )
+    expected |= layers(
+        *both(f"{layer}.attention.output.dense", f"{layer}.attention.output.LayerNorm")
+    )
+    expected |= layers(
+        *both(f"{layer}.intermediate.dense", f"{layer}.output.dense", f"{layer}.output.LayerNorm")
+    )
     tables = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-    expected |= {f"embeddings.{table}.weight" for table in tables} | set(both("embeddings.LayerNorm"))
+    expected |= {f"embeddings.{table}.weight" for table in tables} | set(
+        both("embeddings.LayerNorm")
+    )
     assert set(huggingface_bert.write(drawn(bert))) == expected
-    heads = both("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.seq_relationship")
+    heads = both(
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.seq_relationship",
+    )
     found = set(huggingface_bert_tasks.write(drawn(MODELS["pretraining"][0])))
-    assert found == {f"bert.{name}" for name in expected} | set(heads) | set(both("bert.pooler.dense")) | {
-        "cls.predictions.bias"
-    }
+    assert found == {f"bert.{name}" for name in expected} | set(heads) | set(
+        both("bert.pooler.dense")
+    ) | {"cls.predictions.bias"}
 
 
 def test_gpt2_is_called_so():
@@ -105,21 +122,25 @@ def test_gpt2_is_called_so():
 
 def test_queries_keys_and_values_lie_side_by_side_and_turned():
     model = drawn(gpt2)
-    tensors, attention = huggingface_gpt2.write(model), model.trunk.blocks.layers.attention
+    tensors = huggingface_gpt2.write(model)
+    attention = model.trunk.blocks.layers.attention
     fused = tensors["transformer.h.1.attn.c_attn.weight"]
     assert fused.shape == (4, 12)
     x = np.random.default_rng(1).normal(size=4).astype(np.float32)
     expected = np.concatenate(
         [np.asarray(part.W[1]) @ x + part.b[1] for part in (attention.Q, attention.K, attention.V)]
     )
-    np.testing.assert_allclose(x @ fused + tensors["transformer.h.1.attn.c_attn.bias"], expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        x @ fused + tensors["transformer.h.1.attn.c_attn.bias"], expected, rtol=1e-5
+    )
     up = model.trunk.blocks.layers.feed.up
     np.testing.assert_array_equal(tensors["transformer.h.0.mlp.c_fc.weight"], np.asarray(up.W[0]).T)
 
 
 def test_llama_cpp_pairs_the_rows_of_queries_and_keys():
     model = drawn(llama)
-    tensors, attention = in_gguf.write(model), model.trunk.blocks.layers.attention
+    tensors = in_gguf.write(model)
+    attention = model.trunk.blocks.layers.attention
     Q = np.asarray(attention.Q.W[0])
     head = Q[4:]  # the second: rows 0, 1 | 2, 3 become 0, 2, 1, 3
     np.testing.assert_array_equal(tensors["blk.0.attn_q.weight"][4:], head[[0, 2, 1, 3]])
@@ -146,7 +167,9 @@ def test_the_root_may_be_left_out(case):
 
 def test_an_encoder_is_taken_out_of_a_larger_network():
     model = drawn(MODELS["pretraining"][0])
-    tensors = huggingface_bert_tasks.write(model) | {"bert.embeddings.position_ids": np.arange(3)[None]}
+    tensors = huggingface_bert_tasks.write(model) | {
+        "bert.embeddings.position_ids": np.arange(3)[None]
+    }
     found = huggingface_bert.read(tensors, jax.eval_shape(bert, key=jr.key(0)))
     assert jax.tree.all(jax.tree.map(same_bits, found, model.bert))
 
@@ -163,10 +186,15 @@ def test_a_tensor_that_repeats_another_must_equal_it():
 
 def test_buffers_are_no_parameters_and_strangers_are_told():
     tensors = huggingface_gpt2.write(drawn(gpt2))
-    tensors |= {f"transformer.h.{i}.attn.{name}": np.ones(1) for i in (0, 1) for name in ("bias", "masked_bias")}
+    tensors |= {
+        f"transformer.h.{i}.attn.{name}": np.ones(1)
+        for i in (0, 1)
+        for name in ("bias", "masked_bias")
+    }
     huggingface_gpt2.read(tensors, drawn(gpt2))
     tensors["transformer.h.0.attn.new"] = tensors.pop("transformer.h.1.ln_1.bias")
     with pytest.raises(
-        ValueError, match=r"missing: transformer\.h\.1\.ln_1\.bias\n  extra: transformer\.h\.0\.attn\.new\n"
+        ValueError,
+        match=r"missing: transformer\.h\.1\.ln_1\.bias\n  extra: transformer\.h\.0\.attn\.new\n",
     ):
         huggingface_gpt2.read(tensors, drawn(gpt2))

@@ -1,4 +1,6 @@
-"""Deep linear networks: gradients against autodiff, what flow conserves, how modes grow, and the rank bound."""
+"""Deep linear networks: gradients against autodiff, what flow conserves, how modes grow, and the
+rank bound.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -61,24 +63,31 @@ def test_correlations_are_sums():
     xs, ys = data()
     found = correlations(xs, ys)
     assert np.allclose(found.xx, sum(np.outer(x, x) for x in np.asarray(xs)))
-    assert np.allclose(found.yx, sum(np.outer(y, x) for x, y in zip(np.asarray(xs), np.asarray(ys))))
+    assert np.allclose(
+        found.yx, sum(np.outer(y, x) for x, y in zip(np.asarray(xs), np.asarray(ys)))
+    )
 
 
 @pytest.mark.parametrize("sizes", [(4, 3), (4, 2, 3), (4, 5, 1, 6, 3)])
 @pytest.mark.parametrize("law", [lecun, tangent()], ids=["lecun", "tangent"])
 def test_gradient_is_autodiffs(sizes, law):
-    """n times that of squared_error, in the same structure: scales of the tangent parametrisation included."""
+    """n times that of squared_error, in the same structure: scales of the tangent parametrisation
+    included.
+    """
     batch = data()
     net = deep_linear(*sizes, law=law, key=jr.key(0))
     found = deep_linear_gradient(net, correlations(*batch))
     expected = jax.grad(squared_error)(net, batch)
     assert jax.tree.structure(found) == jax.tree.structure(net)
-    assert all(np.allclose(a, 20 * b, atol=1e-11) for a, b in zip(*map(jax.tree.leaves, (found, expected))))
+    assert all(
+        np.allclose(a, 20 * b, atol=1e-11) for a, b in zip(*map(jax.tree.leaves, (found, expected)))
+    )
 
 
 @pytest.mark.slow
 def test_gradient_flow_keeps_the_imbalance_and_descent_does_not():
-    batch, net = data(), deep_linear(4, 3, 2, 3, key=jr.key(0))
+    batch = data()
+    net = deep_linear(4, 3, 2, 3, key=jr.key(0))
     way = gradient_flow(squared_error, net, batch, times=[0.5, 3.0], tolerance=1e-10)
     for before, after in zip(imbalance(net), imbalance(way.model)):
         assert np.allclose(before, after, atol=1e-7)
@@ -95,13 +104,17 @@ def test_modes_grow_as_the_equation_says(s, a):
     with jax.enable_x64(True):
         times = np.array([0.0, 0.3, 1.0, 2.5])
         found = mode_growth(times, strengths=[s], start=[a])[:, 0]
-        ode = solve_ivp(lambda t, a: 2 * a * (s - a), (0, 2.5), [a], t_eval=times, rtol=1e-9, atol=1e-11).y[0]
+        ode = solve_ivp(
+            lambda t, a: 2 * a * (s - a), (0, 2.5), [a], t_eval=times, rtol=1e-9, atol=1e-11
+        ).y[0]
         assert np.allclose(found, ode, atol=1e-6)
 
 
 def test_modes_at_the_edges():
     found = mode_growth([0.0, 1.0, 1e4], strengths=[0.0, 2.0, 2.0], start=[0.5, 0.0, 0.1])
-    assert np.allclose(found[:, 0], [0.5, 0.25, 0.5 / (1 + 1e4)])  # no strength: it decays like 1 / t
+    assert np.allclose(
+        found[:, 0], [0.5, 0.25, 0.5 / (1 + 1e4)]
+    )  # no strength: it decays like 1 / t
     assert np.allclose(found[:, 1], 0.0)  # no start: it stays
     assert np.allclose(found[-1, 2], 2.0)  # and no overflow
     with pytest.raises(ValueError, match="as many starts as strengths"):
@@ -116,7 +129,8 @@ def test_reduced_rank_regression_is_the_optimum(rank):
     """The loss is the objective's, is what the eigenvalues say, and no descent goes below."""
     xs, ys = data()
     found = reduced_rank_regression(xs, ys, rank=rank)
-    X, Y = np.asarray(xs), np.asarray(ys)
+    X = np.asarray(xs)
+    Y = np.asarray(ys)
     fitted = X @ np.linalg.lstsq(X, Y, rcond=None)[0]
     least = (np.sum(Y**2) - np.linalg.eigvalsh(fitted.T @ fitted)[-rank:].sum()) / 40
     assert np.isclose(found.loss, least)
@@ -141,11 +155,14 @@ def test_reduced_rank_regression_of_data_without_full_rank():
 
 def test_the_autoencoder_is_its_special_case():
     xs, _ = data(d=5)
-    assert np.isclose(reduced_rank_regression(xs, xs, rank=2).loss, principal_components(xs, width=2).loss)
+    assert np.isclose(
+        reduced_rank_regression(xs, xs, rank=2).loss, principal_components(xs, width=2).loss
+    )
 
 
 def test_integers_and_traced_data_are_taken():
-    xs, ys = np.arange(12).reshape(4, 3), np.arange(8).reshape(4, 2)
+    xs = np.arange(12).reshape(4, 3)
+    ys = np.arange(8).reshape(4, 2)
     assert correlations(xs, ys).yx.dtype == jnp.zeros(()).dtype
     inside = jax.jit(lambda xs, ys: reduced_rank_regression(xs, ys, rank=1).loss)(*data())
     assert np.isclose(inside, reduced_rank_regression(*data(), rank=1).loss)
@@ -162,7 +179,9 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="depth counts the layers"):
         factorise(np.eye(2), depth=0)
     with pytest.raises(ValueError, match=r"needs correlations xx \(4, 4\) and yx \(3, 4\)"):
-        deep_linear_gradient(deep_linear(4, 3, key=jr.key(0)), Correlations(jnp.eye(3), jnp.ones((3, 3))))
+        deep_linear_gradient(
+            deep_linear(4, 3, key=jr.key(0)), Correlations(jnp.eye(3), jnp.ones((3, 3)))
+        )
     for wrong, name in (
         (Chain(Linear(jnp.eye(2), jnp.ones(2))), "Linear with a bias"),
         (Chain(Linear(jnp.eye(2)), tanh), "Pointwise"),

@@ -31,7 +31,10 @@ def test_neuron_is_its_definition():
     layer = McCullochPitts(layer.sigma, jnp.round(layer.theta))
     assert set(np.unique(layer.sigma)) == {-1.0, 1.0}
     for x in product((0.0, 1.0), repeat=3):
-        expected = [float(np.dot(s, x) >= t) for s, t in zip(np.asarray(layer.sigma), np.asarray(layer.theta))]
+        expected = [
+            float(np.dot(s, x) >= t)
+            for s, t in zip(np.asarray(layer.sigma), np.asarray(layer.theta))
+        ]
         assert layer(jnp.array(x)).tolist() == expected
 
 
@@ -40,7 +43,9 @@ def test_synapses_are_signs():
     for bad in (0.0, 0.5, np.nan):
         with pytest.raises(ValueError, match=r"\+1 or -1"):
             McCullochPitts(jnp.array([[1.0, bad]]), jnp.zeros(1))
-    assert jax.jit(lambda s: McCullochPitts(s, jnp.zeros(1))(jnp.ones(2)))(jnp.zeros((1, 2))).tolist() == [1.0]
+    assert jax.jit(lambda s: McCullochPitts(s, jnp.zeros(1))(jnp.ones(2)))(
+        jnp.zeros((1, 2))
+    ).tolist() == [1.0]
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -53,7 +53,8 @@ def test_the_autoencoder_is_optimal(width, centred):
 
 def test_centred_is_scikit_learns_and_better():
     xs = normal(0, 30, 5) + 1
-    found, peer = principal_components(xs, width=2, centred=True), PCA(2).fit(xs)
+    found = principal_components(xs, width=2, centred=True)
+    peer = PCA(2).fit(xs)
     assert np.allclose(jax.vmap(found.model)(xs), peer.inverse_transform(peer.transform(xs)))
     assert np.allclose(found.shares[:2], peer.explained_variance_ratio_)
     assert np.allclose(np.abs(found.model.layers[0].W), np.abs(peer.components_))
@@ -84,4 +85,6 @@ def test_works_where_it_is_traced():
     assert np.isclose(jax.jit(lambda X: low_rank(X, rank=1).error)(X), low_rank(X, rank=1).error)
     slope = jax.grad(lambda X: low_rank(X, rank=1).error ** 2)(X)
     found = low_rank(X, rank=1)
-    assert np.allclose(slope, 2 * (X - jnp.asarray(found.matrix)), atol=1e-10)  # the rest, by the envelope theorem
+    assert np.allclose(
+        slope, 2 * (X - jnp.asarray(found.matrix)), atol=1e-10
+    )  # the rest, by the envelope theorem

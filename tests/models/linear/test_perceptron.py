@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import Perceptron as SklearnPerceptron
 
-from thetax.models import NotSeparable, Perceptron, fit_perceptron, margin, max_margin, perceptron_path
+from thetax.models import (
+    NotSeparable,
+    Perceptron,
+    fit_perceptron,
+    margin,
+    max_margin,
+    perceptron_path,
+)
 
 STEP = 2.0**-6  # multiples of it add up exactly
 algorithm = sys.modules["thetax.models.linear.perceptron"]
@@ -21,7 +28,8 @@ XOR = np.array([[0, 0], [1, 1], [0, 1], [1, 0]]), np.array([1, 1, -1, -1])
 
 def planted(seed, *shape, gap=0.1):
     rng = np.random.default_rng(seed)
-    xs, u = rng.normal(size=shape), rng.normal(size=(*shape[:-2], shape[-1]))
+    xs = rng.normal(size=shape)
+    u = rng.normal(size=(*shape[:-2], shape[-1]))
     u /= np.linalg.norm(u, axis=-1, keepdims=True)
     ys = np.sign(np.einsum("...nd,...d->...n", xs, u))
     return np.round((xs + gap * ys[..., None] * u[..., None, :]) / STEP) * STEP, ys
@@ -29,12 +37,18 @@ def planted(seed, *shape, gap=0.1):
 
 def loop(xs, ys, *, bias=True, epochs=1000):
     """Algorithm 1, as written: (w, b), updates, sweeps, the examples updated on."""
-    w, b, index, sweeps, before = np.zeros(xs.shape[1]), 0.0, [], 0, -1
+    w = np.zeros(xs.shape[1])
+    b = 0.0
+    index = []
+    sweeps = 0
+    before = -1
     while len(index) > before and sweeps < epochs:
-        before, sweeps = len(index), sweeps + 1
+        before = len(index)
+        sweeps = sweeps + 1
         for i, (x, y) in enumerate(zip(xs, ys)):
             if np.sign(w @ x + b) != y:
-                w, b = w + y * x, b + y * bias
+                w = w + y * x
+                b = b + y * bias
                 index.append(i)
     return np.append(w, b) if bias else w, len(index), sweeps, index
 
@@ -50,7 +64,9 @@ def test_a_tie_is_a_mistake():
 @pytest.mark.parametrize("d", [2, 5, 60], ids=["plane", "row by row", "in blocks"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_fit_is_the_loop(d, bias):
-    """The same weights to the last bit, updates and sweeps; short rows and long ones take different ways."""
+    """The same weights to the last bit, updates and sweeps; short rows and long ones take different
+    ways.
+    """
     xs, ys = planted(d, 100, d, gap=0.2)
     fit = fit_perceptron(xs.astype(np.float32), ys, bias=bias)
     v, mistakes, sweeps, _ = loop(xs, ys, bias=bias)
@@ -60,7 +76,9 @@ def test_fit_is_the_loop(d, bias):
 
 @pytest.mark.parametrize("d", [4, 60])
 def test_fit_is_scikit_learns(d):
-    """Perceptron without shuffling or early stopping makes the same updates, stopped where we stop."""
+    """Perceptron without shuffling or early stopping makes the same updates, stopped where we
+    stop.
+    """
     xs, ys = planted(7, 200, d)
     fit = fit_perceptron(xs.astype(np.float32), ys)
     peer = SklearnPerceptron(shuffle=False, tol=None, max_iter=int(fit.epochs)).fit(xs, ys)
@@ -81,7 +99,9 @@ def test_novikoff(seed):
 
 @pytest.mark.parametrize("shared", [False, True], ids=["mapped", "labels shared"])
 def test_vmap_is_a_loop_over_data_sets(shared):
-    """Each set ends where it ends alone, however long the others take; two levels of vmap as well."""
+    """Each set ends where it ends alone, however long the others take; two levels of vmap as
+    well.
+    """
     xs, ys = planted(3, 6, 30, 2, gap=0.02)
     xs = jnp.asarray(xs * (ys * ys[:1])[..., None] if shared else xs, jnp.float32)
     ys = jnp.asarray(ys[0] if shared else ys, jnp.float32)
@@ -91,7 +111,9 @@ def test_vmap_is_a_loop_over_data_sets(shared):
         one = fit_perceptron(xs[k], ys if shared else ys[k])
         assert jax.tree.all(jax.tree.map(lambda a, b, k=k: bool((a[k] == b).all()), many, one))
     if not shared:
-        twice = jax.jit(jax.vmap(jax.vmap(fit_perceptron)))(xs.reshape(2, 3, 30, 2), ys.reshape(2, 3, 30))
+        twice = jax.jit(jax.vmap(jax.vmap(fit_perceptron)))(
+            xs.reshape(2, 3, 30, 2), ys.reshape(2, 3, 30)
+        )
         assert twice.mistakes.ravel().tolist() == many.mistakes.tolist()
 
 
@@ -129,7 +151,8 @@ def test_narrow_integers_have_room_and_signs(dtype):
     rng = np.random.default_rng(1)
     xs = rng.integers(0, 2 if dtype is np.bool_ else 100, (40, 4))
     ys = np.where(xs @ [3, -2, 1, -1] >= 0.5, 1, -1)
-    narrow, labels = jnp.asarray(xs.astype(dtype)), jnp.asarray(ys.astype(np.int8))
+    narrow = jnp.asarray(xs.astype(dtype))
+    labels = jnp.asarray(ys.astype(np.int8))
     expected = fit_perceptron(xs, ys)
     for fit in (fit_perceptron(narrow, labels), jax.jit(fit_perceptron)(narrow, labels)):
         assert fit.model.w.dtype == jnp.int32
@@ -147,16 +170,26 @@ def test_wide_integers_are_kept_or_refused():
                 ask(xs, ys)
     assert fit_perceptron(np.array([[2], [1]], np.uint32), ys).model.w.dtype == jnp.int32
     with jax.enable_x64(True):
-        large = perceptron_path(np.array([[2**31 + 2], [2**31]], np.uint32), ys, limit=1, bias=False)
+        large = perceptron_path(
+            np.array([[2**31 + 2], [2**31]], np.uint32), ys, limit=1, bias=False
+        )
         assert large.model.w[:, 0].tolist() == [0, 2**31 + 2]
 
 
 def test_a_key_shuffles_each_sweep():
     """Other weights, still a separator; the same key, the same weights."""
     xs, ys = planted(5, 50, 3, gap=0.02)
-    xs, ys = jnp.asarray(xs, jnp.float32), jnp.asarray(ys, jnp.float32)
-    plain, once, again, other = (fit_perceptron(xs, ys, key=key) for key in (None, jr.key(0), jr.key(0), jr.key(1)))
-    assert once.model.v.tolist() == again.model.v.tolist() != other.model.v.tolist() != plain.model.v.tolist()
+    xs = jnp.asarray(xs, jnp.float32)
+    ys = jnp.asarray(ys, jnp.float32)
+    plain, once, again, other = (
+        fit_perceptron(xs, ys, key=key) for key in (None, jr.key(0), jr.key(0), jr.key(1))
+    )
+    assert (
+        once.model.v.tolist()
+        == again.model.v.tolist()
+        != other.model.v.tolist()
+        != plain.model.v.tolist()
+    )
     assert all(bool(fit.separated) and margin(fit.model, xs, ys) > 0 for fit in (once, other))
 
 
@@ -168,11 +201,17 @@ def test_xor_is_refused_with_a_certificate():
         assert np.allclose(trouble.value.certificate, 0.25)
         assert isinstance(trouble.value, ValueError)
     traced = jax.jit(lambda xs, ys: fit_perceptron(xs, ys, epochs=50))(*map(jnp.asarray, XOR))
-    assert (bool(traced.separated), int(traced.epochs), traced.model.v.tolist()) == (False, 50, [-1, -1, -1])
+    assert (bool(traced.separated), int(traced.epochs), traced.model.v.tolist()) == (
+        False,
+        50,
+        [-1, -1, -1],
+    )
 
 
 def test_too_few_epochs_are_told():
-    """Separable, but not yet separated: a warning with a bound that more epochs keep, and not separated."""
+    """Separable, but not yet separated: a warning with a bound that more epochs keep, and not
+    separated.
+    """
     xs, ys = planted(5, 50, 3, gap=0.02)
     with pytest.warns(RuntimeWarning, match="separable, but not yet") as told:
         fit = fit_perceptron(xs.astype(np.float32), ys, epochs=1)
@@ -202,7 +241,9 @@ def test_bad_data_is_refused():
             ask(np.zeros((3, 0)), np.ones(3))
     with pytest.raises(ValueError, match="column 0 is inf"):
         fit_perceptron(np.array([[np.inf, 1.0]]), np.ones(1))
-    nan = jax.jit(lambda xs, ys: fit_perceptron(xs, ys, epochs=3))(jnp.full((2, 2), jnp.nan), jnp.ones(2))
+    nan = jax.jit(lambda xs, ys: fit_perceptron(xs, ys, epochs=3))(
+        jnp.full((2, 2), jnp.nan), jnp.ones(2)
+    )
     assert not bool(nan.separated)
 
 
@@ -211,7 +252,9 @@ def test_path_is_the_loop(bias):
     """Each update of the loop, on the same examples, and then rest."""
     xs, ys = planted(11, 30, 3, gap=0.02)
     v, mistakes, _, index = loop(xs, ys, bias=bias)
-    path = perceptron_path(jnp.asarray(xs, jnp.float32), jnp.asarray(ys, jnp.float32), limit=mistakes + 5, bias=bias)
+    path = perceptron_path(
+        jnp.asarray(xs, jnp.float32), jnp.asarray(ys, jnp.float32), limit=mistakes + 5, bias=bias
+    )
     assert int(path.count) == mistakes
     assert path.index.tolist() == index + [-1] * 5
     assert path.model.v[mistakes:].tolist() == [v.tolist()] * 6
@@ -220,10 +263,13 @@ def test_path_is_the_loop(bias):
 
 
 def test_path_from_elsewhere():
-    xs, ys = jnp.eye(2), jnp.ones(2)
+    xs = jnp.eye(2)
+    ys = jnp.ones(2)
     path = perceptron_path(xs, ys, limit=4, bias=False, start=Perceptron(jnp.array([-1.0, 3.0])))
     assert path.model.w[:, 0].tolist() == [-1.0, 0.0, 1.0, 1.0, 1.0]
-    short = perceptron_path(xs, ys, limit=1, start=Perceptron(jnp.array([-9.0, 3.0]), jnp.array(0.0)))
+    short = perceptron_path(
+        xs, ys, limit=1, start=Perceptron(jnp.array([-9.0, 3.0]), jnp.array(0.0))
+    )
     assert not bool(short.separated)
     with pytest.raises(ValueError, match="start must have a bias"):
         perceptron_path(xs, ys, limit=4, start=Perceptron(jnp.zeros(2)))

@@ -21,7 +21,8 @@ seeds = st.integers(0, 10**6)
 
 def cloud(seed, n=25, d=3, gap=0.05, centre=0.0):
     rng = np.random.default_rng(seed)
-    xs, u = rng.normal(size=(n, d)), rng.normal(size=d)
+    xs = rng.normal(size=(n, d))
+    u = rng.normal(size=d)
     u /= np.linalg.norm(u)
     ys = np.where(np.arange(n) < 2, [1, -1][0], np.sign(xs @ u))
     xs[:2] = u, -u
@@ -38,7 +39,8 @@ def test_margin_is_the_least_distance(seed):
     """Against distances to the projected points; scaling changes nothing."""
     xs, ys = cloud(seed)
     rng = np.random.default_rng(seed)
-    w, b = rng.normal(size=3), rng.normal()
+    w = rng.normal(size=3)
+    b = rng.normal()
     foot = xs - np.outer(xs @ w + b, w) / (w @ w)
     right = np.sign(ys * (xs @ w + b))
     expected = (right * np.linalg.norm(xs - foot, axis=1)).min()
@@ -57,9 +59,12 @@ def test_no_direction_no_distance():
 def test_separate_shows_what_it_says(seed, bias):
     """Small integers, some separable and some not: a separator or a certificate, multiplied out."""
     rng = np.random.default_rng(seed)
-    n, d = rng.integers(1, 12), rng.integers(1, 4)
-    xs, ys = rng.integers(-2, 3, (n, d)), rng.choice([-1, 1], n)
-    found, zs = separate(xs, ys, bias=bias), rows(xs, ys, bias)
+    n = rng.integers(1, 12)
+    d = rng.integers(1, 4)
+    xs = rng.integers(-2, 3, (n, d))
+    ys = rng.choice([-1, 1], n)
+    found = separate(xs, ys, bias=bias)
+    zs = rows(xs, ys, bias)
     if found.model is not None:
         assert found.separable
         assert found.certificate is None
@@ -75,7 +80,8 @@ def test_separate_many_points(flip):
     """50,000 points, of which one has the wrong label: the working set finds it."""
     xs, ys = cloud(0, n=50_000, d=6, gap=0.05)
     ys[31_415] *= -1 if flip else 1
-    found, zs = separate(xs, ys), rows(xs, ys)
+    found = separate(xs, ys)
+    zs = rows(xs, ys)
     if flip:
         assert np.abs(found.certificate @ zs).max() < 1e-12
         assert (found.certificate > 0).sum() <= 8
@@ -101,7 +107,9 @@ MOVES = {
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 @pytest.mark.parametrize("single", [False, True], ids=["float64", "float32"])
 def test_where_the_origin_lies_does_not_matter(move, single):
-    """Separable data stay separable wherever they are, with weights that separate in the type they are returned in."""
+    """Separable data stay separable wherever they are, with weights that separate in the type they
+    are returned in.
+    """
     xs, ys = near()
     with jax.enable_x64(not single):
         models = separate(move(xs), ys).model, max_margin(move(xs), ys).model
@@ -109,25 +117,32 @@ def test_where_the_origin_lies_does_not_matter(move, single):
         assert model.w.dtype == (np.float32 if single else np.float64)
         assert (rows(move(xs), ys) @ np.asarray(model.v, float) > 0).all()
     ys[0] *= -1
-    zs, weights = rows(move(xs), ys), separate(move(xs), ys).certificate
+    zs = rows(move(xs), ys)
+    weights = separate(move(xs), ys).certificate
     assert (np.abs(weights @ zs) <= 1e-12 * (weights @ np.abs(zs))).all()
 
 
 @given(seeds, st.sampled_from([2.0**-30, 1.0, 2.0**20]), st.sampled_from([0, 10**6, 10**12]))
 def test_the_verdict_is_that_on_small_integers(seed, scale, shift):
-    """Integers moved and scaled without rounding: separable iff they were, though many sets only just touch."""
+    """Integers moved and scaled without rounding: separable iff they were, though many sets only
+    just touch.
+    """
     rng = np.random.default_rng(seed)
-    n, d = rng.integers(2, 14), rng.integers(1, 5)
-    xs, ys = rng.integers(-3, 4, (n, d)), rng.choice([-1, 1], n)
+    n = rng.integers(2, 14)
+    d = rng.integers(1, 5)
+    xs = rng.integers(-3, 4, (n, d))
+    ys = rng.choice([-1, 1], n)
     assert separate(scale * (xs + shift), ys).separable == separate(xs, ys).separable
 
 
 def test_verdicts_are_exact():
     """A gap of the last bits is a gap, and without it there is none."""
-    xs, ys = np.array([[0.0], [1e-14], [1.0]]), np.array([-1, 1, 1])
+    xs = np.array([[0.0], [1e-14], [1.0]])
+    ys = np.array([-1, 1, 1])
     assert (rows(xs, ys) @ np.asarray(separate(xs, ys).model.v) > 0).all()
     assert separate(np.array([[0.1], [0.1], [1.0]]), ys).certificate.tolist() == [0.5, 0.5, 0.0]
-    line, ys = np.array([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]), np.array([1, 1, -1])
+    line = np.array([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]])
+    ys = np.array([1, 1, -1])
     assert separate(line, ys).certificate.tolist() == [0.25, 0.25, 0.5]
     line[2, 0] += 1e-15
     assert separate(line, ys).separable
@@ -139,7 +154,9 @@ def test_what_a_type_cannot_hold_is_told():
     assert separate(xs * 1e-6 + 1, ys).separable
     with jax.enable_x64(False):
         for ask in (separate, max_margin):
-            with pytest.raises(ArithmeticError, match="separable, but not by these weights rounded to float32"):
+            with pytest.raises(
+                ArithmeticError, match="separable, but not by these weights rounded to float32"
+            ):
                 ask(xs * 1e-6 + 1, ys)
 
 
@@ -155,7 +172,8 @@ def test_no_verdict_that_was_not_multiplied_out(monkeypatch):
 def test_a_margin_lost_in_rounding_is_told():
     """A gap of 1e-13 along an oblique wall: separable, and the widest cannot be told."""
     rng = np.random.default_rng(0)
-    along, u = rng.normal(size=(40, 3)), np.array([0.6, 0.48, 0.64])
+    along = rng.normal(size=(40, 3))
+    u = np.array([0.6, 0.48, 0.64])
     ys = np.where(np.arange(40) % 2, 1, -1)
     xs = along - np.outer(along @ u, u) + 1e-13 * ys[:, None] * u
     assert separate(xs, ys).separable
@@ -167,15 +185,24 @@ def test_a_margin_lost_in_rounding_is_told():
 def test_max_margin_meets_the_optimality_conditions(seed, bias, scale):
     """Feasible, the multipliers positive and only on the margin, no gap between primal and dual."""
     xs, ys = cloud(seed, centre=0.4 if bias else 0.0)
-    found, zs = max_margin(scale * xs, ys, bias=bias), rows(scale * xs, ys, bias)
-    scores, w = zs @ np.asarray(found.model.v), np.asarray(found.model.w)
+    found = max_margin(scale * xs, ys, bias=bias)
+    zs = rows(scale * xs, ys, bias)
+    scores = zs @ np.asarray(found.model.v)
+    w = np.asarray(found.model.w)
     assert scores.min() > 1 - 1e-8
     assert np.allclose(scores[found.support], 1, atol=1e-8)
     assert (found.alpha > 0).all()
-    assert np.allclose((found.alpha * ys[found.support]) @ (scale * xs[found.support]), w, rtol=1e-8, atol=1e-8 / scale)
+    assert np.allclose(
+        (found.alpha * ys[found.support]) @ (scale * xs[found.support]),
+        w,
+        rtol=1e-8,
+        atol=1e-8 / scale,
+    )
     assert np.isclose(found.alpha.sum(), w @ w, rtol=1e-8)
     assert not bias or abs(found.alpha @ ys[found.support]) < 1e-8 * found.alpha.sum()
-    assert np.isclose(found.margin, margin(found.model, jnp.asarray(scale * xs), jnp.asarray(ys)), rtol=1e-9)
+    assert np.isclose(
+        found.margin, margin(found.model, jnp.asarray(scale * xs), jnp.asarray(ys)), rtol=1e-9
+    )
 
 
 def test_max_margin_is_the_support_vector_machine():
@@ -186,12 +213,16 @@ def test_max_margin_is_the_support_vector_machine():
     assert np.allclose(found.model.w, peer.coef_[0], rtol=1e-4)
     assert found.support.tolist() == sorted(peer.support_)
     bound = {"type": "ineq", "fun": lambda v: rows(xs, ys) @ v - 1}
-    best = minimize(lambda v: v[:2] @ v[:2], np.asarray(found.model.v) + 0.1, constraints=[bound], tol=1e-12)
+    best = minimize(
+        lambda v: v[:2] @ v[:2], np.asarray(found.model.v) + 0.1, constraints=[bound], tol=1e-12
+    )
     assert np.allclose(best.x, found.model.v, rtol=1e-4)
 
 
 def ordinary():
-    """Data sets, and what libsvm misses of the largest margin once it has converged; None where it takes minutes."""
+    """Data sets, and what libsvm misses of the largest margin once it has converged; None where it
+    takes minutes.
+    """
     rng = np.random.default_rng(1)
     xs = rng.normal(size=(1000, 5))
     yield "Gaussian", xs, np.where(xs @ np.ones(5) > 0, 1, -1), 0.4
@@ -209,13 +240,18 @@ def ordinary():
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [row[0] for row in ordinary()])
 def test_max_margin_of_ordinary_data(name):
-    """Margins down to 1e-8 of the coordinates: no gap between primal and dual, and libsvm comes no further."""
+    """Margins down to 1e-8 of the coordinates: no gap between primal and dual, and libsvm comes no
+    further.
+    """
     xs, ys, missed = next(row[1:] for row in ordinary() if row[0] == name)
     found = max_margin(xs, ys)
-    w, scores = np.asarray(found.model.w), rows(xs, ys) @ np.asarray(found.model.v)
+    w = np.asarray(found.model.w)
+    scores = rows(xs, ys) @ np.asarray(found.model.v)
     assert scores.min() > 1 - (1e-9 if name != "tumours" else 1e-6)
     share = found.alpha / found.alpha[ys[found.support] > 0].sum()
-    between = np.linalg.norm((share * ys[found.support]) @ xs[found.support])  # of two points, one in each hull
+    between = np.linalg.norm(
+        (share * ys[found.support]) @ xs[found.support]
+    )  # of two points, one in each hull
     assert np.isclose(found.margin, between / 2, rtol=1e-8)
     assert np.isclose(found.margin, 1 / np.linalg.norm(w), rtol=1e-12)
     if missed is not None:
@@ -263,5 +299,7 @@ def test_margins_map():
     """One compiled program over models and data sets."""
     xs, ys = cloud(0)
     w = np.random.default_rng(1).normal(size=(4, 3))
-    found = jax.jit(jax.vmap(lambda w: margin(Perceptron(w), jnp.asarray(xs), jnp.asarray(ys))))(jnp.asarray(w))
+    found = jax.jit(jax.vmap(lambda w: margin(Perceptron(w), jnp.asarray(xs), jnp.asarray(ys))))(
+        jnp.asarray(w)
+    )
     assert np.allclose(found, [(ys * (xs @ row)).min() / np.linalg.norm(row) for row in w])

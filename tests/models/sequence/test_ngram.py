@@ -58,7 +58,9 @@ def test_the_order_of_a_chain_is_found():
 
     def bits(order):
         cell = NGram.fit(text[:-4000], size=3, order=order)
-        logits = jax.jit(lambda cell, xs: unroll(cell, xs)[1])(cell, jnp.asarray(held[:-1], jnp.int32))
+        logits = jax.jit(lambda cell, xs: unroll(cell, xs)[1])(
+            cell, jnp.asarray(held[:-1], jnp.int32)
+        )
         return -np.mean(np.asarray(logits)[np.arange(len(held) - 1), held[1:]]) / np.log(2)
 
     found = [bits(order) for order in range(5)]
@@ -69,14 +71,18 @@ def test_the_order_of_a_chain_is_found():
 
 
 def test_it_speaks():
-    cell = NGram.fit(list(itertools.islice(itertools.cycle([0, 1, 1, 2]), 40)), size=3, order=2, discount=0.1)
+    cell = NGram.fit(
+        list(itertools.islice(itertools.cycle([0, 1, 1, 2]), 40)), size=3, order=2, discount=0.1
+    )
     assert greedy(cell, first=0, length=6).tokens.tolist() == [1, 1, 2, 0, 1, 1]
     assert sample(cell, first=0, length=6, key=jr.key(0)).tokens.shape == (6,)
 
 
 def test_a_token_of_another_vocabulary():
     cell = NGram.fit(TEXT, size=4, order=1)
-    with pytest.raises(ValueError, match="NGram: the tokens must lie between 0 and 3, or be -1 for none; got 9"):
+    with pytest.raises(
+        ValueError, match="NGram: the tokens must lie between 0 and 3, or be -1 for none; got 9"
+    ):
         cell(cell.start, jnp.array(9))
     _, logits = unroll(cell, jnp.array([0, 9, -1]))
     assert np.isnan(logits[1]).all(), "never a silent guess"

@@ -1,4 +1,6 @@
-"""Models of tokens: step by step as by teacher forcing, gradients by a plain loop, alignments that add up."""
+"""Models of tokens: step by step as by teacher forcing, gradients by a plain loop, alignments that
+add up.
+"""
 
 from functools import partial
 
@@ -20,7 +22,8 @@ def test_next_tokens_by_numpy():
     """Tokens one after another through an Elman cell, and a linear readout of its state."""
     model = filled(partial(NextToken.init, 5, 3, 4, cell=Elman.init), 0)
     E, U, V, b, W, c = (np.asarray(leaf) for leaf in jax.tree.leaves(model))
-    z, expected = np.zeros(4), []
+    z = np.zeros(4)
+    expected = []
     for token in TOKENS:
         z = np.tanh(U @ z + V @ E[token] + b)
         expected.append(W @ z + c)
@@ -37,7 +40,9 @@ def step_by_step(cell, tokens, state):
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("cell", [Elman.init, LSTM.init, GRU.init, lambda d, m, key: LRU.init(d, 8, m, key=key)])
+@pytest.mark.parametrize(
+    "cell", [Elman.init, LSTM.init, GRU.init, lambda d, m, key: LRU.init(d, 8, m, key=key)]
+)
 def test_teacher_forcing_is_step_by_step(cell):
     model = NextToken.init(5, 3, 4, cell=cell, key=jr.key(0))
     expected = step_by_step(model, TOKENS, model.start)
@@ -48,7 +53,9 @@ def test_teacher_forcing_is_step_by_step(cell):
 @pytest.mark.parametrize("attend", [None, 3])
 @pytest.mark.parametrize("cell", [Elman.init, LSTM.init, GRU.init])
 def test_values_and_gradients_of_a_pair(cell, attend):
-    """The compiled pass, whose matrix gradients are gathered, against a Python loop over the cell."""
+    """The compiled pass, whose matrix gradients are gathered, against a Python loop over the
+    cell.
+    """
     model = EncoderDecoder.init(6, 5, 3, 2, attend=attend, cell=cell, key=jr.key(1))
     weights = jr.normal(jr.key(2), (4, 5))
 
@@ -56,7 +63,9 @@ def test_values_and_gradients_of_a_pair(cell, attend):
         decoder, state = model.decoder(SOURCE)
         return (step_by_step(decoder, TOKENS, state) * weights).sum()
 
-    value, slope = jax.value_and_grad(lambda model: (model((SOURCE, TOKENS)) * weights).sum())(model)
+    value, slope = jax.value_and_grad(lambda model: (model((SOURCE, TOKENS)) * weights).sum())(
+        model
+    )
     expected, plain = jax.value_and_grad(loop)(model)
     assert float(value) == pytest.approx(float(expected), abs=1e-5)
     for got, want in zip(jax.tree.leaves(slope), jax.tree.leaves(plain), strict=True):

@@ -18,7 +18,9 @@ SEGMENTS = jnp.array([0, 0, 0, 1, 1], jnp.int32)
 
 
 def bert(**options):
-    return BERT.init(7, 4, depth=2, heads=2, hidden=6, length=8, epsilon=1e-5, key=jr.key(0), **options)
+    return BERT.init(
+        7, 4, depth=2, heads=2, hidden=6, length=8, epsilon=1e-5, key=jr.key(0), **options
+    )
 
 
 def loud(model):
@@ -31,7 +33,9 @@ def loud(model):
 def test_what_goes_in_is_the_sum_of_three():
     model = loud(bert())
     total = model.embed.E[TOKENS] + model.positions.P[:5] + model.segments.E[SEGMENTS]
-    normed = (total - total.mean(axis=1, keepdims=True)) / jnp.sqrt(total.var(axis=1, keepdims=True) + 1e-5)
+    normed = (total - total.mean(axis=1, keepdims=True)) / jnp.sqrt(
+        total.var(axis=1, keepdims=True) + 1e-5
+    )
     np.testing.assert_allclose(model.enter((TOKENS, SEGMENTS)), normed, atol=1e-10)
     np.testing.assert_allclose(model((TOKENS, SEGMENTS)), model.trunk(normed), atol=1e-10)
     np.testing.assert_allclose(model(TOKENS), model((TOKENS, jnp.zeros_like(TOKENS))), atol=1e-12)
@@ -50,14 +54,21 @@ def heads(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["BERT", "Pretraining", "SentenceClassifier", "Tagger", "SpanFinder"])
+@pytest.mark.parametrize(
+    "name", ["BERT", "Pretraining", "SentenceClassifier", "Tagger", "SpanFinder"]
+)
 def test_padding_changes_nothing(name):
     """However long, alone or in a batch."""
     model = loud(heads(bert())[name])
     f = jax.jit(lambda x: model(x))
     alone = f((TOKENS, SEGMENTS))
     for segment in (0, 1):
-        padded = f((jnp.pad(TOKENS, (0, 3), constant_values=-1), jnp.pad(SEGMENTS, (0, 3), constant_values=segment)))
+        padded = f(
+            (
+                jnp.pad(TOKENS, (0, 3), constant_values=-1),
+                jnp.pad(SEGMENTS, (0, 3), constant_values=segment),
+            )
+        )
         cut = jax.tree.map(lambda a, b: b[tuple(slice(n) for n in a.shape)], alone, padded)
         assert close(cut, alone, rtol=1e-5, atol=1e-5)
     if name == "SpanFinder":
@@ -70,7 +81,9 @@ def test_padding_changes_nothing(name):
 @pytest.mark.slow
 def test_every_token_sees_all_others():
     model = loud(bert())
-    slope = jax.jacobian(lambda E: eqx.tree_at(lambda m: m.embed.E, model, E)(TOKENS))(model.embed.E)
+    slope = jax.jacobian(lambda E: eqx.tree_at(lambda m: m.embed.E, model, E)(TOKENS))(
+        model.embed.E
+    )
     assert (jnp.abs(slope[:, :, TOKENS]).sum(axis=(1, 3)) > 0).all()
     A = model.weights(jnp.array([1, 4, 2, -1]))
     assert A.shape == (2, 2, 4, 4)
@@ -86,25 +99,37 @@ def test_the_heads_are_their_formulas():
     found = np.asarray(model(x))
     affine = lambda layer, x: x @ np.asarray(layer.W).T + np.asarray(layer.b)
     named = {name: loud(head) if name != "BERT" else head for name, head in heads(bert()).items()}
-    classifier, tagger, span = named["SentenceClassifier"], named["Tagger"], named["SpanFinder"]
+    classifier = named["SentenceClassifier"]
+    tagger = named["Tagger"]
+    span = named["SpanFinder"]
     pooled = np.tanh(affine(classifier.pool, found[0]))
     np.testing.assert_allclose(classifier(x), affine(classifier.head, pooled), atol=1e-10)
     np.testing.assert_allclose(tagger(x), affine(tagger.head, found), atol=1e-10)
     scores = affine(span.head, found).T
-    passage = (np.asarray(SEGMENTS) == 1) & (np.arange(len(TOKENS)) < len(TOKENS) - 1)  # the last is the closing mark
+    passage = (np.asarray(SEGMENTS) == 1) & (
+        np.arange(len(TOKENS)) < len(TOKENS) - 1
+    )  # the last is the closing mark
     np.testing.assert_allclose(span(x), np.where(passage, scores, -np.inf), atol=1e-10)
     pre = named["Pretraining"]
     guesses = pre(x)
-    np.testing.assert_allclose(guesses.follows, affine(pre.follow, np.tanh(affine(pre.pool, found[0]))), atol=1e-10)
-    turned = jax.vmap(pre.norm)(jax.nn.gelu(jnp.asarray(affine(pre.turn, found)), approximate=False))
-    np.testing.assert_allclose(guesses.tokens, turned @ pre.bert.embed.E.T + pre.b[None], atol=1e-10)
+    np.testing.assert_allclose(
+        guesses.follows, affine(pre.follow, np.tanh(affine(pre.pool, found[0]))), atol=1e-10
+    )
+    turned = jax.vmap(pre.norm)(
+        jax.nn.gelu(jnp.asarray(affine(pre.turn, found)), approximate=False)
+    )
+    np.testing.assert_allclose(
+        guesses.tokens, turned @ pre.bert.embed.E.T + pre.b[None], atol=1e-10
+    )
 
 
 def test_the_best_span_of_all():
     for seed in range(4):
         scores = np.random.default_rng(seed).normal(size=(2, 7)).astype(np.float32)
         for longest in (1, 3, 9):
-            spans = [(i, j) for i, j in itertools.product(range(7), repeat=2) if i <= j < i + longest]
+            spans = [
+                (i, j) for i, j in itertools.product(range(7), repeat=2) if i <= j < i + longest
+            ]
             best = max(spans, key=lambda span: scores[0, span[0]] + scores[1, span[1]])
             assert tuple(int(a) for a in best_span(jnp.asarray(scores), longest=longest)) == best
     outside = jnp.asarray(scores).at[:, :3].set(-jnp.inf)
@@ -140,7 +165,9 @@ def test_sizes_of_bert_base():
 def test_bad_sentences():
     with pytest.raises(ValueError, match="there are 8 places, but the sequence has 9"):
         bert()(jnp.zeros(9, jnp.int32))
-    with pytest.raises(ValueError, match=r"expected a segment for each token; got \(5,\) and \(4,\)"):
+    with pytest.raises(
+        ValueError, match=r"expected a segment for each token; got \(5,\) and \(4,\)"
+    ):
         bert()((TOKENS, SEGMENTS[:4]))
     with pytest.raises(ValueError, match="must lie between 0 and 6"):
         bert()(jnp.array([7]))

@@ -25,8 +25,12 @@ TOKENS = jnp.array([3, 1, 4, 1, 0, 2], jnp.int32)
 
 
 def sharp(make):
-    """A model with opinions: the weights of init are small, and ties would be decided by rounding."""
-    return jax.tree.map(lambda a: a * 30 if a.ndim > 1 and a.shape[-1] > 1 else a, make(key=jr.key(1)))
+    """A model with opinions: the weights of init are small, and ties would be decided by
+    rounding.
+    """
+    return jax.tree.map(
+        lambda a: a * 30 if a.ndim > 1 and a.shape[-1] > 1 else a, make(key=jr.key(1))
+    )
 
 
 @pytest.mark.slow
@@ -45,7 +49,9 @@ def test_it_is_the_formula(tied):
     A = np.exp(scores) / np.exp(scores).sum(axis=2, keepdims=True)
     x = x + jax.vmap(block.attention.O)(jnp.einsum("hij,jhd->ihd", A, v).reshape(6, 4))
     u = np.asarray(jax.vmap(block.feed.up)(normed(block.feed_norm, x)))
-    x = x + jax.vmap(block.feed.down)(jnp.asarray(u * (1 + np.tanh(np.sqrt(2 / np.pi) * (u + 0.044715 * u**3))) / 2))
+    x = x + jax.vmap(block.feed.down)(
+        jnp.asarray(u * (1 + np.tanh(np.sqrt(2 / np.pi) * (u + 0.044715 * u**3))) / 2)
+    )
     last = np.asarray(normed(model.trunk.last, x))
     W = model.embed.E if tied else model.readout.W
     np.testing.assert_allclose(model(TOKENS), last @ np.asarray(W).T, atol=1e-12)
@@ -55,9 +61,12 @@ def test_it_is_the_formula(tied):
 def test_tied_logits_learn_the_table_twice():
     """The gradient of the table is that of reading and that of writing."""
     model = MODELS["GPT"](key=jr.key(0))
-    apart = eqx.tree_at(lambda m: m.readout, model, Linear(model.embed.E), is_leaf=lambda leaf: leaf is None)
+    apart = eqx.tree_at(
+        lambda m: m.readout, model, Linear(model.embed.E), is_leaf=lambda leaf: leaf is None
+    )
     loss = lambda model: jnp.square(model(TOKENS)).sum()
-    one, two = jax.grad(loss)(model), jax.grad(loss)(apart)
+    one = jax.grad(loss)(model)
+    two = jax.grad(loss)(apart)
     assert close(model(TOKENS), apart(TOKENS), rtol=1e-5)
     np.testing.assert_allclose(one.embed.E, two.embed.E + two.readout.W, rtol=1e-4, atol=1e-6)
     assert len(jax.tree.leaves(apart)) == len(jax.tree.leaves(model)) + 1
@@ -103,7 +112,8 @@ def test_one_token_at_a_time(make):
 
 def anew(model, prompt, count):
     """Greedy, reading all again for each token."""
-    tokens, log_p = list(prompt), 0.0
+    tokens = list(prompt)
+    log_p = 0.0
     for _ in range(count):
         logits = model(jnp.array(tokens, jnp.int32))[-1]
         tokens.append(int(logits.argmax()))
@@ -115,7 +125,8 @@ def anew(model, prompt, count):
 @models
 @pytest.mark.usefixtures("x64")
 def test_greedy_writes_the_same(make):
-    model, prompt = sharp(make), [3, 1, 4]
+    model = sharp(make)
+    prompt = [3, 1, 4]
     cell, state = model.decoder(jnp.array(prompt[:-1]), length=9)
     said = greedy(cell, state=state, first=prompt[-1], length=5)
     tokens, log_p = anew(model, prompt, 5)
@@ -127,12 +138,15 @@ def test_greedy_writes_the_same(make):
 @pytest.mark.usefixtures("x64")
 def test_a_beam_is_the_search_of_all():
     """As wide as there are texts of two tokens, in the order of their probability."""
-    model, prompt = sharp(MODELS["llama"]), [3, 1]
+    model = sharp(MODELS["llama"])
+    prompt = [3, 1]
     cell, state = model.decoder(jnp.array(prompt[:-1]), length=6)
     said = beam(cell, state=state, first=prompt[-1], length=2, width=V * V)
     texts = jnp.array([[*prompt, a, b] for a in range(V) for b in range(V)], jnp.int32)
     log_p = jax.nn.log_softmax(predict(model, texts))
-    totals = np.array([log_p[i, 1, a] + log_p[i, 2, b] for i, (_, _, a, b) in enumerate(texts.tolist())])
+    totals = np.array(
+        [log_p[i, 1, a] + log_p[i, 2, b] for i, (_, _, a, b) in enumerate(texts.tolist())]
+    )
     order = np.argsort(-totals)
     assert said.tokens.tolist() == [list(divmod(int(at), V)) for at in order]
     np.testing.assert_allclose(said.log_p, totals[order], atol=1e-10)
@@ -158,7 +172,10 @@ def test_dropout_draws_by_the_key():
 @pytest.mark.slow
 def test_what_is_not_remembered_is_computed_again():
     slope = jax.grad(lambda model: jnp.square(model(TOKENS)).sum())
-    one, two = (slope(GPT.init(V, 4, depth=2, heads=2, length=9, remember=r, key=jr.key(0))) for r in (True, False))
+    one, two = (
+        slope(GPT.init(V, 4, depth=2, heads=2, length=9, remember=r, key=jr.key(0)))
+        for r in (True, False)
+    )
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7)
 
@@ -174,7 +191,9 @@ def test_no_room():
     model = MODELS["GPT"](key=jr.key(0))
     with pytest.raises(ValueError, match="there are 9 places, but the sequence has 10"):
         model(jnp.zeros(10, jnp.int32))
-    with pytest.raises(ValueError, match="must leave room after a prompt of 6 and be at most 9; got 6"):
+    with pytest.raises(
+        ValueError, match="must leave room after a prompt of 6 and be at most 9; got 6"
+    ):
         model.decoder(TOKENS, length=6)
     with pytest.raises(ValueError, match="be at most 9; got 10"):
         model.decoder(length=10)

@@ -1,4 +1,6 @@
-"""Blocks and trunks: put together by hand from their parts, and what is kept of the past against computing anew."""
+"""Blocks and trunks: put together by hand from their parts, and what is kept of the past against
+computing anew.
+"""
 
 from functools import partial
 
@@ -30,7 +32,8 @@ def looked(Q, K, V):
 
 @pytest.mark.parametrize("norms", ["before", "after"])
 def test_a_block_by_numpy(norms):
-    block, x = filled(partial(small, norms=norms), 0), np.asarray(normal(1, 5, 4))
+    block = filled(partial(small, norms=norms), 0)
+    x = np.asarray(normal(1, 5, 4))
     affine = lambda layer, x: x @ np.asarray(layer.W).T + np.asarray(layer.b)
 
     def standard(norm, x):
@@ -38,7 +41,9 @@ def test_a_block_by_numpy(norms):
         return np.asarray(norm.gamma) * z + np.asarray(norm.mu)
 
     def attention(x):
-        parts = [affine(layer, x) for layer in (block.attention.Q, block.attention.K, block.attention.V)]
+        parts = [
+            affine(layer, x) for layer in (block.attention.Q, block.attention.K, block.attention.V)
+        ]
         heads = [looked(*[part[:, at : at + 2] for part in parts]) for at in (0, 2)]
         return affine(block.attention.O, np.concatenate(heads, axis=1))
 
@@ -54,7 +59,9 @@ def test_a_block_by_numpy(norms):
 @x64
 def test_a_block_is_its_parts(norms):
     block = small(memory=3, norms=norms, key=jr.key(0))
-    x, memory, seen = normal(0, 5, 4), normal(1, 3, 3), Mask(length=jnp.array(2, jnp.int32))
+    x = normal(0, 5, 4)
+    memory = normal(1, 3, 3)
+    seen = Mask(length=jnp.array(2, jnp.int32))
     norm = lambda layer, x: jax.vmap(layer)(x)
     add = {
         "before": lambda n, f, x: x + f(norm(n, x)),
@@ -89,7 +96,8 @@ def test_with_zero_outputs_it_is_the_identity():
 @x64
 def test_a_trunk_is_its_blocks():
     for norms in ("before", "after"):
-        trunk, x = Trunk.init(3, 4, 2, 6, norms=norms, key=jr.key(0)), normal(0, 5, 4)
+        trunk = Trunk.init(3, 4, 2, 6, norms=norms, key=jr.key(0))
+        x = normal(0, 5, 4)
         y = x
         for at in range(3):
             y = block_of(trunk, at)(y, mask=CAUSAL)
@@ -99,13 +107,18 @@ def test_a_trunk_is_its_blocks():
 
 
 def test_what_is_not_remembered_is_computed_again():
-    one, two = (Trunk.init(2, 4, 2, 6, remember=remember, key=jr.key(0)) for remember in (True, False))
+    one, two = (
+        Trunk.init(2, 4, 2, 6, remember=remember, key=jr.key(0)) for remember in (True, False)
+    )
     x = normal(0, 5, 4)
-    slope = jax.jit(jax.grad(lambda trunk, x: jnp.square(trunk(x, mask=CAUSAL)).sum(), argnums=(0, 1)))
+    slope = jax.jit(
+        jax.grad(lambda trunk, x: jnp.square(trunk(x, mask=CAUSAL)).sum(), argnums=(0, 1))
+    )
     for a, b in zip(jax.tree.leaves(slope(one, x)), jax.tree.leaves(slope(two, x))):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     inside = [
-        str(jax.make_jaxpr(lambda x, trunk=trunk: jax.grad(lambda x: trunk(x).sum())(x))(x)) for trunk in (one, two)
+        str(jax.make_jaxpr(lambda x, trunk=trunk: jax.grad(lambda x: trunk(x).sum())(x))(x))
+        for trunk in (one, two)
     ]
     assert ["remat" in text or "checkpoint" in text for text in inside] == [False, True]
 
@@ -115,7 +128,9 @@ def test_memory_on_the_way_back():
     """With `remember` off a layer more costs its input and not all that happens inside."""
 
     def spent(depth, remember):
-        trunk = jax.eval_shape(lambda: Trunk.init(depth, 4, 2, 64, remember=remember, key=jr.key(0)))
+        trunk = jax.eval_shape(
+            lambda: Trunk.init(depth, 4, 2, 64, remember=remember, key=jr.key(0))
+        )
         f = jax.grad(lambda trunk, x: jnp.square(trunk(x)).sum())
         shape = jax.ShapeDtypeStruct((64, 4), jnp.float32)
         return jax.jit(f).lower(trunk, shape).compile().memory_analysis().temp_size_in_bytes
@@ -126,7 +141,13 @@ def test_memory_on_the_way_back():
 
 KINDS = {
     "plain": {},
-    "rotary, grouped": {"relative": Rotary(), "groups": 1, "bias": False, "norm": RMSNorm.init, "feed": Gated.init},
+    "rotary, grouped": {
+        "relative": Rotary(),
+        "groups": 1,
+        "bias": False,
+        "norm": RMSNorm.init,
+        "feed": Gated.init,
+    },
     "ALiBi": {"relative": ALiBi()},
     "norms after": {"norms": "after"},
 }
@@ -137,9 +158,11 @@ KINDS = {
 @x64
 def test_going_on_is_computing_anew(options):
     """Some tokens at once, then one by one, then several: as if all had been read together."""
-    trunk, x = Trunk.init(2, 4, 2, 6, **options, key=jr.key(0)), normal(0, 7, 4)
+    trunk = Trunk.init(2, 4, 2, 6, **options, key=jr.key(0))
+    x = normal(0, 7, 4)
     whole = trunk(x, mask=CAUSAL)
-    past, found = trunk.start(9), []
+    past = trunk.start(9)
+    found = []
     extend = jax.jit(lambda x, past: trunk.extend(x, past))
     for part in (x[:3], x[3:4], x[4:5], x[5:]):
         y, past = extend(part, past)
@@ -152,10 +175,13 @@ def test_going_on_is_computing_anew(options):
 @pytest.mark.slow
 @x64
 def test_going_on_with_a_memory():
-    trunk, x, memory = Trunk.init(2, 4, 2, 6, memory=3, key=jr.key(0)), normal(0, 4, 4), normal(1, 5, 3)
+    trunk = Trunk.init(2, 4, 2, 6, memory=3, key=jr.key(0))
+    x = normal(0, 4, 4)
+    memory = normal(1, 5, 3)
     seen = Mask(length=jnp.array(3, jnp.int32))
     whole = trunk(x, mask=CAUSAL, memory=memory, seen=seen)
-    past, found = trunk.start(4, memory=memory, seen=seen), []
+    past = trunk.start(4, memory=memory, seen=seen)
+    found = []
     for at in range(4):
         y, past = trunk.extend(x[at : at + 1], past)
         found.append(y)
@@ -166,13 +192,18 @@ def test_going_on_with_a_memory():
 @pytest.mark.slow
 @x64
 def test_weights_are_those_of_each_block():
-    trunk, x = Trunk.init(2, 4, 2, 6, key=jr.key(0)), normal(0, 5, 4)
+    trunk = Trunk.init(2, 4, 2, 6, key=jr.key(0))
+    x = normal(0, 5, 4)
     A = trunk.weights(x, mask=CAUSAL)
-    first, second = block_of(trunk, 0), block_of(trunk, 1)
+    first = block_of(trunk, 0)
+    second = block_of(trunk, 1)
     y = first(x, mask=CAUSAL)
     for found, block, z in ((A[0], first, x), (A[1], second, y)):
-        np.testing.assert_allclose(found, block.attention.weights(jax.vmap(block.norm)(z), mask=CAUSAL), atol=1e-12)
-    deep, memory = Trunk.init(1, 4, 2, 6, memory=3, key=jr.key(0)), normal(1, 6, 3)
+        np.testing.assert_allclose(
+            found, block.attention.weights(jax.vmap(block.norm)(z), mask=CAUSAL), atol=1e-12
+        )
+    deep = Trunk.init(1, 4, 2, 6, memory=3, key=jr.key(0))
+    memory = normal(1, 6, 3)
     to_memory = deep.weights(x, memory=memory, seen=Mask(length=jnp.array(4)))
     assert to_memory.shape == (1, 2, 5, 6)
     np.testing.assert_allclose(to_memory.sum(axis=3), 1, atol=1e-12)
@@ -181,12 +212,14 @@ def test_weights_are_those_of_each_block():
 
 def test_dropout_draws_by_the_key():
     """In each part of each block anew; a mean over draws is near the call without a key."""
-    trunk, x = Trunk.init(2, 4, 2, 6, dropout=0.3, key=jr.key(0)), normal(0, 5, 4)
+    trunk = Trunk.init(2, 4, 2, 6, dropout=0.3, key=jr.key(0))
+    x = normal(0, 5, 4)
     f = jax.jit(lambda key: trunk(x, key=key))
     assert same_bits(f(jr.key(0)), f(jr.key(0)))
     assert not close(f(jr.key(0)), f(jr.key(1)), atol=1e-2)
     assert same_bits(
-        trunk(x), eqx.tree_at(lambda t: t.blocks.layers.drop, trunk, type(trunk.blocks.layers.drop)(0.0))(x)
+        trunk(x),
+        eqx.tree_at(lambda t: t.blocks.layers.drop, trunk, type(trunk.blocks.layers.drop)(0.0))(x),
     )
     block = TransformerBlock.init(64, 1, 2, dropout=0.5, key=jr.key(0))
     heard = []

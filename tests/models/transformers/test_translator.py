@@ -1,4 +1,6 @@
-"""The encoder and decoder: reading a target is writing it, token for token, and padding is not there."""
+"""The encoder and decoder: reading a target is writing it, token for token, and padding is not
+there.
+"""
 
 import itertools
 from functools import partial
@@ -25,7 +27,9 @@ def sharp(model):
 
 
 def test_what_does_not_matter_and_what_does():
-    """In one compiled pass: what comes later in a target changes nothing, and each word that is there does."""
+    """In one compiled pass: what comes later in a target changes nothing, and each word that is
+    there does.
+    """
     model = filled(partial(Translator.init, 6, 5, 4, depth=1, heads=2, hidden=3), 0)
     sources = np.array([[2, 3, 5, -1], [2, 3, 5, -1], [2, 0, 5, -1], [2, 3, 5, 4]])
     targets = np.array([[0, 4, 1], [0, 4, 3], [0, 4, 1], [0, 4, 1]])
@@ -37,7 +41,9 @@ def test_what_does_not_matter_and_what_does():
 
 def test_what_fills_up_a_source_has_no_weight():
     model = filled(partial(Translator.init, 6, 5, 4, depth=1, heads=2, hidden=3), 0)
-    weights = jax.jit(lambda model, *pair: model.weights(*pair))(model, jnp.array([2, 3, -1]), TARGET[:2])
+    weights = jax.jit(lambda model, *pair: model.weights(*pair))(
+        model, jnp.array([2, 3, -1]), TARGET[:2]
+    )
     np.testing.assert_array_equal(weights[..., 2], 0)
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-6)
 
@@ -67,7 +73,8 @@ def test_one_table_for_both_languages():
 def test_the_future_changes_no_bit():
     model = make(key=jr.key(0))
     f = jax.jit(lambda source, target: model((source, target)))
-    before, after = f(SOURCE, TARGET), f(SOURCE, TARGET.at[3].set(4))
+    before = f(SOURCE, TARGET)
+    after = f(SOURCE, TARGET.at[3].set(4))
     assert same_bits(before[:3], after[:3])
     assert (before[3] != after[3]).any()
     assert (f(SOURCE.at[3].set(0), TARGET)[0] != before[0]).any()
@@ -77,7 +84,10 @@ def test_the_future_changes_no_bit():
 def test_padding_changes_nothing():
     model = make(key=jr.key(0))
     alone = model((SOURCE, TARGET))
-    padded = jnp.pad(SOURCE, (0, 3), constant_values=-1), jnp.pad(TARGET, (0, 2), constant_values=-1)
+    padded = (
+        jnp.pad(SOURCE, (0, 3), constant_values=-1),
+        jnp.pad(TARGET, (0, 2), constant_values=-1),
+    )
     np.testing.assert_allclose(model(padded)[:5], alone, rtol=1e-5, atol=1e-5)
     batch = tuple(jnp.stack([a, jnp.zeros_like(a)]) for a in padded)
     np.testing.assert_allclose(predict(model, batch)[0, :5], alone, rtol=1e-5, atol=1e-5)
@@ -120,7 +130,8 @@ def test_greedy_writes_what_reading_anew_gives():
     model = of({})
     cell, state = model.decoder(SOURCE, length=5)
     said = greedy(cell, state=state, first=0, length=5)
-    tokens, log_p = [0], 0.0
+    tokens = [0]
+    log_p = 0.0
     for _ in range(5):
         logits = model((SOURCE, jnp.array(tokens, jnp.int32)))[-1]
         tokens.append(int(logits.argmax()))
@@ -138,7 +149,9 @@ def test_a_beam_is_the_search_of_all():
     texts = [(a, b) for a, b in itertools.product(range(5), repeat=2) if a != 1] + [(1, -1)]
     given = jnp.array([[0, a] for a, _ in texts], jnp.int32)
     log_p = jax.nn.log_softmax(jax.vmap(lambda target: model((SOURCE, target)))(given))
-    totals = np.array([log_p[i, 0, a] + (0 if b < 0 else log_p[i, 1, b]) for i, (a, b) in enumerate(texts)])
+    totals = np.array(
+        [log_p[i, 0, a] + (0 if b < 0 else log_p[i, 1, b]) for i, (a, b) in enumerate(texts)]
+    )
     order = np.argsort(-totals)
     said = beam(cell, state=state, first=0, length=2, width=len(texts), end=1)
     assert said.tokens.tolist() == [list(texts[at]) for at in order]

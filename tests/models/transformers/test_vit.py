@@ -21,15 +21,19 @@ def loud(model):
 
 @pytest.mark.usefixtures("x64", "strict")
 def test_patches_are_squares_in_reading_order():
-    net, x = loud(make(key=jr.key(0))), normal(0, 2, 6, 4)
-    W, b = np.asarray(net.stem.W).reshape(4, -1), np.asarray(net.stem.b).ravel()
+    net = loud(make(key=jr.key(0)))
+    x = normal(0, 2, 6, 4)
+    W = np.asarray(net.stem.W).reshape(4, -1)
+    b = np.asarray(net.stem.b).ravel()
     squares = [np.asarray(x)[:, r : r + 2, c : c + 2].ravel() for r in (0, 2, 4) for c in (0, 2)]
     expected = np.stack([W @ square + b for square in squares])
     np.testing.assert_allclose(net.patches(x), expected, atol=1e-12)
     tokens = np.concatenate([np.asarray(net.begin)[None], expected]) + np.asarray(net.positions.P)
     np.testing.assert_allclose(net.enter(x), tokens, atol=1e-12)
     last = np.asarray(net.trunk(jnp.asarray(tokens)))
-    np.testing.assert_allclose(net(x), np.asarray(net.head.W) @ last[0] + np.asarray(net.head.b), atol=1e-12)
+    np.testing.assert_allclose(
+        net(x), np.asarray(net.head.W) @ last[0] + np.asarray(net.head.b), atol=1e-12
+    )
 
 
 def swapped(x):
@@ -39,7 +43,8 @@ def swapped(x):
 
 def test_without_places_the_order_is_not_known():
     x = normal(0, 2, 6, 4)
-    blind, net = loud(make(placed=False, key=jr.key(0))), loud(make(key=jr.key(0)))
+    blind = loud(make(placed=False, key=jr.key(0)))
+    net = loud(make(key=jr.key(0)))
     assert blind.positions is None
     np.testing.assert_allclose(blind(swapped(x)), blind(x), atol=1e-4)
     assert not close(net(swapped(x)), net(x), rtol=1e-2, atol=1e-2)
@@ -47,7 +52,8 @@ def test_without_places_the_order_is_not_known():
 
 @pytest.mark.slow
 def test_weights_and_batches():
-    net, xs = loud(make(key=jr.key(0))), normal(0, 3, 2, 6, 4)
+    net = loud(make(key=jr.key(0)))
+    xs = normal(0, 3, 2, 6, 4)
     A = net.weights(xs[0])
     assert A.shape == (1, 2, 7, 7)
     np.testing.assert_allclose(A.sum(axis=3), 1, atol=1e-6)
@@ -55,7 +61,8 @@ def test_weights_and_batches():
 
 
 def test_dropout_draws_by_the_key():
-    net, x = make(dropout=0.5, key=jr.key(0)), normal(0, 2, 6, 4)
+    net = make(dropout=0.5, key=jr.key(0))
+    x = normal(0, 2, 6, 4)
     f = jax.jit(lambda key: net.think(x, key=key))
     assert same_bits(f(jr.key(0)), f(jr.key(0)))
     assert not close(f(jr.key(0)), f(jr.key(1)), atol=1e-2)
@@ -70,10 +77,14 @@ def test_sizes_of_the_base_model():
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_images():
-    with pytest.raises(ValueError, match=r"patches must tile the image; got patch=4 and size=\(6, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"patches must tile the image; got patch=4 and size=\(6, 4\)"
+    ):
         make(patch=4, key=jr.key(0))
     net = make(key=jr.key(0))
-    with pytest.raises(ValueError, match=r"ViT: expected one example of shape \(2, 6, 4\), got \(2, 4, 6\)"):
+    with pytest.raises(
+        ValueError, match=r"ViT: expected one example of shape \(2, 6, 4\), got \(2, 4, 6\)"
+    ):
         net(jnp.ones((2, 4, 6)))
     with pytest.raises(ValueError, match="ViT"):
         net(jnp.ones((2, 6, 4), jnp.int32))

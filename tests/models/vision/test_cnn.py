@@ -1,4 +1,6 @@
-"""Networks for small images: their sizes, their layers by hand, what they learn and what they refuse."""
+"""Networks for small images: their sizes, their layers by hand, what they learn and what they
+refuse.
+"""
 
 from functools import partial
 
@@ -24,20 +26,33 @@ def test_a_network_is_its_equation():
     y = x
     for stage in net.stages:
         W = np.asarray(stage.layers[0].W)
-        windows = np.lib.stride_tricks.sliding_window_view(np.pad(y, [(0, 0), (1, 1), (1, 1)]), (3, 3), axis=(1, 2))
-        y = np.maximum(np.einsum("mcab,chwab->mhw", W, windows) + np.asarray(stage.layers[0].b)[:, None, None], 0)
+        windows = np.lib.stride_tricks.sliding_window_view(
+            np.pad(y, [(0, 0), (1, 1), (1, 1)]), (3, 3), axis=(1, 2)
+        )
+        y = np.maximum(
+            np.einsum("mcab,chwab->mhw", W, windows) + np.asarray(stage.layers[0].b)[:, None, None],
+            0,
+        )
         y = y.reshape(len(y), y.shape[1] // 2, 2, y.shape[2] // 2, 2).max(axis=(2, 4))
     read = net.head.layers[1]
-    np.testing.assert_allclose(net(jnp.asarray(x)), read.W @ y.mean(axis=(1, 2)) + read.b, atol=1e-5)
+    np.testing.assert_allclose(
+        net(jnp.asarray(x)), read.W @ y.mean(axis=(1, 2)) + read.b, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("side", [28, 32])
 @pytest.mark.parametrize("widths", [(4, 8), (4, 8, 8)])
 def test_digits_and_photographs_fit(side, widths):
     make = partial(CNN.init, widths, classes=10, channels=3, depth=2)
-    net, y = jax.eval_shape(lambda key: (net := make(key=key), net(jnp.ones((3, side, side)))), jr.key(0))
+    net, y = jax.eval_shape(
+        lambda key: (net := make(key=key), net(jnp.ones((3, side, side)))), jr.key(0)
+    )
     assert y.shape == (10,)
-    assert tree.size(net) == sum(9 * c * m + m for c, m in zip((3, *np.repeat(widths, 2)), np.repeat(widths, 2))) + 730
+    assert (
+        tree.size(net)
+        == sum(9 * c * m + m for c, m in zip((3, *np.repeat(widths, 2)), np.repeat(widths, 2)))
+        + 730
+    )
 
 
 @pytest.mark.slow
@@ -51,7 +66,9 @@ def test_norms_fold_and_dropout_draws():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "side"), [(partial(CNN.init, (4,)), 12), (LeNet.init, 28)], ids=["CNN", "LeNet"])
+@pytest.mark.parametrize(
+    ("make", "side"), [(partial(CNN.init, (4,)), 12), (LeNet.init, 28)], ids=["CNN", "LeNet"]
+)
 def test_it_tells_bars_apart(make, side):
     """Upright from lying, wherever they are."""
     key = jr.key(0)
@@ -61,14 +78,18 @@ def test_it_tells_bars_apart(make, side):
     xs = jnp.concatenate([xs, xs.swapaxes(1, 2)])[:, None]
     ys = jnp.repeat(jnp.arange(2, dtype=jnp.int32), 64)
     step = descend(cross_entropy, optax.adam(1e-2))
-    found = fit(step, make(classes=2, key=key), (xs, ys), epochs=15, batch=32, key=key, progress=Silent())
+    found = fit(
+        step, make(classes=2, key=key), (xs, ys), epochs=15, batch=32, key=key, progress=Silent()
+    )
     assert float(error_rate(found.model, (xs, ys))) < 0.05
 
 
 def test_lenet_has_the_known_number_of_parameters():
     assert tree.size(jax.eval_shape(partial(LeNet.init, classes=10), key=jr.key(0))) == 61_706
     other = partial(LeNet.init, classes=10, channels=3, side=32)
-    assert jax.eval_shape(lambda key: other(key=key)(jnp.ones((3, 32, 32))), jr.key(0)).shape == (10,)
+    assert jax.eval_shape(lambda key: other(key=key)(jnp.ones((3, 32, 32))), jr.key(0)).shape == (
+        10,
+    )
 
 
 @pytest.mark.parametrize(

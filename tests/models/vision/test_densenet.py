@@ -1,4 +1,6 @@
-"""Densely connected networks: the published size, a layer and a transition by hand, what they refuse."""
+"""Densely connected networks: the published size, a layer and a transition by hand, what they
+refuse.
+"""
 
 from functools import partial
 
@@ -24,10 +26,13 @@ def test_parameters_and_depth_are_the_published_ones():
 
 @pytest.mark.parametrize(("small", "sizes"), [(False, [16, 8, 4]), (True, [64, 32, 16])])
 def test_channels_grow_and_space_halves(small, sizes):
-    make = partial(DenseNet.init, (2, 3, 1), classes=3, growth=4, small=small, normalise=Affine.init)
+    make = partial(
+        DenseNet.init, (2, 3, 1), classes=3, growth=4, small=small, normalise=Affine.init
+    )
 
     def seen(key):
-        net, found = make(key=key), []
+        net = make(key=key)
+        found = []
         x = net.stem(jnp.ones((3, 64, 64)))
         for number, stage in enumerate(net.stages):
             x = stage(x if number == 0 else net.transitions[number - 1](x))
@@ -55,7 +60,9 @@ def test_a_layer_appends_and_a_transition_halves():
     between = jax.jit(fold)(net.transitions[0], wide)
     norm, _, convolution, _ = between.layers
     z = convolution(relu(norm(wide[0])))
-    np.testing.assert_allclose(between(wide[0]), z.reshape(4, 2, 2, 3, 2).mean(axis=(2, 4)), atol=1e-5)
+    np.testing.assert_allclose(
+        between(wide[0]), z.reshape(4, 2, 2, 3, 2).mean(axis=(2, 4)), atol=1e-5
+    )
 
 
 def test_folding_changes_nothing_on_the_batch():
@@ -66,7 +73,9 @@ def test_folding_changes_nothing_on_the_batch():
 
 
 def test_an_unknown_depth_is_refused():
-    with pytest.raises(ValueError, match="the depth is 121, or a tuple of layers in each stage; got 50"):
+    with pytest.raises(
+        ValueError, match="the depth is 121, or a tuple of layers in each stage; got 50"
+    ):
         DenseNet.init(50, classes=2, key=jr.key(0))
 
 

@@ -13,9 +13,13 @@ from thetax.layers import Affine, BatchNorm, Convolution, Linear, fold
 from thetax.models import Layout, ResNet
 
 
-@pytest.mark.parametrize(("depth", "parameters"), [(18, 11_689_512), (34, 21_797_672), (50, 25_557_032)])
+@pytest.mark.parametrize(
+    ("depth", "parameters"), [(18, 11_689_512), (34, 21_797_672), (50, 25_557_032)]
+)
 def test_parameters_and_depth_are_the_published_ones(depth, parameters):
-    """A thousand classes; weighted layers along the longest way: the stem, those of the blocks, the head."""
+    """A thousand classes; weighted layers along the longest way: the stem, those of the blocks, the
+    head.
+    """
     net = jax.eval_shape(partial(ResNet.init, depth, classes=1000), key=jr.key(0))
     assert tree.size(net) == parameters
     bent = [block.layers[0].inner for stage in net.stages for block in stage.layers]
@@ -24,7 +28,9 @@ def test_parameters_and_depth_are_the_published_ones(depth, parameters):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("small", "sizes"), [(False, [16, 16, 8, 4, 2]), (True, [64, 64, 32, 16, 8])])
+@pytest.mark.parametrize(
+    ("small", "sizes"), [(False, [16, 16, 8, 4, 2]), (True, [64, 64, 32, 16, 8])]
+)
 def test_space_halves_and_channels_double(small, sizes):
     plain = lambda m: Affine(jnp.ones(m), jnp.zeros(m))
     net = ResNet.init(18, classes=3, width=2, small=small, normalise=plain, key=jr.key(0))
@@ -42,7 +48,8 @@ def test_a_block_is_its_equation():
     (block,) = fold(net.stages[0], xs).layers
     narrow, n1, _, across, n2, _, widen, n3 = block.layers[0].inner.layers
     skip, n4 = block.layers[0].skip.layers
-    x, relu = xs[0], lambda y: jnp.maximum(y, 0)
+    x = xs[0]
+    relu = lambda y: jnp.maximum(y, 0)
     bent = n3(widen(relu(n2(across(relu(n1(narrow(x))))))))
     np.testing.assert_allclose(block(x), relu(n4(skip(x)) + bent), atol=1e-5)
 

@@ -1,4 +1,6 @@
-"""Whole networks from folders made on the fly: what comes back, what goes out, and files that lie."""
+"""Whole networks from folders made on the fly: what comes back, what goes out, and files that
+lie.
+"""
 
 import json
 from functools import partial
@@ -30,13 +32,20 @@ def drawn(make, seed: int = 0):
 
 
 def same(a, b) -> bool:
-    return jax.tree.structure(a) == jax.tree.structure(b) and jax.tree.all(jax.tree.map(same_bits, a, b))
+    return jax.tree.structure(a) == jax.tree.structure(b) and jax.tree.all(
+        jax.tree.map(same_bits, a, b)
+    )
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A BERT with its tokeniser and the layer that reads its first token."""
-    save_pretrained(tmp_path, drawn(bert), tokeniser=WordPiece(PIECES), pool=drawn(partial(Linear.init, 4, 4), 1))
+    save_pretrained(
+        tmp_path,
+        drawn(bert),
+        tokeniser=WordPiece(PIECES),
+        pool=drawn(partial(Linear.init, 4, 4), 1),
+    )
     return tmp_path
 
 
@@ -47,13 +56,24 @@ def test_a_bert_comes_back_with_all_that_is_its_own(folder):
     assert network.tokeniser.tokens("ab a").tolist() == [5, 7, 5]
     assert network.chat == ""
     assert sorted(path.name for path in folder.iterdir()) == [
-        *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
+        *(
+            "config.json",
+            "model.safetensors",
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "vocab.txt",
+        )
     ]
 
 
 def test_settings_that_a_model_does_not_know_go_on(folder, tmp_path):
     network = load_pretrained(folder)
-    save_pretrained(tmp_path / "again", network.model, config=network.config | {"pad_token_id": 0}, shard_bytes=200)
+    save_pretrained(
+        tmp_path / "again",
+        network.model,
+        config=network.config | {"pad_token_id": 0},
+        shard_bytes=200,
+    )
     again = load_pretrained(tmp_path / "again")
     assert (again.config["pad_token_id"], again.pool) == (0, None)
     assert same(again.model, network.model)
@@ -73,17 +93,31 @@ def test_a_vit_without_classes_has_no_head_in_its_file(tmp_path):
 
 
 def test_a_pool_belongs_to_an_encoder(tmp_path):
-    with pytest.raises(ValueError, match="a pool belongs to a BERT or a ViT without classes; got a GPT"):
+    with pytest.raises(
+        ValueError, match="a pool belongs to a BERT or a ViT without classes; got a GPT"
+    ):
         save_pretrained(tmp_path, drawn(llama), pool=drawn(partial(Linear.init, 8, 8)))
 
 
-MASKED = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_act": "gelu", "vocab_size": 5,
-          "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 6,
-          "max_position_embeddings": 3, "type_vocab_size": 2, "layer_norm_eps": 1e-12}  # fmt: skip
+MASKED = {
+    "model_type": "bert",
+    "architectures": ["BertForMaskedLM"],
+    "hidden_act": "gelu",
+    "vocab_size": 5,
+    "hidden_size": 4,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 6,
+    "max_position_embeddings": 3,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+}
 
 
 def masked_tensors(*more: tuple[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """By name and shape as transformers writes a BertForMaskedLM: no pooler, and the decoder is the embedding."""
+    """By name and shape as transformers writes a BertForMaskedLM: no pooler, and the decoder is the
+    embedding.
+    """
     both = lambda name, out, *into: [(f"{name}.weight", (out, *into)), (f"{name}.bias", (out,))]
     layer = "bert.encoder.layer.0"
     attention = ("self.query", "self.key", "self.value", "output.dense")
@@ -109,26 +143,35 @@ def masked_tensors(*more: tuple[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("kind", ["of today", "with copies", "with a pooler", "with both heads"])
 def test_a_masked_language_model(tmp_path, kind):
-    """As written today, with the tied tensors beside what they repeat, with a pooler, and as BERT was published."""
+    """As written today, with the tied tensors beside what they repeat, with a pooler, and as BERT
+    was published.
+    """
     pooler = [("bert.pooler.dense.weight", (4, 4)), ("bert.pooler.dense.bias", (4,))]
     follow = [("cls.seq_relationship.weight", (2, 4)), ("cls.seq_relationship.bias", (2,))]
     more = {"with a pooler": pooler, "with both heads": pooler + follow}
     tensors = masked_tensors(*more.get(kind, []))
     if kind == "with copies":
-        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"]
+        tensors["cls.predictions.decoder.weight"] = tensors[
+            "bert.embeddings.word_embeddings.weight"
+        ]
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"]
     save(tmp_path, tensors)
     (tmp_path / "config.json").write_text(json.dumps(MASKED))
     network = load_pretrained(tmp_path)
     assert type(network.model) is (Pretraining if kind == "with both heads" else MaskedLM)
-    np.testing.assert_array_equal(network.model.turn.W, tensors["cls.predictions.transform.dense.weight"])
+    np.testing.assert_array_equal(
+        network.model.turn.W, tensors["cls.predictions.transform.dense.weight"]
+    )
     np.testing.assert_array_equal(network.model.b, tensors["cls.predictions.bias"])
     save_pretrained(tmp_path / "again", network.model, config=network.config)
     assert same(load_pretrained(tmp_path / "again").model, network.model)
 
 
 def test_norms_under_their_first_names(folder):
-    rewrite(folder, lambda name: name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"))
+    rewrite(
+        folder,
+        lambda name: name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"),
+    )
     assert same(load_pretrained(folder).model, drawn(bert))
 
 
@@ -145,7 +188,13 @@ def save(folder, tensors):
 
 
 def rewrite(folder, rename=lambda name: name, **settings):
-    save(folder, {rename(n): t for n, t in safetensors.numpy.load_file(folder / "model.safetensors").items()})
+    save(
+        folder,
+        {
+            rename(n): t
+            for n, t in safetensors.numpy.load_file(folder / "model.safetensors").items()
+        },
+    )
     config = json.loads((folder / "config.json").read_text()) | settings
     (folder / "config.json").write_text(json.dumps(config))
 
@@ -166,24 +215,62 @@ def poison(folder):
     [
         (lambda folder: cut(folder, "model.safetensors"), "is not a whole safetensors file"),
         (lambda folder: cut(folder, "config.json"), r"config\.json: not readable as a JSON object"),
-        (lambda folder: (folder / "config.json").unlink(), "there is no file .*config.json; give the folder"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "has neither model.safetensors nor"),
-        (partial(rewrite, model_type="t5"), "model_type is 't5'; bert, vit, gpt2 and llama can be read"),
         (
-            partial(rewrite, model_type="vit", architectures=["ViTModel"], image_size=4, patch_size=2),
+            lambda folder: (folder / "config.json").unlink(),
+            "there is no file .*config.json; give the folder",
+        ),
+        (
+            lambda folder: (folder / "model.safetensors").unlink(),
+            "has neither model.safetensors nor",
+        ),
+        (
+            partial(rewrite, model_type="t5"),
+            "model_type is 't5'; bert, vit, gpt2 and llama can be read",
+        ),
+        (
+            partial(
+                rewrite, model_type="vit", architectures=["ViTModel"], image_size=4, patch_size=2
+            ),
             "the tensors of .* do not make this model",
         ),
-        (partial(rewrite, hidden_size=8), r"misshapen: embeddings\.LayerNorm\.bias is float32\(4,\), expected"),
-        (partial(rewrite, hidden_size=1 << 22), r"are those of [\d,]+ numbers, but its tensors hold \d+"),
+        (
+            partial(rewrite, hidden_size=8),
+            r"misshapen: embeddings\.LayerNorm\.bias is float32\(4,\), expected",
+        ),
+        (
+            partial(rewrite, hidden_size=1 << 22),
+            r"are those of [\d,]+ numbers, but its tensors hold \d+",
+        ),
         (partial(rewrite, num_hidden_layers=1024), r"are those of [\d,]+ numbers"),
-        (partial(rewrite, vocab_size=1 << 60), "vocab_size is 1152921504606846976; expected a whole number from 1"),
+        (
+            partial(rewrite, vocab_size=1 << 60),
+            "vocab_size is 1152921504606846976; expected a whole number from 1",
+        ),
         (partial(rewrite, num_hidden_layers=3), r"missing: encoder\.layer\.2\..* and 8 more"),
-        (partial(rewrite, rename=lambda name: name.replace("pooler.dense.b", "odd.b")), r"extra: odd\.bias"),
+        (
+            partial(rewrite, rename=lambda name: name.replace("pooler.dense.b", "odd.b")),
+            r"extra: odd\.bias",
+        ),
         (poison, r"has NaN or infinity in trunk\.blocks\.layers\.feed\.down\.b; get it anew"),
     ],
     ids=[
-        *("cut tensors", "cut settings", "no settings", "no tensors", "another kind", "wrong kind", "wrong width"),
-        *("absurd width", "absurd depth", "absurd vocabulary", "a layer too many", "half a pooler", "NaN"),
+        *(
+            "cut tensors",
+            "cut settings",
+            "no settings",
+            "no tensors",
+            "another kind",
+            "wrong kind",
+            "wrong width",
+        ),
+        *(
+            "absurd width",
+            "absurd depth",
+            "absurd vocabulary",
+            "a layer too many",
+            "half a pooler",
+            "NaN",
+        ),
     ],
 )
 def test_a_folder_that_lies_is_refused(folder, hurt, says):
@@ -216,8 +303,18 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 def write_gguf(path, model, **more):
     """As llama.cpp's converter would."""
     writer = gguf.GGUFWriter(path, more.pop("architecture", "llama"))
-    sizes = {"block_count": 2, "embedding_length": 8, "feed_forward_length": 32, "context_length": 64}
-    heads = {"attention.head_count": 2, "attention.head_count_kv": 1, "rope.dimension_count": 4, "vocab_size": 260}
+    sizes = {
+        "block_count": 2,
+        "embedding_length": 8,
+        "feed_forward_length": 32,
+        "context_length": 64,
+    }
+    heads = {
+        "attention.head_count": 2,
+        "attention.head_count_kv": 1,
+        "rope.dimension_count": 4,
+        "vocab_size": 260,
+    }
     for name, value in (sizes | heads | more).items():
         writer.add_uint32(f"llama.{name}", value)
     writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
@@ -246,14 +343,20 @@ def test_a_gguf_file_has_all_of_it(tmp_path, tied):
         assert same(network.model, model)
     assert isinstance(network.tokeniser, BytePairs)
     assert network.tokeniser.tokens("lo1<|im_end|>").tolist()[0::2] == [259, 2]
-    assert (network.chat, network.config["eos_token_id"]) == ("<|im_start|>system\nBe kind<|im_end|>", 2)
+    assert (network.chat, network.config["eos_token_id"]) == (
+        "<|im_start|>system\nBe kind<|im_end|>",
+        2,
+    )
 
 
 @pytest.mark.parametrize(
     ("more", "says"),
     [
         ({"architecture": "gptneox"}, "general.architecture is 'gptneox'; llama can be read"),
-        ({"embedding_length": 1 << 22, "rope.dimension_count": 1 << 21}, r"are those of [\d,]+ numbers"),
+        (
+            {"embedding_length": 1 << 22, "rope.dimension_count": 1 << 21},
+            r"are those of [\d,]+ numbers",
+        ),
         ({"block_count": 3}, r"missing: blk\.2\.attn_k\.weight"),
         ({"attention.head_count": 0}, "num_attention_heads is 0; expected a whole number"),
     ],

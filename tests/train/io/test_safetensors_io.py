@@ -1,4 +1,6 @@
-"""Folders of weights: what others write is read, what we write others read, and no index leads out of its folder."""
+"""Folders of weights: what others write is read, what we write others read, and no index leads out
+of its folder.
+"""
 
 import json
 import tracemalloc
@@ -34,8 +36,13 @@ def folder(tmp_path, tensors):
     """Two shards and their index, as another library writes them."""
     names = list(tensors)
     for i, part in enumerate((names[:1], names[1:]), start=1):
-        save_file({name: tensors[name] for name in part}, tmp_path / f"model-0000{i}-of-00002.safetensors")
-    write_index(tmp_path, {name: f"model-0000{1 + (name != names[0])}-of-00002.safetensors" for name in names})
+        save_file(
+            {name: tensors[name] for name in part}, tmp_path / f"model-0000{i}-of-00002.safetensors"
+        )
+    write_index(
+        tmp_path,
+        {name: f"model-0000{1 + (name != names[0])}-of-00002.safetensors" for name in names},
+    )
     return tmp_path
 
 
@@ -84,7 +91,9 @@ def test_a_model_that_fits_is_one_file(tmp_path, model, tensors):
 
 
 def test_saving_replaces_whatever_was_there(tmp_path, model):
-    """Each layout after each: always the last model, and nothing left over but files that are not ours."""
+    """Each layout after each: always the last model, and nothing left over but files that are not
+    ours.
+    """
     (tmp_path / "config.json").write_text("{}")
     for i, size in enumerate((1, 64, None, 1, None)):
         now = jax.tree.map(lambda leaf, i=i: leaf + i, model)
@@ -97,7 +106,8 @@ def test_saving_replaces_whatever_was_there(tmp_path, model):
 
 def test_a_crash_between_shards_leaves_no_mixture(tmp_path, model, monkeypatch):
     save_weights(tmp_path, model, shard_bytes=1)
-    write, calls = shards.disk.write, []
+    write = shards.disk.write
+    calls = []
 
     def fail(path, content):
         calls.append(path)
@@ -123,7 +133,17 @@ def test_half_precision_and_empty_leaves(tmp_path):
     assert same_bits(load_weights(tmp_path, odd), odd)
 
 
-NAMES = ["../a.safetensors", "/etc/passwd", "a/b.safetensors", "..", ".", "", "a\0b", "C:\\a", "a\\b"]
+NAMES = [
+    "../a.safetensors",
+    "/etc/passwd",
+    "a/b.safetensors",
+    "..",
+    ".",
+    "",
+    "a\0b",
+    "C:\\a",
+    "a\\b",
+]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=repr)
@@ -138,7 +158,9 @@ def test_a_link_out_of_the_folder(folder, model, tmp_path_factory):
     shard = folder / "model-00001-of-00002.safetensors"
     shard.rename(outside)
     shard.symlink_to(outside)
-    with pytest.raises(ValueError, match=r"lies outside .* copy the folder with the links followed"):
+    with pytest.raises(
+        ValueError, match=r"lies outside .* copy the folder with the links followed"
+    ):
         load_weights(folder, model)
 
 
@@ -150,10 +172,15 @@ def test_a_link_within_the_folder(folder, model):
 
 def test_all_disagreements_at_once(folder, model):
     first, *rest = names = list(where(folder))
-    wrong = where(folder) | {rest[0]: "model-00001-of-00002.safetensors", "ghost": "model-00002-of-00002.safetensors"}
+    wrong = where(folder) | {
+        rest[0]: "model-00001-of-00002.safetensors",
+        "ghost": "model-00002-of-00002.safetensors",
+    }
     del wrong[rest[1]]
     body = json.dumps({"weight_map": wrong})
-    body = body.replace('{"weight_map": {', f'{{"weight_map": {{"{first}": "x.safetensors", "ghost": "y", ')
+    body = body.replace(
+        '{"weight_map": {', f'{{"weight_map": {{"{first}": "x.safetensors", "ghost": "y", '
+    )
     (folder / INDEX).write_text(body)
     with pytest.raises(ValueError, match="disagree") as caught:
         load_weights(folder, model)
@@ -171,18 +198,31 @@ def test_all_disagreements_at_once(folder, model):
 def test_all_missing_shards_at_once(folder, model):
     for path in folder.glob("*.safetensors"):
         path.unlink()
-    with pytest.raises(ValueError, match=r"lacks model-00001-of-00002\S+, model-00002-of-00002\S+, which"):
+    with pytest.raises(
+        ValueError, match=r"lacks model-00001-of-00002\S+, model-00002-of-00002\S+, which"
+    ):
         load_weights(folder, model)
 
 
 def test_a_damaged_shard_is_named(folder, model):
     path = folder / "model-00002-of-00002.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"model-00002-of-00002\.safetensors is not a whole safetensors file"):
+    with pytest.raises(
+        ValueError, match=r"model-00002-of-00002\.safetensors is not a whole safetensors file"
+    ):
         load_weights(folder, model)
 
 
-BAD = [b"", b"{", b"[]", b"null", b"{}", b'{"weight_map": []}', b'{"weight_map": {}}', b'{"weight_map": {"a": 1}}']
+BAD = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"{}",
+    b'{"weight_map": []}',
+    b'{"weight_map": {}}',
+    b'{"weight_map": {"a": 1}}',
+]
 BAD += [b"[" * 100_000, b"\xff\xfe"]
 
 
@@ -195,7 +235,9 @@ def test_an_index_that_is_none(folder, model, content):
 
 def test_a_huge_index_is_not_read(folder, model, monkeypatch):
     monkeypatch.setattr(shards, "_LIMIT", 50)
-    with pytest.raises(ValueError, match=r"index\.json: unpacks to more than the 50 bytes expected"):
+    with pytest.raises(
+        ValueError, match=r"index\.json: unpacks to more than the 50 bytes expected"
+    ):
         load_weights(folder, model)
 
 
@@ -206,7 +248,9 @@ def test_a_pickle_in_a_folder_is_not_looked_for(tmp_path, model):
 
 
 def test_loading_holds_the_tensors_once(tmp_path):
-    """Besides the model itself: less than half of it again, where reading the files would be all of it."""
+    """Besides the model itself: less than half of it again, where reading the files would be all of
+    it.
+    """
     big = {name: jnp.zeros(1 << 20) for name in "abcd"}
     save_weights(tmp_path, big, shard_bytes=1 << 22)
     like = jax.eval_shape(lambda: big)

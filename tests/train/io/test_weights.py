@@ -38,10 +38,14 @@ def path(tmp_path) -> Path:
 
 
 def test_names_and_numbers_are_the_leaves(path, model):
-    """Any reader of safetensors finds each leaf under its dotted path; no temporary file stays behind."""
+    """Any reader of safetensors finds each leaf under its dotted path; no temporary file stays
+    behind.
+    """
     save_weights(path, model)
     found = load_file(path)
-    assert sorted(found) == sorted(["body.layers.0.W", "body.layers.0.b", "body.layers.2.W", "body.layers.2.b"])
+    assert sorted(found) == sorted(
+        ["body.layers.0.W", "body.layers.0.b", "body.layers.2.W", "body.layers.2.b"]
+    )
     assert (found["body.layers.0.W"] == model.body.layers[0].W).all()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -58,7 +62,9 @@ def test_nan_is_refused_unless_asked_for(path):
     bad = {"a": jnp.ones(2), "b": jnp.array([0.0, jnp.nan]), "c": jnp.arange(2)}
     for where in (path, path.parent / "folder"):
         save_weights(where, bad, shard_bytes=None if where is path else 8)
-        with pytest.raises(ValueError, match="has NaN in b; take weights from before, or give allow_nan=True"):
+        with pytest.raises(
+            ValueError, match="has NaN in b; take weights from before, or give allow_nan=True"
+        ):
             load_weights(where, bad)
         assert same_bits(load_weights(where, bad, allow_nan=True), bad)
 
@@ -67,9 +73,14 @@ def test_nan_is_refused_unless_asked_for(path):
 def test_a_folded_norm_is_no_norm_of_the_batch(tmp_path, shard_bytes):
     """Their leaves have the same names and shapes, but another meaning."""
     path = tmp_path / "weights"
-    model, folded = Chain(BatchNorm.init(2)), Chain(Affine(jnp.ones(2), jnp.zeros(2)))
+    model = Chain(BatchNorm.init(2))
+    folded = Chain(Affine(jnp.ones(2), jnp.zeros(2)))
     for saved, other, says in [
-        (folded, model, "layers.0 is folded into an affine map in .*, but a BatchNorm in this model"),
+        (
+            folded,
+            model,
+            "layers.0 is folded into an affine map in .*, but a BatchNorm in this model",
+        ),
         (model, folded, "layers.0 is a BatchNorm in .*, but no BatchNorm in this model"),
     ]:
         save_weights(path, saved, shard_bytes=shard_bytes)
@@ -106,14 +117,19 @@ def test_saving_replaces(path, model):
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ((3, 4, 2, 2), r"do not make this model:\n  missing: body\.layers\.4\.W, body\.layers\.4\.b\nGive"),
+        (
+            (3, 4, 2, 2),
+            r"do not make this model:\n  missing: body\.layers\.4\.W, body\.layers\.4\.b\nGive",
+        ),
         (
             (4, 2),
-            r"extra: body\.layers\.2\.W, body\.layers\.2\.b\n  misshapen: .*0\.W is .*\(4, 3\), expected .*\(2, 4\)",
+            r"extra: body\.layers\.2\.W, body\.layers\.2\.b\n  misshapen: .*0\.W is .*\(4, 3\), "
+            r"expected .*\(2, 4\)",
         ),
         (
             (3, 5, 2),
-            r"0\.W is float32\(4, 3\), expected float32\(5, 3\), body\.layers\.0\.b is .*, body\.layers\.2\.W is ",
+            r"0\.W is float32\(4, 3\), expected float32\(5, 3\), body\.layers\.0\.b is .*, "
+            r"body\.layers\.2\.W is ",
         ),
     ],
     ids=["missing names", "extra names", "other shapes"],
@@ -149,8 +165,14 @@ def test_a_pickle_is_told_and_not_opened(path, model, kind):
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("archive/data.pkl", b"\x80\x02}.")
     else:
-        path.write_bytes(pickle.dumps({"a": [1.0] * 9}, 4) if kind == "pickle" else b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j")
-    with pytest.raises(ValueError, match="is a pickle of PyTorch, which is never opened; save it as safetensors"):
+        path.write_bytes(
+            pickle.dumps({"a": [1.0] * 9}, 4)
+            if kind == "pickle"
+            else b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j"
+        )
+    with pytest.raises(
+        ValueError, match="is a pickle of PyTorch, which is never opened; save it as safetensors"
+    ):
         load_weights(path, model)
 
 
@@ -192,9 +214,12 @@ def test_random_bytes_are_a_value_error(path, model, content):
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_with_changed_bytes_loads_or_is_a_value_error(path, whole, model, data):
-    """A flipped header byte is refused or harmless; never another kind of error, never another shape."""
+    """A flipped header byte is refused or harmless; never another kind of error, never another
+    shape.
+    """
     size = struct.unpack("<Q", whole[:8])[0]
-    place, byte = data.draw(st.integers(0, 8 + size - 1)), data.draw(st.integers(0, 255))
+    place = data.draw(st.integers(0, 8 + size - 1))
+    byte = data.draw(st.integers(0, 255))
     path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
     try:
         found = load_weights(path, model)
@@ -206,4 +231,7 @@ def test_a_file_with_changed_bytes_loads_or_is_a_value_error(path, whole, model,
 
 def test_the_file_says_what_made_it(whole):
     size = struct.unpack("<Q", whole[:8])[0]
-    assert json.loads(whole[8 : 8 + size])["__metadata__"] == {"format": "thetax-2", "batch_norms": ""}
+    assert json.loads(whole[8 : 8 + size])["__metadata__"] == {
+        "format": "thetax-2",
+        "batch_norms": "",
+    }

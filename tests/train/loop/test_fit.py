@@ -52,7 +52,9 @@ class Seen(NamedTuple):
 
 def count(state, batch, *, key):
     """One counter an example; a step adds one for every example it sees."""
-    return State(Numbers(state.model.values.at[batch].add(1.0))), Seen(batch.astype(jnp.float32).mean())
+    return State(Numbers(state.model.values.at[batch].add(1.0))), Seen(
+        batch.astype(jnp.float32).mean()
+    )
 
 
 counting = Iteration(State, count)
@@ -61,7 +63,12 @@ plain = descend(squared_error, optax.sgd(0.05))
 
 
 def network():
-    return Chain(Linear(normal(0, 6, 3), normal(1, 6)), jnp.tanh, Dropout(0.2), Linear(normal(2, 2, 6), normal(3, 2)))
+    return Chain(
+        Linear(normal(0, 6, 3), normal(1, 6)),
+        jnp.tanh,
+        Dropout(0.2),
+        Linear(normal(2, 2, 6), normal(3, 2)),
+    )
 
 
 def data(n=24):
@@ -70,7 +77,9 @@ def data(n=24):
 
 
 def quiet(iteration, model, data, silent, **settings):
-    return fit(iteration, model, data, progress=silent, **{"epochs": 2, "batch": 8, "key": KEY, **settings})
+    return fit(
+        iteration, model, data, progress=silent, **{"epochs": 2, "batch": 8, "key": KEY, **settings}
+    )
 
 
 # An epoch
@@ -94,18 +103,25 @@ def test_an_epoch_never_repeats_an_example(silent):
 
 
 def test_every_epoch_has_its_own_order(silent):
-    """The first batch of an epoch has other examples than that of the last, and than the order given."""
+    """The first batch of an epoch has other examples than that of the last, and than the order
+    given.
+    """
 
     class Log(NamedTuple):
         model: Numbers
         step: jax.Array
 
     def note(state, batch, *, key):
-        return Log(Numbers(state.model.values.at[state.step].set(batch)), state.step + 1), Seen(jnp.zeros(()))
+        return Log(Numbers(state.model.values.at[state.step].set(batch)), state.step + 1), Seen(
+            jnp.zeros(())
+        )
 
     logging = Iteration(lambda model: Log(model, jnp.zeros((), jnp.int32)), note)
-    found = quiet(logging, Numbers(jnp.zeros((6, 4), jnp.int32)), jnp.arange(12), silent, epochs=2, batch=4)
-    first, second = found.model.values[:3].ravel().tolist(), found.model.values[3:].ravel().tolist()
+    found = quiet(
+        logging, Numbers(jnp.zeros((6, 4), jnp.int32)), jnp.arange(12), silent, epochs=2, batch=4
+    )
+    first = found.model.values[:3].ravel().tolist()
+    second = found.model.values[3:].ravel().tolist()
     assert sorted(first) == sorted(second) == list(range(12))
     assert first != second
     assert first != list(range(12))
@@ -130,7 +146,9 @@ def test_chunks_do_not_show(silent, monkeypatch, beat):
 
 
 def test_a_stream_in_the_same_order_is_the_same_fit(silent):
-    """Fed the batches the arrays would give, with the keys the arrays would use, a stream ends at the same weights."""
+    """Fed the batches the arrays would give, with the keys the arrays would use, a stream ends at
+    the same weights.
+    """
     xs, ys = (np.asarray(a) for a in data())
     key_order = jr.split(KEY, 3)[0]
 
@@ -141,7 +159,8 @@ def test_a_stream_in_the_same_order_is_the_same_fit(silent):
 
     streamed, expected = (quiet(descent, network(), d, silent) for d in (stream, data()))
     assert all(
-        np.allclose(a, b, atol=1e-6) for a, b in zip(jax.tree.leaves(streamed.model), jax.tree.leaves(expected.model))
+        np.allclose(a, b, atol=1e-6)
+        for a, b in zip(jax.tree.leaves(streamed.model), jax.tree.leaves(expected.model))
     )
     assert np.allclose(streamed.history["train loss"], expected.history["train loss"], rtol=1e-5)
     assert streamed.steps == expected.steps == 6
@@ -149,7 +168,8 @@ def test_a_stream_in_the_same_order_is_the_same_fit(silent):
 
 def test_one_full_batch_epoch_is_one_step_of_descent(silent):
     """By hand: θ − η · mean error · [x, 1]."""
-    xs, ys = normal(0, 8, 3), normal(1, 8)
+    xs = normal(0, 8, 3)
+    ys = normal(1, 8)
     found = quiet(plain, Linear(jnp.zeros((1, 3)), jnp.zeros(1)), (xs, ys), silent, epochs=1)
     assert np.allclose(found.model.W[0], 0.05 * np.asarray(ys) @ np.asarray(xs) / 8, atol=1e-6)
     assert np.isclose(found.history["train loss"][0], (np.asarray(ys) ** 2).mean() / 2, rtol=1e-6)
@@ -161,14 +181,18 @@ def test_numpy_arrays_and_dictionaries_will_do(silent):
     expected = quiet(descent, network(), data(), silent, epochs=1)
     assert same_bits(quiet(descent, network(), (xs, ys), silent, epochs=1).model, expected.model)
     by_name = descend(
-        lambda model, batch, *, key=None: cross_entropy(model, (batch["x"], batch["y"]), key=key), optax.adam(0.05)
+        lambda model, batch, *, key=None: cross_entropy(model, (batch["x"], batch["y"]), key=key),
+        optax.adam(0.05),
     )
-    assert same_bits(quiet(by_name, network(), {"x": xs, "y": ys}, silent, epochs=1).model, expected.model)
+    assert same_bits(
+        quiet(by_name, network(), {"x": xs, "y": ys}, silent, epochs=1).model, expected.model
+    )
 
 
 def test_the_callers_model_is_not_given_away(silent):
     """The loop donates its own buffers; model, data and key can be used again."""
-    model, batch = network(), data()
+    model = network()
+    batch = data()
     before = jax.tree.map(np.array, (model, batch))
     quiet(descent, model, batch, silent, validation=0.25, metrics={"error": error_rate}, patience=3)
     assert same_bits(jax.tree.map(np.asarray, (model, batch)), before)
@@ -178,9 +202,18 @@ def test_the_callers_model_is_not_given_away(silent):
 
 
 def test_the_held_out_fraction_is_never_trained_on(silent):
-    """Counters of a quarter of the examples stay at 0, those of the others reach the number of epochs."""
+    """Counters of a quarter of the examples stay at 0, those of the others reach the number of
+    epochs.
+    """
     held = lambda model, batch, *, key=None: batch.astype(jnp.float32).mean()
-    found = quiet(counting, Numbers(jnp.zeros(32)), jnp.arange(32), silent, validation=0.25, metrics={"index": held})
+    found = quiet(
+        counting,
+        Numbers(jnp.zeros(32)),
+        jnp.arange(32),
+        silent,
+        validation=0.25,
+        metrics={"index": held},
+    )
     seen = np.asarray(found.model.values)
     kept_out = np.flatnonzero(seen == 0)
     assert len(kept_out) == 8
@@ -191,7 +224,8 @@ def test_the_held_out_fraction_is_never_trained_on(silent):
 @pytest.mark.slow
 def test_a_validation_set_of_its_own(silent):
     """Measured after every epoch on the whole set, also one of more than a block."""
-    batch, valid = data(), (normal(9, 5000, 3), jnp.arange(5000) % 2)
+    batch = data()
+    valid = (normal(9, 5000, 3), jnp.arange(5000) % 2)
     metrics = {"error": error_rate, "loss": cross_entropy}
     found = quiet(descent, network(), batch, silent, validation=valid, metrics=metrics, epochs=3)
     assert found.history["valid error"].shape == found.history["valid loss"].shape == (3,)
@@ -200,7 +234,9 @@ def test_a_validation_set_of_its_own(silent):
 
 
 def test_evaluate_is_the_objective_on_the_whole_set():
-    """Blocks of 2,048 and a rest are weighed by their sizes; numpy arrays will do; nothing is drawn."""
+    """Blocks of 2,048 and a rest are weighed by their sizes; numpy arrays will do; nothing is
+    drawn.
+    """
     valid = np.asarray(normal(9, 5000, 3)), np.arange(5000) % 2
     found = evaluate(network(), valid, {"loss": cross_entropy, "error": error_rate})
     whole = tuple(jnp.asarray(a) for a in valid)
@@ -209,7 +245,9 @@ def test_evaluate_is_the_objective_on_the_whole_set():
 
 
 def test_history_has_one_number_an_epoch(silent):
-    found = quiet(descent, network(), data(), silent, epochs=4, validation=0.25, metrics={"error": error_rate})
+    found = quiet(
+        descent, network(), data(), silent, epochs=4, validation=0.25, metrics={"error": error_rate}
+    )
     assert set(found.history) == {"train loss", "train gradient", "valid error"}
     assert {len(column) for column in found.history.values()} == {4}
     assert found.reason == "all 4 epochs done"
@@ -233,13 +271,21 @@ ticking = Iteration(State, tick)  # counts the steps
     ],
 )
 def test_patience(silent, script, patience, epochs, best):
-    """On a scripted metric the fit stops at the predicted epoch and returns the weights of the best."""
+    """On a scripted metric the fit stops at the predicted epoch and returns the weights of the
+    best.
+    """
     table = jnp.array([0.0, *script])
     metric = lambda model, batch, *, key=None: table[model.values.astype(jnp.int32)]
     found = quiet(
-        ticking, Numbers(jnp.zeros(())), jnp.arange(8), silent, epochs=len(script), validation=jnp.arange(2),
-        metrics={"scripted": metric}, patience=patience,
-    )  # fmt: skip
+        ticking,
+        Numbers(jnp.zeros(())),
+        jnp.arange(8),
+        silent,
+        epochs=len(script),
+        validation=jnp.arange(2),
+        metrics={"scripted": metric},
+        patience=patience,
+    )
     assert len(found.history["valid scripted"]) == epochs
     assert found.model.values == best == 1 + np.argmin(script[:epochs])
     early = epochs < len(script)
@@ -248,7 +294,10 @@ def test_patience(silent, script, patience, epochs, best):
 
 
 def test_one_epoch_is_not_many(silent):
-    assert quiet(ticking, Numbers(jnp.zeros(())), jnp.arange(8), silent, epochs=1).reason == "the only epoch done"
+    assert (
+        quiet(ticking, Numbers(jnp.zeros(())), jnp.arange(8), silent, epochs=1).reason
+        == "the only epoch done"
+    )
 
 
 def test_the_first_metric_is_the_one_watched(silent):
@@ -256,10 +305,20 @@ def test_the_first_metric_is_the_one_watched(silent):
     falling = lambda model, batch, *, key=None: -model.values
     settings = {"epochs": 5, "validation": jnp.arange(2), "patience": 2}
     first = quiet(
-        ticking, Numbers(jnp.zeros(())), jnp.arange(8), silent, metrics={"a": rising, "b": falling}, **settings
+        ticking,
+        Numbers(jnp.zeros(())),
+        jnp.arange(8),
+        silent,
+        metrics={"a": rising, "b": falling},
+        **settings,
     )
     second = quiet(
-        ticking, Numbers(jnp.zeros(())), jnp.arange(8), silent, metrics={"b": falling, "a": rising}, **settings
+        ticking,
+        Numbers(jnp.zeros(())),
+        jnp.arange(8),
+        silent,
+        metrics={"b": falling, "a": rising},
+        **settings,
     )
     assert len(first.history["valid a"]) == 3
     assert len(second.history["valid a"]) == 5
@@ -272,18 +331,35 @@ def test_batch_norm_is_folded_for_validation(silent):
     net = MLP.init(3, 8, 2, normalise=BatchNorm.init, connect=Residual, key=jr.key(1))
     one_class = (xs[ys == 1], ys[ys == 1])
     found = quiet(
-        descent, net, (xs, ys), silent, epochs=20, batch=16, validation=one_class, metrics={"error": error_rate}
+        descent,
+        net,
+        (xs, ys),
+        silent,
+        epochs=20,
+        batch=16,
+        validation=one_class,
+        metrics={"error": error_rate},
     )
     assert found.history["valid error"][-1] < 0.1
 
 
 def test_a_batch_of_one_is_refused_where_there_are_batch_norms(silent, monkeypatch):
-    """It would train to chance; a validation set of one example is judged by folded norms. Nothing is computed."""
+    """It would train to chance; a validation set of one example is judged by folded norms. Nothing
+    is computed.
+    """
     net = MLP.init(3, 8, 2, normalise=BatchNorm.init, key=jr.key(1))
     data = normal(0, 6, 3), jnp.arange(6) % 2
     monkeypatch.setattr(loop, "_advance", None)
     with pytest.raises(ValueError, match="BatchNorm: the batch has one example"):
-        fit(descend(cross_entropy, optax.sgd(0.1)), net, data, epochs=1, batch=1, key=KEY, progress=silent)
+        fit(
+            descend(cross_entropy, optax.sgd(0.1)),
+            net,
+            data,
+            epochs=1,
+            batch=1,
+            key=KEY,
+            progress=silent,
+        )
     assert check_arrays("validation", jax.tree.map(lambda a: a[:1], data), net) == 1
 
 
@@ -291,7 +367,9 @@ def test_restarts_of_networks_with_batch_norm_are_validated(silent):
     """Each member is folded by itself."""
     make = lambda key: MLP.init(3, 4, 2, normalise=BatchNorm.init, key=key)
     net = Ensemble.init(make, 2, key=jr.key(0))
-    found = quiet(restarts(descent), net, data(), silent, validation=0.25, metrics={"error": error_rate})
+    found = quiet(
+        restarts(descent), net, data(), silent, validation=0.25, metrics={"error": error_rate}
+    )
     assert len(found.history["valid error"]) == 2
 
 
@@ -318,7 +396,9 @@ def reject(state, batch, *, key):
 
 
 def test_only_losses_and_gradients_must_be_finite(silent):
-    found = quiet(Iteration(State, reject), Numbers(jnp.zeros(())), jnp.arange(24), silent, epochs=4)
+    found = quiet(
+        Iteration(State, reject), Numbers(jnp.zeros(())), jnp.arange(24), silent, epochs=4
+    )
     assert found.steps == 12
     assert np.isinf(found.history["train error"][1])
 
@@ -344,7 +424,9 @@ def test_weights_that_are_not_finite_are_never_an_answer(silent):
 
 
 def test_a_number_that_is_not_finite_stops_at_its_step(silent):
-    """The fifth step, in the second epoch, is named, and so is the reading; later steps are not taken."""
+    """The fifth step, in the second epoch, is named, and so is the reading; later steps are not
+    taken.
+    """
     with pytest.raises(Diverged, match=r"loss became inf at step 5\. No checkpoint") as caught:
         quiet(Iteration(State, burn), Numbers(jnp.zeros(())), jnp.arange(24), silent, epochs=4)
     assert (caught.value.step, caught.value.name) == (5, "loss")
@@ -354,7 +436,13 @@ def test_divergence_of_a_descent(silent):
     """A rate far too large ends in Diverged with a word on what to try, not in NaN weights."""
     wild = descend(squared_error, optax.sgd(1e12))
     with pytest.raises(Diverged, match=r"smaller rate.*clip_by_global_norm"):
-        quiet(wild, Linear(jnp.ones((1, 3)), jnp.zeros(1)), (normal(0, 16, 3), normal(1, 16)), silent, epochs=20)
+        quiet(
+            wild,
+            Linear(jnp.ones((1, 3)), jnp.zeros(1)),
+            (normal(0, 16, 3), normal(1, 16)),
+            silent,
+            epochs=20,
+        )
 
 
 @pytest.mark.parametrize(
@@ -370,7 +458,13 @@ def test_an_overflow_of_float16_is_not_blamed_on_the_rate(silent, dtype, scale, 
     objective = mixed_precision(squared_error, dtype=dtype)
     data = jnp.full((16, 3), scale), jnp.zeros(16)
     with pytest.raises(Diverged, match=f"became inf at step 1. .*{advice}"):
-        quiet(descend(objective, optax.sgd(1e-9)), Linear(jnp.ones((1, 3)), jnp.zeros(1)), data, silent, epochs=1)
+        quiet(
+            descend(objective, optax.sgd(1e-9)),
+            Linear(jnp.ones((1, 3)), jnp.zeros(1)),
+            data,
+            silent,
+            epochs=1,
+        )
 
 
 def test_a_gradient_that_is_not_finite_is_seen_where_the_loss_is_finite(silent):
@@ -392,7 +486,9 @@ def test_a_stream_stops_too(silent):
 
 
 def test_a_stream_does_not_forget_a_bad_step(silent):
-    """As with arrays: the loss of step 3 was NaN, and that is said, also where later steps are sound again."""
+    """As with arrays: the loss of step 3 was NaN, and that is said, also where later steps are
+    sound again.
+    """
     patient = descend(cross_entropy, optax.apply_if_finite(optax.sgd(0.1), 10))
     with pytest.raises(Diverged, match="at step 3"):
         quiet(patient, network(), poisoned(2), silent, epochs=1)
@@ -424,11 +520,20 @@ class Diary:
 
 
 def test_progress_is_told_everything(monkeypatch):
-    """start, updates, epochs and close, in order; the loss is the mean loss so far, the row holds the history."""
+    """start, updates, epochs and close, in order; the loss is the mean loss so far, the row holds
+    the history.
+    """
     monkeypatch.setattr(loop, "BEAT", 1e-9)  # an update a step
     diary = Diary()
-    found = fit(plain, Linear(jnp.ones((1, 3)), jnp.zeros(1)), (normal(0, 24, 3), normal(1, 24)), epochs=2, batch=8,
-                key=KEY, progress=diary)  # fmt: skip
+    found = fit(
+        plain,
+        Linear(jnp.ones((1, 3)), jnp.zeros(1)),
+        (normal(0, 24, 3), normal(1, 24)),
+        epochs=2,
+        batch=8,
+        key=KEY,
+        progress=diary,
+    )
     kinds = [entry[0] for entry in diary.entries]
     assert kinds == ["start", *["update"] * 3, "epoch", *["update"] * 3, "epoch", "close"]
     assert diary.entries[0] == ("start", 2, 3, 8)
@@ -444,14 +549,24 @@ def test_progress_is_told_everything(monkeypatch):
 def test_progress_is_closed_when_a_fit_fails():
     diary = Diary()
     with pytest.raises(Diverged):
-        fit(Iteration(State, burn), Numbers(jnp.zeros(())), jnp.arange(24), epochs=4, batch=8, key=KEY, progress=diary)
+        fit(
+            Iteration(State, burn),
+            Numbers(jnp.zeros(())),
+            jnp.arange(24),
+            epochs=4,
+            batch=8,
+            key=KEY,
+            progress=diary,
+        )
     assert diary.entries[-1] == ("close",)
 
 
 def test_loss_per_example_is_comparable(silent):
     """The training loss of a still model is the objective over all the data, whatever the batch."""
-    xs, ys = normal(0, 24, 3), normal(1, 24)
-    still, model = descend(squared_error, optax.sgd(0.0)), Linear(jnp.ones((1, 3)), jnp.zeros(1))
+    xs = normal(0, 24, 3)
+    ys = normal(1, 24)
+    still = descend(squared_error, optax.sgd(0.0))
+    model = Linear(jnp.ones((1, 3)), jnp.zeros(1))
     expected = float(np.mean([squared_loss(model(x), y) for x, y in zip(xs, ys)]))
     for batch in (4, 24):
         found = quiet(still, model, (xs, ys), silent, epochs=1, batch=batch)
@@ -493,7 +608,9 @@ def draw(state, batch, *, key):
     return Drawn(Numbers(values), state.step + 1), {"loss": jnp.zeros(())}
 
 
-@pytest.mark.parametrize("data", [jnp.arange(32), lambda epoch: [jnp.arange(8)] * 4], ids=["arrays", "stream"])
+@pytest.mark.parametrize(
+    "data", [jnp.arange(32), lambda epoch: [jnp.arange(8)] * 4], ids=["arrays", "stream"]
+)
 def test_every_step_of_every_epoch_has_chance_of_its_own(silent, data):
     """Twelve steps in three epochs draw twelve different numbers."""
     start = Iteration(lambda model: Drawn(model, jnp.zeros((), jnp.int32)), draw)

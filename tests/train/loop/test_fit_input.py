@@ -38,36 +38,68 @@ def model():
 
 
 BAD_DATA = [
-    ("empty", (xs[:0], ys[:0]), r"data\[0\]: expected at least one example, but the shape is \(0, 3\)"),
+    (
+        "empty",
+        (xs[:0], ys[:0]),
+        r"data\[0\]: expected at least one example, but the shape is \(0, 3\)",
+    ),
     ("no arrays", (), "holds no arrays"),
     ("unequal lengths", (xs, ys[:-1]), r"data: expected arrays of one length, got \[20, 19\]"),
     ("object", (xs.astype(object), ys), r"data\[0\]: expected numbers, but the dtype is object"),
     ("strings", (xs, ys.astype(str)), r"data\[1\]: expected numbers, but the dtype is <U"),
     ("a list of lists", ([[1.0, 2.0, 3.0]], [0]), "data: expected arrays, got lists"),
-    ("NaN", (spoiled(np.nan), ys), r"data\[0\]: expected finite numbers, but row 3, column 1 is nan"),
-    ("infinity", (spoiled(-np.inf), ys), r"data\[0\]: expected finite numbers, but row 3, column 1 is -inf"),
-    ("too large for float32", (spoiled(1e300, np.float64), ys), r"data\[0\]: .* row 3, column 1 is 1e\+300"),
-    ("NaN in soft labels", (xs, np.full((20, 2), np.nan, np.float32)), r"data\[1\]: .* row 0, column 0 is nan"),
+    (
+        "NaN",
+        (spoiled(np.nan), ys),
+        r"data\[0\]: expected finite numbers, but row 3, column 1 is nan",
+    ),
+    (
+        "infinity",
+        (spoiled(-np.inf), ys),
+        r"data\[0\]: expected finite numbers, but row 3, column 1 is -inf",
+    ),
+    (
+        "too large for float32",
+        (spoiled(1e300, np.float64), ys),
+        r"data\[0\]: .* row 3, column 1 is 1e\+300",
+    ),
+    (
+        "NaN in soft labels",
+        (xs, np.full((20, 2), np.nan, np.float32)),
+        r"data\[1\]: .* row 0, column 0 is nan",
+    ),
     (
         "label too large",
         (xs, with_label(2)),
         r"data\[1\]: expected labels from 0 to 1, but row 7 is 2. Make it 3 classes",
     ),
-    ("label negative", (xs, with_label(-1)), r"data\[1\]: expected labels from 0 to 1, but row 7 is -1. Renumber"),
+    (
+        "label negative",
+        (xs, with_label(-1)),
+        r"data\[1\]: expected labels from 0 to 1, but row 7 is -1. Renumber",
+    ),
     ("labels as floats", (xs, ys.astype(np.float32)), "expected an integer or 2 probabilities"),
     ("labels as booleans", (xs, ys.astype(bool)), "expected an integer or 2 probabilities"),
     ("wrong width", (xs[:, :2], ys), r"expected one example of shape \(3,\), got \(2,\)"),
-    ("wrong rank", (xs[:, :, None], ys.astype(np.float32)), r"expected one example of shape \(3,\), got \(3, 1\)"),
+    (
+        "wrong rank",
+        (xs[:, :, None], ys.astype(np.float32)),
+        r"expected one example of shape \(3,\), got \(3, 1\)",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("data", "message"), [row[1:] for row in BAD_DATA], ids=[row[0] for row in BAD_DATA])
+@pytest.mark.parametrize(
+    ("data", "message"), [row[1:] for row in BAD_DATA], ids=[row[0] for row in BAD_DATA]
+)
 def test_bad_data(silent, data, message):
     with pytest.raises(ValueError, match=message):
         fit(descent, model(), data, epochs=1, batch=5, key=jr.key(0), progress=silent)
 
 
-BAD_VALIDATION = [(name, data, text.replace("data", "validation")) for name, data, text in BAD_DATA[:12]]
+BAD_VALIDATION = [
+    (name, data, text.replace("data", "validation")) for name, data, text in BAD_DATA[:12]
+]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +125,10 @@ BAD_SETTINGS = [
     ({"epochs": 0}, "epochs must be a whole number of at least 1; got 0"),
     ({"batch": 0}, "batch must be a whole number of at least 1; got 0"),
     ({"batch": 21}, "batch=21 is larger than the 20 examples"),
-    ({"patience": 0, "validation": 0.2, "metrics": metrics}, "patience must be a whole number of at least 1"),
+    (
+        {"patience": 0, "validation": 0.2, "metrics": metrics},
+        "patience must be a whole number of at least 1",
+    ),
     ({"patience": 2}, "patience needs a validation set and a metric"),
     ({"patience": 2, "validation": 0.2}, "a validation set needs metrics"),
     ({"patience": 2, "metrics": metrics}, "a validation set needs metrics"),
@@ -104,16 +139,27 @@ BAD_SETTINGS = [
     ({"key": 0}, r"such as jax\.random\.key\(0\); got 0"),
     ({"metrics": [error_rate], "validation": 0.2}, "metrics must be a dict"),
     ({"epochs": "3"}, "epochs must be a whole number"),
-    ({"validation": 0.9, "metrics": metrics}, "20 examples less 18 held out leave fewer than one batch of 5"),
+    (
+        {"validation": 0.9, "metrics": metrics},
+        "20 examples less 18 held out leave fewer than one batch of 5",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), BAD_SETTINGS, ids=[row[1] for row in BAD_SETTINGS])
+@pytest.mark.parametrize(
+    ("settings", "message"), BAD_SETTINGS, ids=[row[1] for row in BAD_SETTINGS]
+)
 def test_bad_settings(silent, settings, message):
     """Refused before a step is so much as traced."""
     untouched = Iteration(lambda model: model, never)
     with pytest.raises(ValueError, match=message):
-        fit(untouched, model(), (xs, ys), progress=silent, **{"epochs": 1, "batch": 5, "key": jr.key(0), **settings})
+        fit(
+            untouched,
+            model(),
+            (xs, ys),
+            progress=silent,
+            **{"epochs": 1, "batch": 5, "key": jr.key(0), **settings},
+        )
 
 
 def stream(*batches):
@@ -124,9 +170,21 @@ def stream(*batches):
     ("data", "settings", "message"),
     [
         (stream(), {}, r"stream\(0\) gave no batch"),
-        (stream((xs, ys)), {"validation": 0.2, "metrics": metrics}, "a stream has no fraction to hold out"),
-        (stream((spoiled(np.nan), ys)), {}, r"stream\(0\)\[0\]: expected finite numbers, but row 3, column 1 is nan"),
-        (stream((xs, with_label(5))), {}, r"stream\(0\)\[1\]: expected labels from 0 to 1, but row 7 is 5"),
+        (
+            stream((xs, ys)),
+            {"validation": 0.2, "metrics": metrics},
+            "a stream has no fraction to hold out",
+        ),
+        (
+            stream((spoiled(np.nan), ys)),
+            {},
+            r"stream\(0\)\[0\]: expected finite numbers, but row 3, column 1 is nan",
+        ),
+        (
+            stream((xs, with_label(5))),
+            {},
+            r"stream\(0\)\[1\]: expected labels from 0 to 1, but row 7 is 5",
+        ),
         (lambda epoch: iter([(xs, ys)][epoch:]), {"epochs": 2}, "gave no batch in a later epoch"),
     ],
     ids=["empty", "fraction", "NaN", "label", "empty later"],
@@ -139,11 +197,21 @@ def test_bad_streams(silent, data, settings, message):
 def test_wrong_targets_are_refused(silent):
     with pytest.raises(ValueError, match=r"expected a target of shape \(2,\), got \(3,\)"):
         fit(
-            descend(squared_error, optax.sgd(0.1)), model(), (xs, xs), epochs=1, batch=5, key=jr.key(0), progress=silent
+            descend(squared_error, optax.sgd(0.1)),
+            model(),
+            (xs, xs),
+            epochs=1,
+            batch=5,
+            key=jr.key(0),
+            progress=silent,
         )
 
 
 def test_what_is_not_wrong_is_let_through(silent):
-    """64-bit labels, double-precision inputs, a batch of all the data, the largest label: all fine."""
+    """64-bit labels, double-precision inputs, a batch of all the data, the largest label: all
+    fine.
+    """
     batch = xs.astype(np.float64), ys.astype(np.int64)
-    assert fit(descent, model(), batch, epochs=1, batch=20, key=jr.key(0), progress=silent).steps == 1
+    assert (
+        fit(descent, model(), batch, epochs=1, batch=20, key=jr.key(0), progress=silent).steps == 1
+    )

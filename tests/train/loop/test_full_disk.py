@@ -22,7 +22,9 @@ MODEL = MLP.init(3, 4, 2, key=jr.key(1))
 
 
 def train(run: Run | None, epochs: int = 400):
-    return fit(DESCENT, MODEL, DATA, epochs=epochs, batch=8, key=jr.key(2), run=run, progress=Silent())
+    return fit(
+        DESCENT, MODEL, DATA, epochs=epochs, batch=8, key=jr.key(2), run=run, progress=Silent()
+    )
 
 
 def same(a, b) -> bool:
@@ -32,7 +34,9 @@ def same(a, b) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["manifest.json", "place.json"])
 def test_a_full_disk_stops_cleanly_and_the_run_goes_on(tmp_path, monkeypatch, name):
-    whole, write, written = train(None), disk.write, []
+    whole = train(None)
+    write = disk.write
+    written = []
 
     def full_after_two(path, content):
         if path.name == name:
@@ -62,8 +66,11 @@ def test_a_full_disk_at_the_start_spends_no_compute(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_at_the_end_names_the_file_and_the_run_goes_on(tmp_path, monkeypatch):
-    """What the weights take and what is free is said; no part of them stays; the same call ends with the same bits."""
-    write, run = disk.write, Run(tmp_path / "run")
+    """What the weights take and what is free is said; no part of them stays; the same call ends
+    with the same bits.
+    """
+    write = disk.write
+    run = Run(tmp_path / "run")
 
     def full_for_weights(path, content):
         if path.name == "model.safetensors":

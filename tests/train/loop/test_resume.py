@@ -1,4 +1,6 @@
-"""A run that is killed at any moment and resumed ends with the very bits of the run that was not."""
+"""A run that is killed at any moment and resumed ends with the very bits of the run that was
+not.
+"""
 
 import json
 import random
@@ -40,13 +42,16 @@ def finishes_alike(folder: Path, uninterrupted: str) -> str:
 
 
 def test_killed_and_resumed_here(tmp_path, monkeypatch):
-    """The quick one: only the run that is killed is another process, which compiles with the settings of this one."""
+    """The quick one: only the run that is killed is another process, which compiles with the
+    settings of this one.
+    """
     monkeypatch.setattr(loop, "BEAT", 1e-9)
     for name in ("jax_disable_most_optimizations", "jax_default_matmul_precision"):
         monkeypatch.setenv(name.upper(), str(jax.config.values[name]))
     step = random.Random(1).randrange(13, 24)  # of 24, in the second epoch
     assert child(tmp_path / "run", "saved", step, 2).returncode == KILLED
-    whole, notes = train(tmp_path / "whole", Watcher(0), 2), Watcher(0)
+    whole = train(tmp_path / "whole", Watcher(0), 2)
+    notes = Watcher(0)
     said = []
     monkeypatch.setattr(notes, "note", said.append)
     assert train(tmp_path / "run", notes, 2) == whole
@@ -56,7 +61,9 @@ def test_killed_and_resumed_here(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(1, 31))
 def test_killed_at_every_file_boundary(tmp_path, uninterrupted, number):
-    """Before each of the first thirty changes on disk: the claim of the folder and the whole first save."""
+    """Before each of the first thirty changes on disk: the claim of the folder and the whole first
+    save.
+    """
     assert child(tmp_path / "run", "event", number).returncode == KILLED
     finishes_alike(tmp_path / "run", uninterrupted)
 
@@ -70,7 +77,9 @@ def test_killed_at_random_steps(tmp_path, uninterrupted, number):
 
 @pytest.mark.slow
 def test_killed_again_and_again(tmp_path, uninterrupted):
-    """One run killed a dozen times, each time further into a save that also removes an old checkpoint."""
+    """One run killed a dozen times, each time further into a save that also removes an old
+    checkpoint.
+    """
     folder = tmp_path / "run"
     assert child(folder, "update", 40).returncode == KILLED
     codes = [child(folder, "event", number).returncode for number in range(2, 50, 4)]
@@ -88,7 +97,9 @@ def checkpoints_after(tmp_path: Path) -> tuple[Path, list[Path]]:
 
 
 def largest(folder: Path) -> Path:
-    return max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    return max(
+        (path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
+    )
 
 
 def flip_a_bit(path: Path) -> None:

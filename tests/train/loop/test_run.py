@@ -1,4 +1,6 @@
-"""A run's folder: begun once, taken by one process, never another's, and at once done where it is done."""
+"""A run's folder: begun once, taken by one process, never another's, and at once done where it is
+done.
+"""
 
 import json
 import subprocess
@@ -133,7 +135,11 @@ def test_a_fit_leaves_a_whole_folder(run, silent):
     assert same_bits(load_weights(run.folder / "model.safetensors", model()), found.model)
     rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     assert np.allclose([row["train loss"] for row in rows], found.history["train loss"])
-    assert json.loads((run.folder / "done.json").read_text())["reason"] == found.reason == "all 2 epochs done"
+    assert (
+        json.loads((run.folder / "done.json").read_text())["reason"]
+        == found.reason
+        == "all 2 epochs done"
+    )
 
 
 def test_a_run_changes_no_bit(run, silent):
@@ -163,11 +169,19 @@ def test_another_fit_in_the_folder_is_refused(run, silent, name, value):
 
 
 def test_a_second_process_is_refused(run, silent):
-    """While another process holds the folder a fit is a ValueError; when it ends, however it does, all is well."""
-    code = "import fcntl, os, sys; f = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR); fcntl.flock(f, fcntl.LOCK_EX)"
+    """While another process holds the folder a fit is a ValueError; when it ends, however it does,
+    all is well.
+    """
+    code = (
+        "import fcntl, os, sys; f = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR); fcntl.flock(f, "
+        "fcntl.LOCK_EX)"
+    )
     wait = "print('locked', flush=True); sys.stdin.read()"
     holder = subprocess.Popen(
-        [sys.executable, "-c", f"{code}; {wait}", str(run.folder / ".lock")], stdin=-1, stdout=-1, text=True
+        [sys.executable, "-c", f"{code}; {wait}", str(run.folder / ".lock")],
+        stdin=-1,
+        stdout=-1,
+        text=True,
     )
     with holder:
         assert holder.stdout.readline() == "locked\n"
@@ -198,7 +212,9 @@ def test_the_folder_is_given_back_when_a_checkpoint_is_refused(run, silent):
 
 
 def test_looking_trains_nothing(run, silent):
-    """`look_only` refuses a folder without weights rather than show the initial ones, and writes no file."""
+    """`look_only` refuses a folder without weights rather than show the initial ones, and writes no
+    file.
+    """
     before = sorted(path.name for path in run.folder.iterdir())
     with pytest.raises(ValueError, match="holds no weights yet"):
         train(Run.open(run.folder, look_only=True), silent)
@@ -219,7 +235,8 @@ def test_a_finished_folder_refuses_other_settings(run, silent):
 
 def test_damaged_final_weights_are_noticed(run, silent):
     """One bit of the weights flipped: the fit says so, and gives the same weights again."""
-    whole, path = train(run, silent), run.folder / "model.safetensors"
+    whole = train(run, silent)
+    path = run.folder / "model.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(bytes(content))
@@ -260,7 +277,8 @@ def test_the_same_step_again_never_loses_the_first(tmp_path, monkeypatch):
 
 
 def test_several_fits_have_folders_of_their_own(run, silent):
-    teacher, student = train(run / "teacher", silent), train(run / "student", silent, epochs=1)
+    teacher = train(run / "teacher", silent)
+    student = train(run / "student", silent, epochs=1)
     assert (run / "teacher").done
     assert not run.done
     assert teacher.steps != student.steps

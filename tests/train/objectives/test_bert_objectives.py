@@ -25,12 +25,24 @@ GAPS = {"mask": 4, "special": (0, 1, 2, 3, 4), "share": 0.3}
 
 @pytest.fixture(scope="module")
 def model() -> Pretraining:
-    return Pretraining.init(BERT.init(12, 4, depth=1, heads=1, hidden=5, length=8, key=jr.key(0)), key=jr.key(1))
+    return Pretraining.init(
+        BERT.init(12, 4, depth=1, heads=1, hidden=5, length=8, key=jr.key(0)), key=jr.key(1)
+    )
 
 
 @pytest.fixture(scope="module")
 def batch():
-    tokens = jr.randint(jr.key(2), (5, 8), 5, 12).at[:, 0].set(2).at[:, 4].set(3).at[:, 6].set(3).at[:, 7].set(-1)
+    tokens = (
+        jr.randint(jr.key(2), (5, 8), 5, 12)
+        .at[:, 0]
+        .set(2)
+        .at[:, 4]
+        .set(3)
+        .at[:, 6]
+        .set(3)
+        .at[:, 7]
+        .set(-1)
+    )
     segments = jnp.tile(jnp.array([0, 0, 0, 0, 0, 1, 1, -1]), (5, 1))
     return (tokens, segments), jnp.array([0, 1, 1, 0, 1])
 
@@ -40,7 +52,11 @@ def by_hand(model, batch, key):
     (tokens, segments), _ = batch
     inputs, targets = cloze(tokens, size=12, **GAPS, key=key)
     guesses = jax.jit(lambda model, xs: predict(model, xs))(model, (inputs, segments))
-    return jax.nn.log_softmax(guesses.tokens), jax.nn.log_softmax(guesses.follows), np.asarray(targets)
+    return (
+        jax.nn.log_softmax(guesses.tokens),
+        jax.nn.log_softmax(guesses.follows),
+        np.asarray(targets),
+    )
 
 
 @pytest.mark.slow
@@ -55,17 +71,26 @@ def test_all_of_it_is_what_the_whole_logits_give(model, batch, seed):
     wrong = np.mean([np.argmax(log_p[i, t]) != targets[i, t] for i, t in asked])
     follow = -np.mean([follows[i, y] for i, y in enumerate(batch[1])])
     lost = np.mean(np.argmax(follows, axis=1) != batch[1])
-    found = [jax.jit(make(**GAPS))(model, batch, key=key) for make in (masked_cross_entropy, masked_error_rate)]
+    found = [
+        jax.jit(make(**GAPS))(model, batch, key=key)
+        for make in (masked_cross_entropy, masked_error_rate)
+    ]
     np.testing.assert_allclose(found, [fill, wrong], rtol=1e-5)
-    np.testing.assert_allclose(jax.jit(pretraining(**GAPS))(model, batch, key=key), fill + follow, rtol=1e-5)
-    np.testing.assert_allclose(jax.jit(follow_error_rate(**GAPS))(model, batch, key=key), lost, rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(pretraining(**GAPS))(model, batch, key=key), fill + follow, rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        jax.jit(follow_error_rate(**GAPS))(model, batch, key=key), lost, rtol=1e-6
+    )
 
 
 def test_each_objective_is_one_number():
     """Traced, not run."""
     bert = lambda: BERT.init(12, 4, depth=1, heads=1, hidden=5, length=8, key=jr.key(0))
     model = jax.eval_shape(lambda: Pretraining.init(bert(), key=jr.key(1)))
-    batch = jax.eval_shape(lambda: ((jnp.zeros((5, 8), int), jnp.zeros((5, 8), int)), jnp.zeros(5, int)))
+    batch = jax.eval_shape(
+        lambda: ((jnp.zeros((5, 8), int), jnp.zeros((5, 8), int)), jnp.zeros(5, int))
+    )
     for make in (masked_cross_entropy, masked_error_rate, pretraining, follow_error_rate):
         found = jax.eval_shape(make(**GAPS), model, batch)
         assert (found.shape, found.dtype) == ((), jnp.float32)
@@ -83,7 +108,9 @@ def test_a_place_that_is_not_asked_for_has_no_slope(model, batch):
     (tokens, _), _ = batch
     _, targets = cloze(tokens, size=12, **GAPS, key=jr.key(5))
     vectors = jr.normal(jr.key(6), (*tokens.shape, 4))
-    loss = lambda vectors: pretrain._mean(pretrain._judged(pretrain.log_loss, model, vectors, targets, 0.3))
+    loss = lambda vectors: pretrain._mean(
+        pretrain._judged(pretrain.log_loss, model, vectors, targets, 0.3)
+    )
     slopes = np.asarray(jax.jit(jax.grad(loss))(vectors))
     assert not slopes[np.asarray(targets) < 0].any()
     assert (np.abs(slopes[np.asarray(targets) >= 0]).sum(axis=1) > 0).all()
@@ -99,7 +126,9 @@ def test_no_gap_at_all_costs_nothing(model, batch):
 
 
 def test_gaps_beyond_the_room_are_left_out(model, monkeypatch):
-    """Room for the mean alone: of what was chosen the first places are judged, and the mean is over these."""
+    """Room for the mean alone: of what was chosen the first places are judged, and the mean is over
+    these.
+    """
     monkeypatch.setattr(pretrain, "SPARE", 0)
     targets = jnp.full((2, 5), -1).at[0].set(jnp.arange(5, 10)).at[1, 0].set(7)
     vectors = jr.normal(jr.key(7), (2, 5, 4))
@@ -112,18 +141,29 @@ def test_gaps_beyond_the_room_are_left_out(model, monkeypatch):
 
 @pytest.mark.slow
 def test_spans(x64):
-    """Half the sum of both, and finite with its slopes though no score is, outside of the passage."""
-    model = SpanFinder.init(BERT.init(12, 4, depth=1, heads=1, hidden=5, length=6, key=jr.key(0)), key=jr.key(1))
-    xs = jnp.array([[2, 5, 3, 6, 7, 3], [2, 5, 3, 8, 3, -1]]), jnp.array([[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, -1]])
+    """Half the sum of both, and finite with its slopes though no score is, outside of the
+    passage.
+    """
+    model = SpanFinder.init(
+        BERT.init(12, 4, depth=1, heads=1, hidden=5, length=6, key=jr.key(0)), key=jr.key(1)
+    )
+    xs = (
+        jnp.array([[2, 5, 3, 6, 7, 3], [2, 5, 3, 8, 3, -1]]),
+        jnp.array([[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, -1]]),
+    )
     ys = jnp.array([[3, 4], [3, 3]])
     scores = np.asarray(jax.jit(lambda model: predict(model, xs))(model))
     inside = [[3, 4], [3]]
-    log_p = lambda i, end: scores[i, end, ys[i, end]] - np.log(np.exp(scores[i, end, inside[i]]).sum())
+    log_p = lambda i, end: (
+        scores[i, end, ys[i, end]] - np.log(np.exp(scores[i, end, inside[i]]).sum())
+    )
     expected = -np.mean([log_p(i, end) for i in range(2) for end in range(2)])
     value, slopes = jax.jit(jax.value_and_grad(span_cross_entropy))(model, (xs, ys))
     np.testing.assert_allclose(value, expected, rtol=1e-9)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
-    step = jax.jit(lambda e: span_cross_entropy(jax.tree.map(lambda a, s: a + e * s, model, slopes), (xs, ys)))
+    step = jax.jit(
+        lambda e: span_cross_entropy(jax.tree.map(lambda a, s: a + e * s, model, slopes), (xs, ys))
+    )
     length = sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(slopes))
     np.testing.assert_allclose((step(1e-6) - step(-1e-6)) / 2e-6, length, rtol=1e-6)
 
@@ -136,5 +176,7 @@ def test_a_span_is_right_only_at_both_ends():
 
 
 def test_spans_of_another_shape_are_refused(unchecked):
-    with pytest.raises(ValueError, match=r"span_loss: expected scores \(2, t\) and a span \(2,\); got \(3, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"span_loss: expected scores \(2, t\) and a span \(2,\); got \(3, 4\)"
+    ):
         span_loss(jnp.zeros((3, 4)), jnp.array([0, 1]))

@@ -21,11 +21,16 @@ SAID = [
 
 
 def by_hand(said, meant) -> float:
-    right, total = [0] * 4, [0] * 4
+    right = [0] * 4
+    total = [0] * 4
     for one, other in zip(said, meant):
         for n in range(1, 5):
-            grams = lambda text, n=n: Counter(tuple(text.split()[i : i + n]) for i in range(len(text.split()) - n + 1))
-            right[n - 1] += (grams(one) & grams(other)).total()  # each at most as often as it is meant
+            grams = lambda text, n=n: Counter(
+                tuple(text.split()[i : i + n]) for i in range(len(text.split()) - n + 1)
+            )
+            right[n - 1] += (
+                grams(one) & grams(other)
+            ).total()  # each at most as often as it is meant
             total[n - 1] += grams(one).total()
     c, r = (sum(len(text.split()) for text in texts) for texts in (said, meant))
     precision = math.prod(a / b for a, b in zip(right, total)) ** 0.25
@@ -73,5 +78,7 @@ def test_what_is_refused(said, meant, says):
 
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
-    with pytest.raises(ImportError, match=r"BLEU needs the library sacrebleu: pip install 'thetax\[text\]'"):
+    with pytest.raises(
+        ImportError, match=r"BLEU needs the library sacrebleu: pip install 'thetax\[text\]'"
+    ):
         bleu(["a"], ["a"])

@@ -27,8 +27,12 @@ def net(*sizes: int, seed: int = 0, **settings):
 
 @given(F=LOGITS, G=LOGITS, T=st.floats(0.5, 20, width=32))
 def test_the_loss_is_the_cross_entropy_of_tempered_probabilities(F, G, T):
-    """Against scipy; at least the entropy of the teacher, which it is at G = F and at G = F + constant."""
-    loss = lambda G: float(tempered_loss(jnp.array(G, jnp.float32), jnp.array(F, jnp.float32), temperature=T))
+    """Against scipy; at least the entropy of the teacher, which it is at G = F and at G = F +
+    constant.
+    """
+    loss = lambda G: float(
+        tempered_loss(jnp.array(G, jnp.float32), jnp.array(F, jnp.float32), temperature=T)
+    )
     p = softmax(np.array(F) / T)
     entropy = -p @ log_softmax(np.array(F) / T)
     assert np.isclose(loss(G), -p @ log_softmax(np.array(G) / T), rtol=1e-4, atol=1e-4)
@@ -38,14 +42,22 @@ def test_the_loss_is_the_cross_entropy_of_tempered_probabilities(F, G, T):
 
 
 def test_the_gradient_is_the_difference_of_tempered_probabilities():
-    F, G, T = normal(0, 5), normal(1, 5), 3.0
+    F = normal(0, 5)
+    G = normal(1, 5)
+    T = 3.0
     grad = jax.grad(lambda G: tempered_loss(G, F, temperature=T))(G)
-    assert np.allclose(grad, (softmax(np.asarray(G) / T) - softmax(np.asarray(F) / T)) / T, atol=1e-6)
+    assert np.allclose(
+        grad, (softmax(np.asarray(G) / T) - softmax(np.asarray(F) / T)) / T, atol=1e-6
+    )
 
 
 def test_the_objective_is_the_mean_loss_whatever_comes_with_the_inputs():
-    """Batches xs, (xs,), (xs, ys) and (xs, anything) give the same number: without labels only xs is read."""
-    teacher, student, xs = net(3, 8, 4), net(3, 2, 4, seed=1), normal(0, 7, 3)
+    """Batches xs, (xs,), (xs, ys) and (xs, anything) give the same number: without labels only xs
+    is read.
+    """
+    teacher = net(3, 8, 4)
+    student = net(3, 2, 4, seed=1)
+    xs = normal(0, 7, 3)
     found = distil(teacher, temperature=2.0)
     each = [tempered_loss(student(x), teacher(x), temperature=2.0) for x in xs]
     for batch in (xs, (xs,), (xs, jnp.zeros(7, jnp.int32)), (xs, jnp.ones((7, 2)), jnp.ones(7))):
@@ -53,9 +65,15 @@ def test_the_objective_is_the_mean_loss_whatever_comes_with_the_inputs():
 
 
 def test_labels_take_their_share():
-    """λ · cross-entropy + (1 − λ) T² ℓ; all labels is the cross-entropy, and soft labels serve too."""
-    teacher, student, xs, ys = net(3, 8, 4), net(3, 2, 4, seed=1), normal(0, 7, 3), jnp.arange(7) % 4
-    soft, hard = distil(teacher, temperature=3.0)(student, xs), cross_entropy(student, (xs, ys))
+    """λ · cross-entropy + (1 − λ) T² ℓ; all labels is the cross-entropy, and soft labels serve
+    too.
+    """
+    teacher = net(3, 8, 4)
+    student = net(3, 2, 4, seed=1)
+    xs = normal(0, 7, 3)
+    ys = jnp.arange(7) % 4
+    soft = distil(teacher, temperature=3.0)(student, xs)
+    hard = cross_entropy(student, (xs, ys))
     mixed = lambda share, ys: distil(teacher, temperature=3.0, labels=share)(student, (xs, ys))
     assert close(mixed(0.3, ys), 0.3 * hard + 0.7 * 9 * soft)
     assert close(mixed(1.0, ys), hard)
@@ -64,26 +82,43 @@ def test_labels_take_their_share():
 
 def test_the_objective_with_labels_in_numpy():
     """λ times the cross-entropy and (1 − λ) T² times the tempered one, written out."""
-    W, V, xs = (np.random.default_rng(i).standard_normal(shape) for i, shape in enumerate([(3, 2), (3, 2), (5, 2)]))
-    ys, share, T = np.array([0, 2, 1, 1, 0]), 0.3, 3.0
+    W, V, xs = (
+        np.random.default_rng(i).standard_normal(shape)
+        for i, shape in enumerate([(3, 2), (3, 2), (5, 2)])
+    )
+    ys = np.array([0, 2, 1, 1, 0])
+    share = 0.3
+    T = 3.0
     line = lambda W: Linear(jnp.asarray(W, jnp.float32), jnp.zeros(3))
-    objective = jax.jit(lambda student, xs: distil(line(W), temperature=T, labels=share)(student, (xs, ys)))
+    objective = jax.jit(
+        lambda student, xs: distil(line(W), temperature=T, labels=share)(student, (xs, ys))
+    )
     hard = -log_softmax(xs @ V.T, axis=1)[np.arange(5), ys].mean()
     soft = -(softmax(xs @ W.T / T, axis=1) * log_softmax(xs @ V.T / T, axis=1)).sum(axis=1).mean()
     expected = share * hard + (1 - share) * T**2 * soft
-    assert float(objective(line(V), jnp.asarray(xs, jnp.float32))) == pytest.approx(expected, rel=1e-5)
+    assert float(objective(line(V), jnp.asarray(xs, jnp.float32))) == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_the_share_of_the_soft_term_does_not_depend_on_a_high_temperature():
     """T² times the gradient has a limit, which is why the tempered term is weighed by T²."""
-    teacher, student, batch = net(3, 8, 4), net(3, 2, 4, seed=1), (normal(0, 7, 3), jnp.arange(7) % 4)
-    grads = [jax.grad(distil(teacher, temperature=T, labels=1e-6))(student, batch) for T in (50.0, 100.0)]
+    teacher = net(3, 8, 4)
+    student = net(3, 2, 4, seed=1)
+    batch = (normal(0, 7, 3), jnp.arange(7) % 4)
+    grads = [
+        jax.grad(distil(teacher, temperature=T, labels=1e-6))(student, batch) for T in (50.0, 100.0)
+    ]
     assert close(*grads, rtol=0.05, atol=1e-3)
 
 
 def test_the_teacher_has_no_gradient_and_no_chance():
-    """A gradient in the teacher is 0; dropout of the teacher is off; that of the student takes the key."""
-    teacher, student, xs = net(3, 8, 4, dropout=0.5), net(3, 6, 4, seed=1, dropout=0.5), normal(0, 7, 3)
+    """A gradient in the teacher is 0; dropout of the teacher is off; that of the student takes the
+    key.
+    """
+    teacher = net(3, 8, 4, dropout=0.5)
+    student = net(3, 6, 4, seed=1, dropout=0.5)
+    xs = normal(0, 7, 3)
     grad = jax.grad(lambda teacher: distil(teacher, temperature=2.0)(student, xs))(teacher)
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(grad))
     plain = net(3, 6, 4, seed=1)
@@ -94,13 +129,17 @@ def test_the_teacher_has_no_gradient_and_no_chance():
 
 def test_an_ensemble_teaches_by_its_pooled_logits():
     """Pooled by mixture at T = 1, the soft labels are the average probabilities of the members."""
-    make, xs, student = partial(Linear.init, 3, 4), normal(0, 5, 3), net(3, 2, 4)
+    make = partial(Linear.init, 3, 4)
+    xs = normal(0, 5, 3)
+    student = net(3, 2, 4)
     crowd = Ensemble.init(make, 6, pool=layers.mixture, key=jr.key(0))
     each = jax.vmap(lambda member: jax.nn.softmax(jax.vmap(member)(xs)))(crowd.members)
     assert close(distil(crowd)(student, xs), cross_entropy(student, (xs, each.mean(axis=0))))
     mean = Ensemble(crowd.members)
     logits = jax.vmap(lambda member: jax.vmap(member)(xs))(crowd.members).mean(axis=0)
-    assert close(distil(mean, temperature=2.0)(student, xs), asked_before(2.0)(student, (xs, logits)))
+    assert close(
+        distil(mean, temperature=2.0)(student, xs), asked_before(2.0)(student, (xs, logits))
+    )
 
 
 def asked_before(temperature):
@@ -109,21 +148,34 @@ def asked_before(temperature):
 
 @pytest.mark.slow
 def test_a_teacher_may_be_asked_once(silent):
-    """Fits on (xs, logits) computed before, and on xs with the teacher at hand, are the same descent."""
-    teacher, student, xs = net(3, 8, 4), net(3, 4, 4, seed=1), normal(0, 64, 3)
+    """Fits on (xs, logits) computed before, and on xs with the teacher at hand, are the same
+    descent.
+    """
+    teacher = net(3, 8, 4)
+    student = net(3, 4, 4, seed=1)
+    xs = normal(0, 64, 3)
     logits = jax.vmap(teacher)(xs)
     run = lambda objective, data: fit(
-        descend(objective, optax.adam(1e-2)), student, data, epochs=3, batch=16, key=jr.key(0), progress=silent
+        descend(objective, optax.adam(1e-2)),
+        student,
+        data,
+        epochs=3,
+        batch=16,
+        key=jr.key(0),
+        progress=silent,
     )
-    known, asked = run(asked_before(2.0), (xs, logits)), run(distil(teacher, temperature=2.0), xs)
+    known = run(asked_before(2.0), (xs, logits))
+    asked = run(distil(teacher, temperature=2.0), xs)
     assert close(known.model, asked.model, rtol=1e-4, atol=1e-5)
     assert known.history["train loss"][-1] < known.history["train loss"][0]
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])
 def test_bad_temperatures_are_refused(temperature):
-    for make in (lambda: distil(net(3, 4), temperature=temperature),
-                 lambda: tempered_loss(jnp.zeros(3), jnp.zeros(3), temperature=temperature)):  # fmt: skip
+    for make in (
+        lambda: distil(net(3, 4), temperature=temperature),
+        lambda: tempered_loss(jnp.zeros(3), jnp.zeros(3), temperature=temperature),
+    ):
         with pytest.raises(ValueError, match="temperature must be positive"):
             make()
 
@@ -136,7 +188,8 @@ def test_bad_shares_are_refused(labels):
 
 @pytest.mark.usefixtures("unchecked")
 def test_teachers_that_cannot_teach_are_refused():
-    xs, student = normal(0, 5, 3), net(3, 3)
+    xs = normal(0, 5, 3)
+    student = net(3, 3)
     with pytest.raises(ValueError, match="the teacher has 10 classes and the student 3"):
         distil(net(3, 4, 10))(student, xs)
     with pytest.raises(ValueError, match="from the teacher, got shape"):
@@ -153,10 +206,22 @@ def test_teachers_that_cannot_teach_are_refused():
 
 def test_a_student_with_dropout_and_batch_norm_learns(silent):
     """The student may be any model: here its batch norms see the batch and its dropout the key."""
-    teacher, xs = net(3, 8, 4), normal(0, 64, 3)
-    student = Chain(Linear.init(3, 8, key=jr.key(1)), BatchNorm.init(8), layers.tanh, Dropout(0.2), net(8, 4, seed=2))
+    teacher = net(3, 8, 4)
+    xs = normal(0, 64, 3)
+    student = Chain(
+        Linear.init(3, 8, key=jr.key(1)),
+        BatchNorm.init(8),
+        layers.tanh,
+        Dropout(0.2),
+        net(8, 4, seed=2),
+    )
     found = fit(
-        descend(distil(teacher, temperature=2.0), optax.adam(1e-2)), student, (xs,), epochs=5, batch=16,
-        key=jr.key(0), progress=silent,
-    )  # fmt: skip
+        descend(distil(teacher, temperature=2.0), optax.adam(1e-2)),
+        student,
+        (xs,),
+        epochs=5,
+        batch=16,
+        key=jr.key(0),
+        progress=silent,
+    )
     assert found.history["train loss"][-1] < found.history["train loss"][0]

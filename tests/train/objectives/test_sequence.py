@@ -1,4 +1,6 @@
-"""Objectives along sequences: each target counts once, and tokens out of range are refused before training."""
+"""Objectives along sequences: each target counts once, and tokens out of range are refused before
+training.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,14 @@ import pytest
 
 from thetax.layers import Recurrent
 from thetax.models import EncoderDecoder, NextToken
-from thetax.train import Silent, descend, fit, sequence_error_rate, token_cross_entropy, token_error_rate
+from thetax.train import (
+    Silent,
+    descend,
+    fit,
+    sequence_error_rate,
+    token_cross_entropy,
+    token_error_rate,
+)
 
 MODEL = Recurrent(NextToken.init(4, 3, 5, key=jr.key(0)))
 XS = jnp.array([[0, 1, 2], [3, 1, -1], [2, 2, 2]])
@@ -35,7 +44,9 @@ def test_mistakes():
     assert float(token_error_rate(MODEL, (XS, YS))) == pytest.approx(np.mean(wrong))
     right = jnp.where(YS >= 0, jnp.asarray(guess), -1)
     assert float(sequence_error_rate(MODEL, (XS, right))) == 0
-    assert float(sequence_error_rate(MODEL, (XS, right.at[0, 2].set((right[0, 2] + 1) % 4)))) == pytest.approx(1 / 3)
+    assert float(
+        sequence_error_rate(MODEL, (XS, right.at[0, 2].set((right[0, 2] + 1) % 4)))
+    ) == pytest.approx(1 / 3)
 
 
 @pytest.mark.slow
@@ -48,16 +59,25 @@ def test_no_target_at_all():
 def train(model, xs, ys):
     return fit(
         descend(token_cross_entropy, optax.adam(1e-2)),
-        model, (xs, ys), epochs=1, batch=1, key=jr.key(0), progress=Silent(),
-    )  # fmt: skip
+        model,
+        (xs, ys),
+        epochs=1,
+        batch=1,
+        key=jr.key(0),
+        progress=Silent(),
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bad", [4, -2])
 def test_tokens_out_of_range(bad):
-    with pytest.raises(ValueError, match=rf"data\[0\]: Embedding: the tokens must lie between 0 and 3.*got {bad}"):
+    with pytest.raises(
+        ValueError, match=rf"data\[0\]: Embedding: the tokens must lie between 0 and 3.*got {bad}"
+    ):
         train(MODEL, XS.at[2, 1].set(bad), YS)
-    with pytest.raises(ValueError, match=rf"data\[1\]: expected targets from 0 to 3, or -1 for none; got {bad}"):
+    with pytest.raises(
+        ValueError, match=rf"data\[1\]: expected targets from 0 to 3, or -1 for none; got {bad}"
+    ):
         train(MODEL, XS, YS.at[0, 0].set(bad))
 
 
@@ -78,5 +98,7 @@ def test_a_target_out_of_range():
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_shapes():
-    with pytest.raises(ValueError, match=r"expected logits \(n, t, v\) and whole numbers \(n, t\) for targets"):
+    with pytest.raises(
+        ValueError, match=r"expected logits \(n, t, v\) and whole numbers \(n, t\) for targets"
+    ):
         token_cross_entropy(MODEL, (XS, YS[:, 0]))

@@ -37,9 +37,12 @@ def wide(key):
 @pytest.mark.usefixtures("x64")
 def test_gradient_is_jax_grad(loss):
     chain = jax.tree.map(lambda a: a.astype(float), wide(jr.key(0)))
-    x, y = normal(1, 3), jax.nn.softmax(normal(2, 6))
+    x = normal(1, 3)
+    y = jax.nn.softmax(normal(2, 6))
     found = backpropagate(chain, loss, x, y)
-    assert close(found.gradient, jax.grad(lambda chain: loss(chain(x), y))(chain), rtol=1e-12, atol=1e-14)
+    assert close(
+        found.gradient, jax.grad(lambda chain: loss(chain(x), y))(chain), rtol=1e-12, atol=1e-14
+    )
     assert close(found.deltas[0], jax.grad(lambda x: loss(chain(x), y))(x), rtol=1e-12, atol=1e-14)
     assert found.loss == loss(chain(x), y)
     assert jax.tree.structure(found.gradient) == jax.tree.structure(chain)
@@ -49,35 +52,48 @@ def test_gradient_is_jax_grad(loss):
 def test_every_delta_by_differences():
     """δ_ℓ is the derivative of the loss when h_ℓ is moved and the rest runs on."""
     chain = jax.tree.map(lambda a: a.astype(float), wide(jr.key(0)))
-    x, y = normal(1, 3), normal(2, 6)
+    x = normal(1, 3)
+    y = normal(2, 6)
     found = backpropagate(chain, squared_loss, x, y)
     assert len(found.activations) == len(found.deltas) == 7
     for ell, (h, delta) in enumerate(zip(found.activations, found.deltas)):
-        after = lambda h, ell=ell: squared_loss(Chain(*chain.layers[ell:])(h), y) if ell < 6 else squared_loss(h, y)
+        after = lambda h, ell=ell: (
+            squared_loss(Chain(*chain.layers[ell:])(h), y) if ell < 6 else squared_loss(h, y)
+        )
         direction = normal(ell + 3, *h.shape)
-        assert float(delta @ direction) == pytest.approx(float(differences(after, h, direction)), abs=1e-9)
+        assert float(delta @ direction) == pytest.approx(
+            float(differences(after, h, direction)), abs=1e-9
+        )
 
 
 @pytest.mark.sampled(19)
 @pytest.mark.parametrize("row", WHOLE, ids=lambda row: row.name)
 def test_any_layer_of_the_library(row):
     """A chain of one, of any layer or model there is."""
-    chain, x = Chain(generic(row)), normal(0, *row.shape)
+    chain = Chain(generic(row))
+    x = normal(0, *row.shape)
     y = jnp.zeros_like(chain(x))
     loss = lambda prediction, y: jnp.square(prediction - y).sum()
     found = backpropagate(chain, loss, x, y)
-    assert close(found.gradient, jax.grad(lambda chain: loss(chain(x), y))(chain), rtol=1e-4, atol=1e-5)
-    assert close(found.activations[1], chain(x), rtol=1e-6, atol=1e-6)  # two programs may round in another order
+    assert close(
+        found.gradient, jax.grad(lambda chain: loss(chain(x), y))(chain), rtol=1e-4, atol=1e-5
+    )
+    assert close(
+        found.activations[1], chain(x), rtol=1e-6, atol=1e-6
+    )  # two programs may round in another order
 
 
 @settings(max_examples=8)
 @given(sizes=st.lists(st.integers(1, 5), min_size=2, max_size=6), seed=st.integers(0, 1000))
 def test_random_widths(sizes, seed):
     chain = MLP.init(*sizes, activation=jnp.tanh, key=jr.key(seed)).body
-    x, y = normal(seed, sizes[0]), normal(seed + 1, sizes[-1])
+    x = normal(seed, sizes[0])
+    y = normal(seed + 1, sizes[-1])
     found = backpropagate(chain, squared_loss, x, y)
     exact = jax.grad(lambda chain: squared_loss(chain(x), y))(chain)
-    assert float(tree.norm(tree.axpy(-1.0, exact, found.gradient))) < 1e-5 * (1 + float(tree.norm(exact)))
+    assert float(tree.norm(tree.axpy(-1.0, exact, found.gradient))) < 1e-5 * (
+        1 + float(tree.norm(exact))
+    )
 
 
 @pytest.mark.parametrize("depth", [1, 5, 12])
@@ -107,13 +123,19 @@ def test_each_layer_once(depth):
 @pytest.mark.slow
 def test_jit_and_vmap():
     """One compiled program over a batch, and the mean is the objective's gradient."""
-    chain, xs, ys = wide(jr.key(0)), normal(1, 5, 3), normal(2, 5, 6)
+    chain = wide(jr.key(0))
+    xs = normal(1, 5, 3)
+    ys = normal(2, 5, 6)
     each = jax.jit(jax.vmap(lambda x, y: backpropagate(chain, squared_loss, x, y).gradient))(xs, ys)
-    whole = jax.grad(lambda chain: jax.vmap(lambda x, y: squared_loss(chain(x), y))(xs, ys).mean())(chain)
+    whole = jax.grad(lambda chain: jax.vmap(lambda x, y: squared_loss(chain(x), y))(xs, ys).mean())(
+        chain
+    )
     assert close(jax.tree.map(lambda a: a.mean(axis=0), each), whole, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_other_models_are_refused():
-    with pytest.raises(ValueError, match=r"expected a Chain of layers, got MLP; an MLP has one as its body"):
+    with pytest.raises(
+        ValueError, match=r"expected a Chain of layers, got MLP; an MLP has one as its body"
+    ):
         backpropagate(MLP.init(3, 2, key=jr.key(0)), squared_loss, jnp.ones(3), jnp.ones(2))

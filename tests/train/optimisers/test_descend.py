@@ -29,17 +29,29 @@ def batches(n=STEPS, size=8):
 def by_hand(n=STEPS, rate=0.1):
     """θ_t by numpy: the gradient of ½ mean (Wx + b − y)² is the mean of error · [x, 1]."""
     W, b = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(start()))
-    W, b, path = W[0], b[0], []
+    W = W[0]
+    b = b[0]
+    path = []
     for xs, ys in zip(*(np.asarray(a, np.float64) for a in batches(n))):
         error = xs @ W + b - ys
-        W, b = W - rate * error @ xs / len(xs), b - rate * error.mean()
-        path.append((W, b, (error**2).mean() / 2, np.hypot(np.linalg.norm(error @ xs / len(xs)), error.mean())))
+        W = W - rate * error @ xs / len(xs)
+        b = b - rate * error.mean()
+        path.append(
+            (
+                W,
+                b,
+                (error**2).mean() / 2,
+                np.hypot(np.linalg.norm(error @ xs / len(xs)), error.mean()),
+            )
+        )
     return path
 
 
 def test_sgd_is_the_loop():
     """Weights, losses and gradient lengths of every step, by numpy in float64."""
-    state, (kept, info) = run(plain, start(), batches(), key=jr.key(0), keep=lambda state: state.model)
+    state, (kept, info) = run(
+        plain, start(), batches(), key=jr.key(0), keep=lambda state: state.model
+    )
     W, b, losses, lengths = (np.stack(column) for column in zip(*by_hand()))
     assert np.allclose(kept.W[:, 0], W, atol=1e-5)
     assert np.allclose(kept.b[:, 0], b, atol=1e-5)
@@ -60,18 +72,26 @@ def test_lbfgs_solves_least_squares():
 @pytest.mark.parametrize("parts", [2, 4, 8])
 def test_accumulation_is_the_full_batch(parts):
     """The same step, loss and gradient length to 1e-6, for an objective without chance."""
-    state, (_, info) = run(descend(squared_error, optax.sgd(0.1), accumulate=parts), start(), batches(), key=jr.key(0))
+    state, (_, info) = run(
+        descend(squared_error, optax.sgd(0.1), accumulate=parts), start(), batches(), key=jr.key(0)
+    )
     expected, (_, other) = run(plain, start(), batches(), key=jr.key(0))
     assert close(state.model, expected.model, rtol=1e-6, atol=1e-6)
     assert close(info, other, rtol=1e-5)
 
 
 def test_accumulation_draws_anew_for_each_part():
-    """The parts of a batch see different masks: four equal examples in four parts are not one in one."""
-    model, batch = generic(Row("", None)), (jnp.tile(normal(5, 1, 3), (4, 1)), jnp.zeros(4, jnp.int32))
+    """The parts of a batch see different masks: four equal examples in four parts are not one in
+    one.
+    """
+    model = generic(Row("", None))
+    batch = (jnp.tile(normal(5, 1, 3), (4, 1)), jnp.zeros(4, jnp.int32))
     step = lambda parts: descend(cross_entropy, optax.sgd(0.1), accumulate=parts)
     seen = step(4).step(step(4).init(model), batch, key=jr.key(0))[1].loss
-    alone = [cross_entropy(model, jax.tree.map(lambda a: a[:1], batch), key=jr.fold_in(jr.key(0), i)) for i in range(4)]
+    alone = [
+        cross_entropy(model, jax.tree.map(lambda a: a[:1], batch), key=jr.fold_in(jr.key(0), i))
+        for i in range(4)
+    ]
     assert len({float(loss) for loss in alone}) > 1
     assert close(seen, sum(alone) / 4)
 
@@ -86,7 +106,9 @@ def test_accumulation_refuses_a_batch_that_does_not_split():
 
 @pytest.mark.parametrize("decay", [0.0, 0.3, 0.99])
 def test_ema_is_the_loop(decay):
-    """θ̄_t = β_t θ̄ + (1 − β_t) θ_t with β_t = min(β, t/(t + 9)); the iteration beneath is untouched."""
+    """θ̄_t = β_t θ̄ + (1 − β_t) θ_t with β_t = min(β, t/(t + 9)); the iteration beneath is
+    untouched.
+    """
     state, _ = run(ema(plain, decay=decay), start(), batches(), key=jr.key(0))
     mean = np.asarray(start().W[0], np.float64)
     for t, (W, *_) in enumerate(by_hand(), start=1):
@@ -113,9 +135,14 @@ def test_bad_decay_is_refused(decay):
 
 
 def test_restarts_train_each_member_alone():
-    """Every member ends where it ends when trained by itself with its own keys; the pool is the ensemble's."""
+    """Every member ends where it ends when trained by itself with its own keys; the pool is the
+    ensemble's.
+    """
     make = lambda key: dropped(key=key)
-    net, (xs, ys) = Ensemble.init(make, 3, key=jr.key(0)), (normal(2, 4, 8, 3), jnp.arange(32).reshape(4, 8) % 3)
+    net, (xs, ys) = (
+        Ensemble.init(make, 3, key=jr.key(0)),
+        (normal(2, 4, 8, 3), jnp.arange(32).reshape(4, 8) % 3),
+    )
     inner = descend(cross_entropy, optax.adam(0.1))
     state, (_, info) = run(restarts(inner), net, (xs, ys), key=jr.key(1))
     step = jax.jit(lambda state, batch, key: inner.step(state, batch, key=key))
@@ -134,8 +161,13 @@ def test_clipping_and_schedule_reach_the_step():
     """With clipping to 1e-3 and a schedule that halves, the step lengths are rate(t) · 1e-3."""
     schedule = optax.exponential_decay(0.5, transition_steps=1, decay_rate=0.5)
     optimiser = optax.chain(optax.clip_by_global_norm(1e-3), optax.sgd(schedule))
-    _, (kept, _) = run(descend(squared_error, optimiser), start(), batches(), key=jr.key(0), keep=lambda s: s.model)
+    _, (kept, _) = run(
+        descend(squared_error, optimiser), start(), batches(), key=jr.key(0), keep=lambda s: s.model
+    )
     path = jnp.concatenate([start().W, kept.W[:, 0]]), jnp.concatenate([start().b[None], kept.b])
     moved = tree.norm  # of each difference
-    lengths = [float(moved((path[0][t + 1] - path[0][t], path[1][t + 1] - path[1][t]))) for t in range(STEPS)]
+    lengths = [
+        float(moved((path[0][t + 1] - path[0][t], path[1][t + 1] - path[1][t])))
+        for t in range(STEPS)
+    ]
     assert np.allclose(lengths, 1e-3 * 0.5 ** np.arange(1, STEPS + 1), rtol=2e-2)

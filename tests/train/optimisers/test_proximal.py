@@ -28,7 +28,9 @@ def test_soft_threshold_is_the_argmin(z, strength):
 
 @given(seed=st.integers(0, 1000), strength=st.floats(0, 2))
 def test_soft_threshold_never_spreads(seed, strength):
-    """A proximal map is firmly non-expansive, and what is within the strength of 0 becomes 0, in sign too."""
+    """A proximal map is firmly non-expansive, and what is within the strength of 0 becomes 0, in
+    sign too.
+    """
     a, b = np.random.default_rng(seed).normal(size=(2, 5))
     found = [np.asarray(soft_threshold(jnp.asarray(v), strength=strength)) for v in (a, b)]
     step = found[0] - found[1]
@@ -37,10 +39,14 @@ def test_soft_threshold_never_spreads(seed, strength):
 
 
 def test_ista_reaches_sklearns_lasso():
-    """The same weights, the same zeros; descent on the lasso objective by its subgradient has none."""
-    xs, ys = normal(0, 40, 6), normal(1, 40)
+    """The same weights, the same zeros; descent on the lasso objective by its subgradient has
+    none.
+    """
+    xs = normal(0, 40, 6)
+    ys = normal(1, 40)
     ys = ys + xs[:, 0] * 2
-    data, rate = (xs, ys), 0.2
+    data = (xs, ys)
+    rate = 0.2
     peer = Lasso(alpha=0.15, fit_intercept=False, tol=1e-14, max_iter=10**5).fit(xs, ys)
     origin = Linear(jnp.zeros((1, 6)))
 
@@ -57,7 +63,9 @@ def test_ista_reaches_sklearns_lasso():
 
 
 def test_ista_takes_schedules_and_parts():
-    """Without strength it is plain descent, along any schedule; by parts the offset is left alone."""
+    """Without strength it is plain descent, along any schedule; by parts the offset is left
+    alone.
+    """
     schedule = lambda t: 0.5 / (1 + t)
     slope = lambda w, batch, key: jnp.square(w - 1.0).sum() / 2
     both = [
@@ -67,7 +75,9 @@ def test_ista_takes_schedules_and_parts():
     assert np.allclose(*both, atol=1e-15)
     model = Linear(jnp.array([[0.1]]), jnp.array([0.1]))
     names = jax.tree.unflatten(jax.tree.structure(model), ["W", "b"])
-    parts = optax.partition({"W": ista(1.0, strength=1.0), "b": optax.sgd(1.0)}, lambda model: names)
+    parts = optax.partition(
+        {"W": ista(1.0, strength=1.0), "b": optax.sgd(1.0)}, lambda model: names
+    )
     nothing = lambda model, batch, key: 0.0 * (model.W.sum() + model.b.sum())
     after = run(descend(nothing, parts), model, jnp.zeros(1), key=jr.key(0))[0].model
     assert after.W.item() == 0.0

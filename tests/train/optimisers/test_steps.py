@@ -26,7 +26,9 @@ def bowl(theta, batch=None, key=None):
 
 
 def path(optimiser, keep=iterate):
-    return run(descend(bowl, optimiser), jnp.asarray(START), jnp.zeros(STEPS), key=jr.key(0), keep=keep)[1][0]
+    return run(
+        descend(bowl, optimiser), jnp.asarray(START), jnp.zeros(STEPS), key=jr.key(0), keep=keep
+    )[1][0]
 
 
 def model(state):
@@ -48,7 +50,9 @@ def paths(rate, beta):
 @pytest.mark.usefixtures("x64")
 @given(rate=st.floats(0.01, 0.5), beta=share)
 def test_heavy_ball_is_the_course_s(rate, beta):
-    theta, before, expected = START, START, []
+    theta = START
+    before = START
+    expected = []
     for _ in range(STEPS):
         theta, before = theta - rate * H @ theta + beta * (theta - before), theta
         expected.append(theta)
@@ -58,7 +62,10 @@ def test_heavy_ball_is_the_course_s(rate, beta):
 @pytest.mark.usefixtures("x64")
 @given(rate=st.floats(0.01, 0.5), beta=share)
 def test_nesterov_is_the_course_s(rate, beta):
-    theta, before, expected, ahead = START, START, [], []
+    theta = START
+    before = START
+    expected = []
+    ahead = []
     for _ in range(STEPS):
         chi = theta + beta * (theta - before)
         theta, before = chi - rate * H @ chi, theta
@@ -73,8 +80,11 @@ def test_nesterov_is_the_course_s(rate, beta):
 @pytest.mark.usefixtures("x64")
 def test_schedules_of_rate_and_momentum():
     """η_t counts from 0; β_t is that of χ^{t+1} = θ^t + β_t(θ^t − θ^{t−1}), so β₀ never shows."""
-    rate, beta = lambda t: 0.5 / (1 + t), lambda t: (t - 1) / (t + 2)
-    theta, before, expected = START, START, []
+    rate = lambda t: 0.5 / (1 + t)
+    beta = lambda t: (t - 1) / (t + 2)
+    theta = START
+    before = START
+    expected = []
     for t in range(STEPS):
         chi = theta + beta(t) * (theta - before)
         theta, before = chi - rate(t) * H @ chi, theta
@@ -103,15 +113,19 @@ def stream(optimiser, gradients):
 @pytest.mark.parametrize("delta", [0.0, 1e-8, 0.3])
 def test_adaptive_methods_are_their_loops(delta):
     g = np.asarray(normal(3, STEPS, 3)) * np.array([1e-3, 1.0, 1e3])
-    gamma, ada = np.zeros(3), []
+    gamma = np.zeros(3)
+    ada = []
     for row in g:
         gamma = gamma + row**2
         ada.append(-0.1 * row / (np.sqrt(gamma) + delta))
     assert np.allclose(stream(train.adagrad(0.1, delta=delta), g), ada, rtol=1e-10)
     m = fading = np.zeros(3)
-    rms, raw, corrected = [], [], []
+    rms = []
+    raw = []
+    corrected = []
     for t, row in enumerate(g, start=1):
-        m, fading = 0.8 * m + 0.2 * row, 0.95 * fading + 0.05 * row**2
+        m = 0.8 * m + 0.2 * row
+        fading = 0.95 * fading + 0.05 * row**2
         rms.append(-0.1 * row / (np.sqrt(fading) + delta))
         raw.append(-0.1 * m / (np.sqrt(fading) + delta))
         corrected.append(-0.1 * (m / (1 - 0.8**t)) / (np.sqrt(fading / (1 - 0.95**t)) + delta))
@@ -123,10 +137,14 @@ def test_adaptive_methods_are_their_loops(delta):
 
 @pytest.mark.usefixtures("x64")
 def test_the_corrected_average_is_the_uncorrected_one_rescaled():
-    """Adam with its bias corrected is the uncorrected one with the rate η √(1 − α^t) / (1 − β^t), for δ = 0."""
+    """Adam with its bias corrected is the uncorrected one with the rate η √(1 − α^t) / (1 − β^t),
+    for δ = 0.
+    """
     g = np.asarray(normal(4, STEPS, 3))
     rate = lambda t: 0.1 * jnp.sqrt(1 - 0.999 ** (t + 1.0)) / (1 - 0.9 ** (t + 1.0))
-    assert np.allclose(stream(train.uncorrected_adam(rate, delta=0.0), g), stream(train.adam(0.1, delta=0.0), g))
+    assert np.allclose(
+        stream(train.uncorrected_adam(rate, delta=0.0), g), stream(train.adam(0.1, delta=0.0), g)
+    )
 
 
 def test_a_coordinate_without_gradient_stays():
@@ -139,31 +157,57 @@ def test_a_coordinate_without_gradient_stays():
         assert (steps[:, 1] < 0).all()
 
 
-@pytest.mark.parametrize("optimiser", [
-    train.heavy_ball(0.1, momentum=0.9), train.nesterov(0.1, momentum=0.9), train.adagrad(0.1), train.rmsprop(0.01),
-    train.adam(0.01), train.uncorrected_adam(0.003),
-], ids=["heavy_ball", "nesterov", "adagrad", "rmsprop", "adam", "uncorrected_adam"])  # fmt: skip
+@pytest.mark.parametrize(
+    "optimiser",
+    [
+        train.heavy_ball(0.1, momentum=0.9),
+        train.nesterov(0.1, momentum=0.9),
+        train.adagrad(0.1),
+        train.rmsprop(0.01),
+        train.adam(0.01),
+        train.uncorrected_adam(0.003),
+    ],
+    ids=["heavy_ball", "nesterov", "adagrad", "rmsprop", "adam", "uncorrected_adam"],
+)
 def test_each_trains_a_network(optimiser):
     xs = normal(5, 128, 2)
     data = xs, (xs[:, 0] * xs[:, 1] > 0).astype(jnp.int32)
-    found = fit(descend(cross_entropy, optimiser), MLP.init(2, 16, 2, key=jr.key(0)), data, epochs=60, batch=32,
-                key=jr.key(1), progress=Silent())  # fmt: skip
+    found = fit(
+        descend(cross_entropy, optimiser),
+        MLP.init(2, 16, 2, key=jr.key(0)),
+        data,
+        epochs=60,
+        batch=32,
+        key=jr.key(1),
+        progress=Silent(),
+    )
     assert found.history["train loss"][-1] < 0.5 * found.history["train loss"][0]
 
 
 def test_works_in_half_precision():
     theta = jnp.asarray(START, "bfloat16")
-    for optimiser in (train.nesterov(0.1, momentum=0.9), train.adagrad(0.1), train.uncorrected_adam(0.1)):
+    for optimiser in (
+        train.nesterov(0.1, momentum=0.9),
+        train.adagrad(0.1),
+        train.uncorrected_adam(0.1),
+    ):
         step, memory = optimiser.update(theta, optimiser.init(theta), theta)
         assert step.dtype == jnp.bfloat16
-        assert close(jax.tree.map(jnp.shape, memory), jax.tree.map(jnp.shape, optimiser.init(theta)))
+        assert close(
+            jax.tree.map(jnp.shape, memory), jax.tree.map(jnp.shape, optimiser.init(theta))
+        )
 
 
-@pytest.mark.parametrize("make", [
-    lambda: train.heavy_ball(0.1, momentum=1.0), lambda: train.nesterov(0.1, momentum=-0.1),
-    lambda: train.rmsprop(0.1, decay=1.0), lambda: train.adam(0.1, momentum=1.5),
-    lambda: train.uncorrected_adam(0.1, decay=2.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: train.heavy_ball(0.1, momentum=1.0),
+        lambda: train.nesterov(0.1, momentum=-0.1),
+        lambda: train.rmsprop(0.1, decay=1.0),
+        lambda: train.adam(0.1, momentum=1.5),
+        lambda: train.uncorrected_adam(0.1, decay=2.0),
+    ],
+)
 def test_shares_outside_the_unit_interval_are_refused(make):
     with pytest.raises(ValueError, match=r"must lie in \[0, 1\)"):
         make()

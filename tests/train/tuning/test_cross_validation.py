@@ -12,7 +12,9 @@ from thetax.train import cross_validate, folds, squared_error
 
 
 @pytest.mark.slow
-@given(n=st.integers(2, 40), k=st.integers(2, 40), repeats=st.integers(1, 3), seed=st.integers(0, 99))
+@given(
+    n=st.integers(2, 40), k=st.integers(2, 40), repeats=st.integers(1, 3), seed=st.integers(0, 99)
+)
 def test_folds_part_the_examples(n, k, repeats, seed):
     if k > n:
         with pytest.raises(ValueError, match="cannot be dealt"):
@@ -83,4 +85,6 @@ def test_cross_validation_is_that_of_scikit_learn():
 
 def test_no_folds_are_refused():
     with pytest.raises(ValueError, match="parts holds no fold"):
-        cross_validate(lambda train, key: None, (np.zeros((2, 1)),), [], metric=squared_error, key=jr.key(0))
+        cross_validate(
+            lambda train, key: None, (np.zeros((2, 1)),), [], metric=squared_error, key=jr.key(0)
+        )

@@ -47,7 +47,9 @@ ONE = Setting(width=5, depth=1, decay=1e-2, dropout=0.0, rate=3e-2, batch=8, epo
 @pytest.mark.slow
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_a_lane_is_a_network_trained_alone(data, smoothing):
-    """The other route: one fold in a Python loop over Optax, with the same start and the same batches."""
+    """The other route: one fold in a Python loop over Optax, with the same start and the same
+    batches.
+    """
     many = lanes(data, thinned=False, classes=2 if smoothing else 0)
     c = many.begin(ONE._replace(smoothing=smoothing))
     start = jax.tree.map(lambda leaf: leaf[1], c.state).model
@@ -57,22 +59,30 @@ def test_a_lane_is_a_network_trained_alone(data, smoothing):
     schedule = optax.cosine_decay_schedule(ONE.rate, ONE.epochs * steps)
     smooth = smooth_labels(cross_entropy, 2, strength=smoothing)
     alone = descend(weight_decay(smooth, strength=ONE.decay), optax.adam(schedule))
-    state, part = alone.init(start), many.parts[1]
+    state = alone.init(start)
+    part = many.parts[1]
     for epoch in range(ONE.epochs):
         for rows in many._rows(epoch, ONE.batch)[1]:
             assert set(rows) <= set(part.train)
-            state, _ = alone.step(state, (jnp.asarray(data[0][rows]), jnp.asarray(data[1][rows])), key=None)
+            state, _ = alone.step(
+                state, (jnp.asarray(data[0][rows]), jnp.asarray(data[1][rows])), key=None
+            )
         held = tuple(a[part.valid] for a in data)
-        assert c.errors[epoch][1] == pytest.approx(evaluate(state.model, held, {"e": error_rate})["e"], abs=1e-6)
+        assert c.errors[epoch][1] == pytest.approx(
+            evaluate(state.model, held, {"e": error_rate})["e"], abs=1e-6
+        )
     mine = jax.tree.map(lambda leaf: leaf[1], c.state).model
-    np.testing.assert_allclose(tree.ravel(mine)[0], tree.ravel(state.model)[0], rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(
+        tree.ravel(mine)[0], tree.ravel(state.model)[0], rtol=2e-4, atol=2e-5
+    )
 
 
 @pytest.mark.slow
 def test_errors_do_not_depend_on_the_company(data):
     """Alone, in a pair, with others that are longer, in parts: the same numbers."""
     settings = [
-        ONE._replace(dropout=0.3, rate=rate, epochs=epochs) for rate, epochs in [(0.03, 9), (0.01, 12), (0.1, 3)]
+        ONE._replace(dropout=0.3, rate=rate, epochs=epochs)
+        for rate, epochs in [(0.03, 9), (0.01, 12), (0.1, 3)]
     ]
     apart = []
     for setting in settings:
@@ -90,12 +100,16 @@ def test_errors_do_not_depend_on_the_company(data):
 
 
 def test_the_rate_falls_along_a_cosine_and_a_lane_that_is_done_stands_still():
-    """Adam on a constant gradient goes the rate at every step, so that the way is the sum of the rates."""
+    """Adam on a constant gradient goes the rate at every step, so that the way is the sum of the
+    rates.
+    """
     objective = lambda model, batch, *, key=None: model.W.sum() * batch
     knobs = Knobs(rate=0.1, decay=0.0, dropout=jnp.array(0.0), smoothing=0.0, steps=4)
     descent = lane(objective, knobs, 0)
     rows = jax.jit(
-        lambda model: run(descent, model, jnp.ones(6), key=jr.key(0), keep=lambda state: state.model.W[0, 0])
+        lambda model: run(
+            descent, model, jnp.ones(6), key=jr.key(0), keep=lambda state: state.model.W[0, 0]
+        )
     )
     way = np.asarray(rows(Linear(jnp.zeros((1, 1)), jnp.zeros(1)))[1][0])
     rates = 0.05 * (1 + np.cos(np.pi * np.minimum(1, np.arange(6) / 4)))
@@ -103,7 +117,9 @@ def test_the_rate_falls_along_a_cosine_and_a_lane_that_is_done_stands_still():
 
 
 def test_batches_of_a_lane_come_from_its_part(data):
-    """Every epoch another order, no row twice; the restarts of a fold see the same; held-out rows are never seen."""
+    """Every epoch another order, no row twice; the restarts of a fold see the same; held-out rows
+    are never seen.
+    """
     parts = [Fold(np.arange(10, 46), np.arange(10)), Fold(np.arange(36), np.arange(36, 46))]
     many = Lanes(Task(data, make), parts, jr.key(2), restarts=2)
     assert many.width == 4
@@ -120,7 +136,9 @@ def test_batches_of_a_lane_come_from_its_part(data):
 
 def test_held_out_rows_are_brought_to_one_length(data):
     many = Lanes(
-        Task(data, make), [Fold(np.arange(3, 46), np.arange(3)), Fold(np.arange(44), np.arange(44, 46))], jr.key(2)
+        Task(data, make),
+        [Fold(np.arange(3, 46), np.arange(3)), Fold(np.arange(44), np.arange(44, 46))],
+        jr.key(2),
     )
     rows, weight = map(np.asarray, many._held)
     assert rows.tolist() == [[0, 1, 2], [44, 45, 0]] * 2  # the slots
@@ -129,7 +147,8 @@ def test_held_out_rows_are_brought_to_one_length(data):
 
 def test_a_lane_that_is_done_stands_still(data):
     many = lanes(data, slots=2)
-    short, long = many.begin(ONE), many.begin(ONE._replace(epochs=9))
+    short = many.begin(ONE)
+    long = many.begin(ONE._replace(epochs=9))
     many.advance([short], lambda s: 4)
     before = short.state.model
     many._run([short, long], 5)
@@ -166,7 +185,8 @@ def test_traced_dropout_has_the_law_of_dropout(p):
         seen.append(predict(model, xs, key=key))
         return seen[-1].sum()
 
-    xs, model = jnp.ones((200, 50)), Chain(Dropout(0.9), Dropout(0.9))
+    xs = jnp.ones((200, 50))
+    model = Chain(Dropout(0.9), Dropout(0.9))
     single = Chain(Dropout(0.9))
     with_dropout(outputs, jnp.array(p))(single, xs, key=jr.key(0))
     with_dropout(outputs, jnp.array(p))(single, xs, key=jr.key(1))
@@ -188,12 +208,18 @@ def test_traced_dropout_has_the_law_of_dropout(p):
 
 
 def test_training_on_everything_uses_every_row_and_as_many_steps(data):
-    """Epochs are as short as those of a fold, so that the programs serve again; there are more of them."""
+    """Epochs are as short as those of a fold, so that the programs serve again; there are more of
+    them.
+    """
     many = lanes(data, slots=2)
     found = many.train_on_everything(ONE._replace(dropout=0.2), members=6, key=jr.key(7))
     W = np.asarray(found.state.model.body.layers[0].W)
     assert len({w.tobytes() for w in W}) == 6  # every member has a start of its own
     assert len(found.losses) == round(ONE.epochs * 46 / many.steps(1))
     assert np.mean(found.losses[-1]) < np.mean(found.losses[0])
-    whole = Lanes(many.task, [Fold(np.arange(46), part.valid) for part in many.parts], jr.key(7), examples=34)
-    assert {row for epoch in range(20) for row in whole._rows(epoch, 8).ravel().tolist()} == set(range(46))
+    whole = Lanes(
+        many.task, [Fold(np.arange(46), part.valid) for part in many.parts], jr.key(7), examples=34
+    )
+    assert {row for epoch in range(20) for row in whole._rows(epoch, 8).ravel().tolist()} == set(
+        range(46)
+    )

@@ -53,7 +53,9 @@ def test_a_search_finds_counts_and_trains(found, task):
     result, _, standings = found
     assert len(result.trials) == 7
     assert {trial.setting.width for trial in result.trials} <= {3, 4}
-    assert all(1e-3 <= trial.setting.rate <= 1e-1 and trial.setting.batch == 16 for trial in result.trials)
+    assert all(
+        1e-3 <= trial.setting.rate <= 1e-1 and trial.setting.batch == 16 for trial in result.trials
+    )
     whole = [trial for trial in result.trials if not trial.stopped]
     assert result.best.error == min(trial.error for trial in whole)
     assert any(trial.stopped for trial in result.trials)
@@ -69,17 +71,23 @@ def test_a_search_finds_counts_and_trains(found, task):
 
 @pytest.mark.slow
 def test_candidates_of_a_round_have_one_shape(found):
-    """Seven trials, at most three together and at most half of those that are left: 3, 2, 1 and 1."""
+    """Seven trials, at most three together and at most half of those that are left: 3, 2, 1 and
+    1.
+    """
     by_number = sorted(found[0].trials, key=lambda trial: trial.number)
     for first, last in [(0, 3), (3, 5)]:
         assert len({trial.setting.hidden for trial in by_number[first:last]}) == 1
 
 
 def test_stopped_trials_were_worse_than_a_third_of_the_others(found):
-    """By the reports in the journal: at its last rung a stopped trial is not among the best third of all."""
+    """By the reports in the journal: at its last rung a stopped trial is not among the best third
+    of all.
+    """
     import optuna
 
-    logs = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(found[1] / "study.log")))
+    logs = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(found[1] / "study.log"))
+    )
     trials = optuna.load_study(study_name="tune", storage=logs).trials
     at_first = sorted(t.intermediate_values[0] for t in trials)
     stopped = [t for t in trials if t.state.name == "PRUNED" and t.last_step == 0]
@@ -103,7 +111,9 @@ def test_the_same_call_again_answers_from_the_folder_and_goes_on(found, task):
 
 def test_the_same_seed_finds_the_same(task, found):
     again = search(task)
-    assert [(t.setting, t.error) for t in again.trials] == [(t.setting, t.error) for t in found[0].trials]
+    assert [(t.setting, t.error) for t in again.trials] == [
+        (t.setting, t.error) for t in found[0].trials
+    ]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +186,8 @@ def test_bad_data_and_batch_norms_are_refused(task):
         search(replace(task, train=(xs, ys + 5)))
     single = lambda hidden, dropout, key: MLP.init(2, *hidden, 1, dropout=dropout, key=key)
     with pytest.raises(
-        ValueError, match=r"two or more classes; here the labels are int32 and the output has shape \(1,"
+        ValueError,
+        match=r"two or more classes; here the labels are int32 and the output has shape \(1,",
     ):
         search(replace(task, make=single), {"smoothing": Range(0.0, 0.2)})
     normed = lambda hidden, dropout, key: MLP.init(2, *hidden, 2, normalise=BatchNorm.init, key=key)
@@ -187,8 +198,15 @@ def test_bad_data_and_batch_norms_are_refused(task):
 @pytest.mark.slow
 def test_divergence_ends_no_search(task):
     """Rates beyond all reason: infinite errors are stopped, and the others go on."""
-    squares = lambda model, batch, key=None: jnp.mean(jnp.square(jax.vmap(model)(batch[0])[:, 0] - batch[1]))
-    wild = replace(task, objective=squares, metric=squares, train=(task.train[0], task.train[1].astype(np.float32)))
+    squares = lambda model, batch, key=None: jnp.mean(
+        jnp.square(jax.vmap(model)(batch[0])[:, 0] - batch[1])
+    )
+    wild = replace(
+        task,
+        objective=squares,
+        metric=squares,
+        train=(task.train[0], task.train[1].astype(np.float32)),
+    )
     wild = replace(wild, test=None)
     result = search(wild, {"rate": Choice(1e-2, 1e30), "width": 3, "batch": 16, "epochs": 9})
     assert np.isfinite(result.best.error)
@@ -229,12 +247,19 @@ def child(folder: Path, *asked: int) -> subprocess.CompletedProcess:
 def ended(folder: Path) -> dict[int, list[str]]:
     """What the journal says of each trial that has ended: every line about it."""
     lines = [json.loads(line) for line in (folder / "study.log").read_text().splitlines()]
-    done = {line["trial_id"] for line in lines if line["op_code"] == 6 and line.get("state") in (1, 2)}
-    return {number: [json.dumps(line) for line in lines if line.get("trial_id") == number] for number in done}
+    done = {
+        line["trial_id"] for line in lines if line["op_code"] == 6 and line.get("state") in (1, 2)
+    }
+    return {
+        number: [json.dumps(line) for line in lines if line.get("trial_id") == number]
+        for number in done
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "trials"), [(1, 10), (2, 30)])  # workers go on for a while when all is killed
+@pytest.mark.parametrize(
+    ("workers", "trials"), [(1, 10), (2, 30)]
+)  # workers go on for a while when all is killed
 def test_a_killed_search_goes_on_and_loses_nothing(tmp_path, workers, trials):
     folder = tmp_path / "run"
     assert child(folder, trials, workers, 4).returncode == -9

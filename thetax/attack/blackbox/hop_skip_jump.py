@@ -1,12 +1,14 @@
-r"""The nearest wrong input by asking for decisions alone (Chen, Jordan & Wainwright 2020): no gradient, no score.
+r"""The nearest wrong input by asking for decisions alone (Chen, Jordan & Wainwright 2020): no
+gradient, no score.
 
-At a point $x_t$ of the boundary the direction in which the answer becomes wrong is seen from the answers
-$\varphi = \pm 1$ (wrong, right) at points around it, with directions $u_b$ drawn from the unit sphere:
+At a point $x_t$ of the boundary the direction in which the answer becomes wrong is seen from the
+answers $\varphi = \pm 1$ (wrong, right) at points around it, with directions $u_b$ drawn from the
+unit sphere:
 
 $$v = \sum_b (\varphi(x_t + \delta u_b) - \bar\varphi)\, u_b, \qquad \delta = \|x_t - x\|_p / d$$
 
-Then a step along $v$, of length $\|x_t - x\|_p / \sqrt t$ or half of it and so on until it ends where the answer is
-wrong; and from there back towards $x$ by bisection, to the boundary again.
+Then a step along $v$, of length $\|x_t - x\|_p / \sqrt t$ or half of it and so on until it ends
+where the answer is wrong; and from there back towards $x$ by bisection, to the boundary again.
 """
 
 import math
@@ -29,11 +31,13 @@ HALVINGS = 25  # of a step, after which it is none
 
 
 class HopSkipJump(eqx.Module):
-    r"""The nearest wrong input that `steps` hops along the boundary find, in the norm of `L2` or `Linf`; the model is
-    asked for its class only, `queries` times a hop for the direction (Chen, Jordan & Wainwright 2020).
+    r"""The nearest wrong input that `steps` hops along the boundary find, in the norm of `L2` or
+    `Linf`; the model is asked for its class only, `queries` times a hop for the direction (Chen,
+    Jordan & Wainwright 2020).
 
-    It begins at the nearest wrong one of `tries` points drawn from the `box`, and needs a key. Where none of them is
-    wrong, and where x itself is, it gives x. `goal` says what is wrong; its gain is never looked at.
+    It begins at the nearest wrong one of `tries` points drawn from the `box`, and needs a key.
+    Where none of them is wrong, and where x itself is, it gives x. `goal` says what is wrong; its
+    gain is never looked at.
 
     Departs: the paper asks $\sqrt t$ times as often in hop $t$; here every hop asks alike.
 
@@ -54,18 +58,29 @@ class HopSkipJump(eqx.Module):
 
     def __check_init__(self):
         if self.norm not in (L2, Linf):
-            raise ValueError(f"HopSkipJump: norm is L2 or Linf; got {getattr(self.norm, '__name__', self.norm)}.")
+            raise ValueError(
+                f"HopSkipJump: norm is L2 or Linf; got {getattr(self.norm, '__name__', self.norm)}."
+            )
         if min(self.steps, self.queries, self.tries) < 1:
             came = f"steps={self.steps}, queries={self.queries}, tries={self.tries}"
-            raise ValueError(f"HopSkipJump: steps, queries and tries must be at least 1; got {came}.")
+            raise ValueError(
+                f"HopSkipJump: steps, queries and tries must be at least 1; got {came}."
+            )
         if self.box is None:
-            raise ValueError("HopSkipJump: begins at points drawn from the range of inputs; give a box, as (0.0, 1.0).")
+            raise ValueError(
+                "HopSkipJump: begins at points drawn from the range of inputs; give a box, as "
+                "(0.0, 1.0)."
+            )
         check_box("HopSkipJump", self.box)
 
-    def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+    def __call__(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*s"]:
         check_input("HopSkipJump", model, x, y, self.box)
         if key is None:
-            raise ValueError("HopSkipJump: begins at drawn points and looks in drawn directions; give a key.")
+            raise ValueError(
+                "HopSkipJump: begins at drawn points and looks in drawn directions; give a key."
+            )
         x = jnp.asarray(x)
         distance = lambda point: self.norm(1.0).norm(point - x)
 
@@ -84,7 +99,9 @@ class HopSkipJump(eqx.Module):
         key_start, key_hops = jr.split(key)
         drawn = jr.uniform(key_start, (self.tries, *x.shape), x.dtype, *self.box)
         hits = jax.vmap(wrong)(drawn)
-        here = self._back(wrong, x, drawn[jnp.argmin(jnp.where(hits, jax.vmap(distance)(drawn), jnp.inf))])
+        here = self._back(
+            wrong, x, drawn[jnp.argmin(jnp.where(hits, jax.vmap(distance)(drawn), jnp.inf))]
+        )
         times = jnp.arange(1, self.steps + 1).astype(x.dtype)
         (_, best), _ = jax.lax.scan(hop, (here, here), (times, jr.split(key_hops, self.steps)))
         return jnp.where(hits.any() & ~wrong(x), best, x)
@@ -92,7 +109,11 @@ class HopSkipJump(eqx.Module):
     def _direction(self, wrong: Wrong, here: Shift, reach: Scalar, key: PRNGKeyArray) -> Shift:
         """Where the answer becomes wrong, of norm 1, as the answers around a point tell."""
         shape = self.queries, *here.shape
-        u = jr.normal(key, shape) if self.norm is L2 else jr.uniform(key, shape, minval=-1.0, maxval=1.0)
+        u = (
+            jr.normal(key, shape)
+            if self.norm is L2
+            else jr.uniform(key, shape, minval=-1.0, maxval=1.0)
+        )
         u = jax.vmap(L2(1.0).steepest)(u.astype(here.dtype))
         points = jnp.clip(here[None] + reach * u, *self.box)
         signs = jnp.where(jax.vmap(wrong)(points), 1.0, -1.0).astype(here.dtype)
@@ -104,12 +125,16 @@ class HopSkipJump(eqx.Module):
         """The longest of the steps that ends where the answer is wrong."""
         to = lambda count: jnp.clip(here + length * 0.5**count * v, *self.box)
         count = jax.lax.while_loop(
-            lambda count: (count < HALVINGS) & ~wrong(to(count)), lambda count: count + 1, jnp.zeros((), here.dtype)
+            lambda count: (count < HALVINGS) & ~wrong(to(count)),
+            lambda count: count + 1,
+            jnp.zeros((), here.dtype),
         )
         return jnp.where(count < HALVINGS, to(count), here)
 
     def _back(self, wrong: Wrong, x: Shift, far: Shift) -> Shift:
-        """The wrong point where the way from a wrong point back to x, straight in the norm, leaves what is wrong."""
+        """The wrong point where the way from a wrong point back to x, straight in the norm, leaves
+        what is wrong.
+        """
         length = self.norm(1.0).norm(far - x)
 
         def at(share):
@@ -122,12 +147,18 @@ class HopSkipJump(eqx.Module):
             middle = (right + least) / 2
             point = at(middle)
             hit = wrong(point)
-            return jnp.where(hit, right, middle), jnp.where(hit, middle, least), jnp.where(hit, point, nearest)
+            return (
+                jnp.where(hit, right, middle),
+                jnp.where(hit, middle, least),
+                jnp.where(hit, point, nearest),
+            )
 
         ends = jnp.zeros((), x.dtype), jnp.ones((), x.dtype)
         return jax.lax.fori_loop(0, _bisections(x.size, self.norm), halve, (*ends, far))[2]
 
 
 def _bisections(d: int, norm: type[Ball]) -> int:
-    r"""As many as it takes to come within $d^{-3/2}$, or $d^{-2}$ for `Linf`, of the whole way; 12 at the least."""
+    r"""As many as it takes to come within $d^{-3/2}$, or $d^{-2}$ for `Linf`, of the whole way; 12
+    at the least.
+    """
     return min(max(math.ceil((1.5 if norm is L2 else 2.0) * math.log2(max(d, 2))), 12), 24)

@@ -1,8 +1,10 @@
-r"""Random search by squares (Andriushchenko et al. 2020): scores are asked for, and never a gradient.
+r"""Random search by squares (Andriushchenko et al. 2020): scores are asked for, and never a
+gradient.
 
-In the ball of the maximum norm the largest losses lie at corners, $\eta_i = \pm\varepsilon$. The search begins at
-stripes of random sign; each query draws a square, of one sign in each channel, and keeps it if the score gained. The
-squares cover a share of the image that is halved again and again, early on often, later less so.
+In the ball of the maximum norm the largest losses lie at corners, $\eta_i = \pm\varepsilon$. The
+search begins at stripes of random sign; each query draws a square, of one sign in each channel, and
+keeps it if the score gained. The squares cover a share of the image that is halved again and again,
+early on often, later less so.
 """
 
 import math
@@ -21,17 +23,29 @@ from ...threat.inputs import Range, check_box, check_input
 from ..base import placed
 from ..goal import Goal, as_goal
 
-HALVED = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of 10,000 queries; of fewer, at the same shares
+HALVED = (
+    10,
+    50,
+    200,
+    500,
+    1000,
+    2000,
+    4000,
+    6000,
+    8000,
+)  # of 10,000 queries; of fewer, at the same shares
 
 
 class Square(eqx.Module):
-    r"""The largest score that `queries` answers of the model find in the ball of the maximum norm; it stops where the
-    goal is reached (Andriushchenko et al. 2020). It needs a key.
+    r"""The largest score that `queries` answers of the model find in the ball of the maximum norm;
+    it stops where the goal is reached (Andriushchenko et al. 2020). It needs a key.
 
-    The last two axes are height and width, those before them channels; a vector is an image of one row. `share` is the
-    part of the image that the first squares cover. The paper's score is `away(margin)`.
+    The last two axes are height and width, those before them channels; a vector is an image of one
+    row. `share` is the part of the image that the first squares cover. The paper's score is
+    `away(margin)`.
 
-    Departs: where a square would change nothing, its signs are turned, so that no query is spent on what is known.
+    Departs: where a square would change nothing, its signs are turned, so that no query is spent on
+    what is known.
 
     >>> from thetax.attack import margin
     >>> from thetax.layers import Linear
@@ -49,15 +63,21 @@ class Square(eqx.Module):
 
     def __check_init__(self):
         if not isinstance(self.ball, Linf):
-            raise ValueError(f"Square: its squares are made for Linf; got {type(self.ball).__name__}.")
+            raise ValueError(
+                f"Square: its squares are made for Linf; got {type(self.ball).__name__}."
+            )
         if self.queries < 2:
-            raise ValueError(f"Square: queries must be at least 2, the input and a start; got {self.queries}.")
+            raise ValueError(
+                f"Square: queries must be at least 2, the input and a start; got {self.queries}."
+            )
         if not 0 < self.share <= 1:
             raise ValueError(f"Square: share must lie in (0, 1]; got {self.share}.")
         if self.box is not None:
             check_box("Square", self.box)
 
-    def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+    def __call__(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*s"]:
         check_input("Square", model, x, y, self.box)
         if key is None:
             raise ValueError("Square: is a random search; give a key.")
@@ -73,11 +93,15 @@ class Square(eqx.Module):
             return self.ball.project(eta, limits).astype(x.dtype)
 
         def see(eta):
-            return self.goal.judge(lambda picture: model(picture.reshape(x.shape)), x.reshape(image), eta, y)
+            return self.goal.judge(
+                lambda picture: model(picture.reshape(x.shape)), x.reshape(image), eta, y
+            )
 
         def search(state):
             count, best = state
-            square = 2 * self.ball.radius * _square(places[count], sizes[count], signs[count], image)
+            square = (
+                2 * self.ball.radius * _square(places[count], sizes[count], signs[count], image)
+            )
             new = inside(best.eta + square)
             new = jnp.where((new == best.eta).all(), inside(best.eta - square), new)
             return count + 1, best.beside(see(new))
@@ -92,7 +116,8 @@ class Square(eqx.Module):
 
 
 def windows(queries: int, height: int, width: int, share: float) -> Int[np.ndarray, "t 2"]:
-    """The height and width of the square of each query; as wide as it has to be where the image is too low for it.
+    """The height and width of the square of each query; as wide as it has to be where the image is
+    too low for it.
 
     >>> windows(10, 8, 8, 0.8)[:, 0].tolist()
     [7, 2, 1, 1, 1, 1, 1, 1, 1, 1]
@@ -106,16 +131,22 @@ def windows(queries: int, height: int, width: int, share: float) -> Int[np.ndarr
 
 
 def _square(
-    place: Float[Array, " 2"], size: Int[Array, " 2"], signs: Float[Array, " c"], image: tuple[int, int, int]
+    place: Float[Array, " 2"],
+    size: Int[Array, " 2"],
+    signs: Float[Array, " c"],
+    image: tuple[int, int, int],
 ) -> Float[Array, "c h w"]:
-    """A rectangle, of a sign in each channel, as far down and to the right as the place says, from 0 to 1."""
+    """A rectangle, of a sign in each channel, as far down and to the right as the place says, from
+    0 to 1.
+    """
     rows, columns = (_stretch(place[axis], size[axis], image[1 + axis]) for axis in (0, 1))
     return jnp.where(rows[:, None] & columns[None, :], signs[:, None, None], 0.0)
 
 
 def _stretch(place: Scalar, size: Int[Array, ""], length: int) -> Bool[Array, " t"]:
     """So many places in a row of a line."""
-    first, places = jnp.floor(place * (length - size + 1)), jnp.arange(length)
+    first = jnp.floor(place * (length - size + 1))
+    places = jnp.arange(length)
     return (first <= places) & (places < first + size)
 
 

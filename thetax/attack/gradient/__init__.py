@@ -1,4 +1,6 @@
-"""White-box attacks: PGD, APGD, DeepFool, Carlini-Wagner, and the exact attack on an affine classifier."""
+"""White-box attacks: PGD, APGD, DeepFool, Carlini-Wagner, and the exact attack on an affine
+classifier.
+"""
 
 from .affine import AffineAttack as AffineAttack
 from .affine import affine_distance as affine_distance

@@ -1,12 +1,14 @@
-r"""Projected ascent that finds the length of its own step (Croce & Hein 2020): the number of steps is all it is told.
+r"""Projected ascent that finds the length of its own step (Croce & Hein 2020): the number of steps
+is all it is told.
 
 $$z = \Pi\big(\eta_k + \alpha_k\, s(\nabla_k)\big), \qquad
 \eta_{k+1} = \Pi\big(\eta_k + \tfrac34 (z - \eta_k) + \tfrac14 (\eta_k - \eta_{k-1})\big), \quad
 \alpha_0 = 2\varepsilon$$
 
-with the steepest direction $s$ of the ball. At checkpoints, which come the more often the later it is, $\alpha$ is
-halved, and the ascent goes on from the best point so far, if (1) less than three quarters of the steps since the last
-checkpoint gained anything, or (2) $\alpha$ was not halved there, and the best gain is still what it was there.
+with the steepest direction $s$ of the ball. At checkpoints, which come the more often the later it
+is, $\alpha$ is halved, and the ascent goes on from the best point so far, if (1) less than three
+quarters of the steps since the last checkpoint gained anything, or (2) $\alpha$ was not halved
+there, and the best gain is still what it was there.
 """
 
 from typing import Any, NamedTuple
@@ -37,7 +39,9 @@ class Place(NamedTuple):
 
 
 class Climb(NamedTuple):
-    """Where an ascent stands and stood before, the highest place and the best, and what the last checkpoint saw."""
+    """Where an ascent stands and stood before, the highest place and the best, and what the last
+    checkpoint saw.
+    """
 
     here: Place
     before: Shift
@@ -56,7 +60,9 @@ class Climb(NamedTuple):
         return self._replace(here=new, before=self.here.seen.eta, peak=peak, best=best, rises=rises)
 
     def checked(self, span: Int[Array, ""]) -> "Climb":
-        """After a checkpoint so many steps from the last one; the same if there is none, that is for 0."""
+        """After a checkpoint so many steps from the last one; the same if there is none, that is
+        for 0.
+        """
         stuck = ~self.halved & (self.peak.seen.gain == self.level)
         halved = (self.rises < RISES * span) | stuck
         after = self._replace(
@@ -70,12 +76,12 @@ class Climb(NamedTuple):
 
 
 class APGD(eqx.Module):
-    r"""Projected ascent with momentum whose step begins at $2\varepsilon$ and is halved where it stalls, for the balls
-    `Linf` and `L2` (Croce & Hein 2020).
+    r"""Projected ascent with momentum whose step begins at $2\varepsilon$ and is halved where it
+    stalls, for the balls `Linf` and `L2` (Croce & Hein 2020).
 
-    From the input itself, or with a key from points of the ball; it stops where its goal is reached, and of all points
-    that it came to, over all `restarts`, it gives the best, as `PGD` does. `box` is the range of valid inputs. A plain
-    loss is a goal never reached.
+    From the input itself, or with a key from points of the ball; it stops where its goal is
+    reached, and of all points that it came to, over all `restarts`, it gives the best, as `PGD`
+    does. `box` is the range of valid inputs. A plain loss is a goal never reached.
 
     >>> from thetax.attack import margin
     >>> from thetax.layers import Linear
@@ -92,14 +98,19 @@ class APGD(eqx.Module):
 
     def __check_init__(self):
         if not isinstance(self.ball, Linf | L2):
-            raise ValueError(f"APGD: its steps are made for Linf and L2; got {type(self.ball).__name__}; take PGD.")
+            raise ValueError(
+                f"APGD: its steps are made for Linf and L2; got {type(self.ball).__name__}; take "
+                "PGD."
+            )
         if self.steps < 1 or self.restarts < 1:
             came = f"steps={self.steps}, restarts={self.restarts}"
             raise ValueError(f"APGD: steps and restarts must be at least 1; got {came}.")
         if self.box is not None:
             check_box("APGD", self.box)
 
-    def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+    def __call__(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*s"]:
         check_input("APGD", model, x, y, self.box)
         return self.search(model, x, y, key=key).run()
 
@@ -133,11 +144,15 @@ class APGD(eqx.Module):
         def move(now):
             (climb, step), k = now, now[1] % (1 + self.steps)
             eta = climb.here.seen.eta
-            onwards = jnp.where(k == 1, 1.0, ONWARDS).astype(x.dtype)  # there is no step before the first
+            onwards = jnp.where(k == 1, 1.0, ONWARDS).astype(
+                x.dtype
+            )  # there is no step before the first
             z = inside(eta + climb.rate * self.ball.steepest(climb.here.slope))
             next_one = inside(eta + onwards * (z - eta) + (1 - onwards) * (eta - climb.before))
             seen = look(jnp.where(k == 0, start(step // (1 + self.steps)), next_one))
-            return _choose(k == 0, _begin(seen, climb.best, rate), climb.to(seen).checked(spans[k])), step + 1
+            return _choose(
+                k == 0, _begin(seen, climb.best, rate), climb.to(seen).checked(spans[k])
+            ), step + 1
 
         def answer(now):
             return placed(x, now[0].best.eta, self.box)
@@ -146,7 +161,8 @@ class APGD(eqx.Module):
 
 
 def checkpoints(steps: int) -> tuple[int, ...]:
-    r"""$\lceil p_j N \rceil$ with $p_0 = 0$, $p_1 = 0.22$, $p_{j+1} = p_j + \max(p_j - p_{j-1} - 0.03,\ 0.06)$.
+    r"""$\lceil p_j N \rceil$ with $p_0 = 0$, $p_1 = 0.22$,
+    $p_{j+1} = p_j + \max(p_j - p_{j-1} - 0.03,\ 0.06)$.
 
     >>> checkpoints(100)
     (0, 22, 41, 57, 70, 80, 87, 93, 99)
@@ -159,8 +175,11 @@ def checkpoints(steps: int) -> tuple[int, ...]:
 
 
 def _spans(steps: int) -> Int[Array, " t"]:
-    """For each step the number of steps between the last checkpoint and the one after it; 0 where there is none."""
-    spans, places = np.zeros(steps, np.int32), checkpoints(steps)
+    """For each step the number of steps between the last checkpoint and the one after it; 0 where
+    there is none.
+    """
+    spans = np.zeros(steps, np.int32)
+    places = checkpoints(steps)
     spans[np.asarray(places[1:]) - 1] = np.diff(places)
     return jnp.asarray(spans)
 
@@ -168,7 +187,8 @@ def _spans(steps: int) -> Int[Array, " t"]:
 def _begin(here: Place, best: Attempt, rate: Scalar) -> Climb:
     """An ascent from here, after others of which the best is known."""
     eta, gain = here.seen.eta, here.seen.gain
-    rises, halved = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    rises = jnp.zeros((), jnp.int32)
+    halved = jnp.zeros((), bool)
     return Climb(here, eta, here, best.beside(here.seen), rate, rises, halved, gain)
 
 

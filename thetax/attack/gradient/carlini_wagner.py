@@ -1,9 +1,11 @@
-r"""The nearest wrong input as a minimum (§13.1): the square of its distance and a price for not being wrong.
+r"""The nearest wrong input as a minimum (§13.1): the square of its distance and a price for not
+being wrong.
 
 $$\min_{x'} \|x' - x\|_2^2 + c \max(-m(x'), -\kappa)$$
 
-where the margin m is positive if and only if the goal is reached. A large c buys success, a small one nearness, and the
-right one lies between; it is found by bisection. Every step is followed by the projection onto the range of inputs.
+where the margin m is positive if and only if the goal is reached. A large c buys success, a small
+one nearness, and the right one lies between; it is found by bisection. Every step is followed by
+the projection onto the range of inputs.
 """
 
 from typing import Any
@@ -21,19 +23,20 @@ from ..goal import Goal, as_goal, away, margin
 
 
 class CarliniWagner(eqx.Module):
-    r"""The nearest input in the Euclidean norm that reaches the goal, by Adam and a bisection on c (§13.1).
+    r"""The nearest input in the Euclidean norm that reaches the goal, by Adam and a bisection on c
+    (§13.1).
 
-    `goal` is `away(margin)`, or `towards(margin)` with the wanted class for y. Success is a margin of at least
-    `confidence` $\kappa$. Each of the `rounds` makes `steps` from x, at a `rate` that falls to 0, and then
-    takes a c ten times as large, or halfway between the largest that failed and the smallest that succeeded; the first
-    is `price`. Of all points seen the nearest successful one is kept. `box` is the range of valid inputs. An input at
-    which the goal is reached already stays as it is, and so does one for which nothing is found.
-    (Carlini & Wagner 2017)
+    `goal` is `away(margin)`, or `towards(margin)` with the wanted class for y. Success is a margin
+    of at least `confidence` $\kappa$. Each of the `rounds` makes `steps` from x, at a `rate` that
+    falls to 0, and then takes a c ten times as large, or halfway between the largest that failed
+    and the smallest that succeeded; the first is `price`. Of all points seen the nearest successful
+    one is kept. `box` is the range of valid inputs. An input at which the goal is reached already
+    stays as it is, and so does one for which nothing is found. (Carlini & Wagner 2017)
 
-    Departs: the paper's rate is constant, and then the last steps leap to and fro across the tie; and there a c has
-    succeeded if any step did, also the first and longest ones, which c does not decide. Here the second half counts.
-    The paper stays in the range by $x' = \tanh w$, which has next to no slope at its edges, where the pixels of a digit
-    are.
+    Departs: the paper's rate is constant, and then the last steps leap to and fro across the tie;
+    and there a c has succeeded if any step did, also the first and longest ones, which c does not
+    decide. Here the second half counts. The paper stays in the range by $x' = \tanh w$, which has
+    next to no slope at its edges, where the pixels of a digit are.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.zeros(2))
@@ -60,14 +63,17 @@ class CarliniWagner(eqx.Module):
             check_box("CarliniWagner", self.box)
         _check_goal(self.goal)
 
-    def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+    def __call__(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*s"]:
         check_input("CarliniWagner", model, x, y, self.box)
         x = jnp.asarray(x)
         adam = optax.scale_by_adam()
 
         def cost(tried, c):
             z = model(tried)
-            gain, square = self.goal.gain(z, y), jnp.square(tried - x).sum()
+            gain = self.goal.gain(z, y)
+            square = jnp.square(tried - x).sum()
             firm = 32 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()  # or rounding could undo it
             reached = self.goal.reached(z, y) & (gain >= self.confidence + firm)
             return square + c * jnp.maximum(-gain, -self.confidence), (tried, square, reached)
@@ -77,7 +83,12 @@ class CarliniWagner(eqx.Module):
             g, seen = jax.grad(cost, has_aux=True)(tried, c)
             direction, moments = adam.update(g, moments)
             eta = tried - x - self.rate * left * direction
-            return (placed(x, eta.astype(x.dtype), self.box), moments, c, _nearer(best, seen)), seen[2]
+            return (
+                placed(x, eta.astype(x.dtype), self.box),
+                moments,
+                c,
+                _nearer(best, seen),
+            ), seen[2]
 
         def once(state, _):
             failed, worked, c, best = state
@@ -85,7 +96,8 @@ class CarliniWagner(eqx.Module):
             (tried, _, _, best), reached = jax.lax.scan(descend, (x, adam.init(x), c, best), left)
             last = cost(tried, c)[1]
             success = reached[self.steps // 2 :].any() | last[2]
-            failed, worked = jnp.where(success, failed, c), jnp.where(success, c, worked)
+            failed = jnp.where(success, failed, c)
+            worked = jnp.where(success, c, worked)
             c = jnp.where(jnp.isfinite(worked), (failed + worked) / 2, 10 * c)
             return (failed, worked, c, _nearer(best, last)), None
 
@@ -110,10 +122,15 @@ def _check_sign(name: str, value: Any, least: str) -> None:
 
 
 def _check_goal(goal: Goal) -> None:
-    """Refuses a gain that is not positive where the goal is reached and negative elsewhere: a loss, not a margin."""
+    """Refuses a gain that is not positive where the goal is reached and negative elsewhere: a loss,
+    not a margin.
+    """
     with jax.ensure_compile_time_eval():
-        y, logits = jnp.array(0), jnp.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0]])
+        y = jnp.array(0)
+        logits = jnp.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0]])
         gains, reached = (jnp.stack([part(z, y) for z in logits]) for part in goal)
         fits = bool(((gains > 0) == reached).all() & reached.any())
     if not fits:
-        raise ValueError("CarliniWagner: the gain must be positive where the goal is reached; give away(margin).")
+        raise ValueError(
+            "CarliniWagner: the gain must be positive where the goal is reached; give away(margin)."
+        )

@@ -1,9 +1,11 @@
 r"""The nearest wrong input, as if the classifier were affine, again and again (§13.1).
 
-At $x_t$ the classifier is nearly $f(x_t) + \langle \nabla f(x_t), \eta \rangle$, and of an affine one the nearest tie
-is known: for the class j of least distance, with $\Delta w = \nabla f_y(x_t) - \nabla f_j(x_t)$,
+At $x_t$ the classifier is nearly $f(x_t) + \langle \nabla f(x_t), \eta \rangle$, and of an affine
+one the nearest tie is known: for the class j of least distance, with
+$\Delta w = \nabla f_y(x_t) - \nabla f_j(x_t)$,
 
-$$\delta = -\frac{f_y(x_t) - f_j(x_t)}{\|\Delta w\|_q} \arg\max_{\|v\|_p \le 1} \langle \Delta w, v \rangle, \qquad
+$$\delta = -\frac{f_y(x_t) - f_j(x_t)}{\|\Delta w\|_q} \arg\max_{\|v\|_p \le 1} \langle \Delta w, v
+\rangle, \qquad
 \eta \leftarrow \eta + \delta, \qquad x_{t+1} = x + (1 + o)\,\eta$$
 
 until the class changes. Of an affine classifier the first step is the last.
@@ -25,16 +27,19 @@ from ..goal import margin
 from .affine import check_norm, check_overshoot, distances, nearest_tie
 from .pgd import free
 
-FIRM = 1e-3  # late steps are short, and so is their overshoot: they go this part of the first one further
+# late steps are short, and so is their overshoot: they go this part of the first one further
+FIRM = 1e-3
 
 
 class DeepFool(eqx.Module):
-    r"""A near input of another class, by steps to the nearest tie of the linearised classifier (§13.1).
+    r"""A near input of another class, by steps to the nearest tie of the linearised classifier
+    (§13.1).
 
-    `norm` is named by its ball, `L2`, `Linf` or `L1`. At most `steps` are made; each `overshoot` past the tie,
-    relatively, for at a tie nothing has changed. Of the `classes` most likely at x, the right one among them, it takes
-    at each step the easiest. `box` is the range of valid inputs, which is kept to exactly. An input that is wrong
-    already stays as it is, and so does one for which nothing is found. (Moosavi-Dezfooli, Fawzi & Frossard 2016)
+    `norm` is named by its ball, `L2`, `Linf` or `L1`. At most `steps` are made; each `overshoot`
+    past the tie, relatively, for at a tie nothing has changed. Of the `classes` most likely at x,
+    the right one among them, it takes at each step the easiest. `box` is the range of valid inputs,
+    which is kept to exactly. An input that is wrong already stays as it is, and so does one for
+    which nothing is found. (Moosavi-Dezfooli, Fawzi & Frossard 2016)
 
     Departs: the notes print the program at $x$; the current iterate $x_t$ is meant.
 
@@ -56,11 +61,15 @@ class DeepFool(eqx.Module):
         if self.steps < 1:
             raise ValueError(f"DeepFool: steps must be at least 1; got {self.steps}.")
         if self.classes < 2:
-            raise ValueError(f"DeepFool: classes counts the right one too, so at least 2; got {self.classes}.")
+            raise ValueError(
+                f"DeepFool: classes counts the right one too, so at least 2; got {self.classes}."
+            )
         if self.box is not None:
             check_box("DeepFool", self.box)
 
-    def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+    def __call__(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*s"]:
         check_input("DeepFool", model, x, y, self.box)
         return self.search(model, x, y).run()
 
@@ -74,16 +83,24 @@ class DeepFool(eqx.Module):
         def begin():
             z = model(x)
             between = jax.vmap(lambda j: _one(y, z) - _one(j, z))(_rivals(z, y, self.classes))
-            sure = jnp.where(self.overshoot > 0, 64 * jnp.finfo(z.dtype).eps * jnp.abs(z).max(), 0.0)  # of rounding
+            sure = jnp.where(
+                self.overshoot > 0, 64 * jnp.finfo(z.dtype).eps * jnp.abs(z).max(), 0.0
+            )  # of rounding
             past = (FIRM * self.overshoot * (between @ z) + sure).astype(z.dtype)
-            return Way(jnp.zeros_like(x), z, between, past, jnp.where(jnp.argmax(z) == y, 0, self.steps))
+            return Way(
+                jnp.zeros_like(x), z, between, past, jnp.where(jnp.argmax(z) == y, 0, self.steps)
+            )
 
         def passable(slope, here):
-            """The slope without what is no number; in L1, where one number is moved, of those that still can be."""
+            """The slope without what is no number; in L1, where one number is moved, of those that
+            still can be.
+            """
             return -free(-slope, here - x, limits_of(x, self.box) if self.norm is L1 else None)
 
         def unfinished(way):
-            firm = jnp.where(self.overshoot > 0, 32 * jnp.finfo(way.z.dtype).eps, 0.0)  # or rounding could undo it
+            firm = jnp.where(
+                self.overshoot > 0, 32 * jnp.finfo(way.z.dtype).eps, 0.0
+            )  # or rounding could undo it
             return (margin(way.z, y) <= firm * jnp.abs(way.z).max()) & (way.step < self.steps)
 
         def move(way):
@@ -96,7 +113,9 @@ class DeepFool(eqx.Module):
 
         def answer(way):
             z = way.z
-            tied = margin(z, y) >= -8 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()  # where rounding decides
+            tied = (
+                margin(z, y) >= -8 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()
+            )  # where rounding decides
             found = (jnp.argmax(z) != y) | (tied & (self.overshoot == 0))
             return jnp.where(found & ~jnp.isnan(z).any(), at(way.eta), x)
 
@@ -104,7 +123,9 @@ class DeepFool(eqx.Module):
 
 
 class Way(NamedTuple):
-    """How far it has gone and the logits there; the classes it may go to, and how far past a tie with each."""
+    """How far it has gone and the logits there; the classes it may go to, and how far past a tie
+    with each.
+    """
 
     eta: Shift
     z: Float[Array, " k"]

@@ -3,8 +3,9 @@ r"""Attacks that follow the gradient of a loss in the input (§13.2): projected 
 $$\eta \leftarrow \Pi\big(\eta + \alpha\, s(\nabla_x \ell(f(x + \eta), y))\big), \qquad
 s(g) = \arg\max_{\|\eta\| \le 1} \langle g, \eta \rangle$$
 
-The sign of the gradient in the ball of the maximum norm, the gradient over its length in that of the Euclidean one, a
-single number in that of the sum. One long step from the input itself is the fast gradient sign method.
+The sign of the gradient in the ball of the maximum norm, the gradient over its length in that of
+the Euclidean one, a single number in that of the sum. One long step from the input itself is the
+fast gradient sign method.
 """
 
 from collections.abc import Callable
@@ -26,13 +27,16 @@ from ..goal import Goal, as_goal
 
 
 class PGD(eqx.Module):
-    r"""Projected gradient ascent from the input itself, or with a key from points of the ball (§13.2).
+    r"""Projected gradient ascent from the input itself, or with a key from points of the ball
+    (§13.2).
 
-    `rate` is $\alpha$, times `schedule` of the number of the step. With `momentum` $\mu$ the direction is that of
-    $g \leftarrow \mu g + \nabla / \|\nabla\|_1$. `box` is the range of valid inputs, which is kept to exactly. It stops
-    at the first point that reaches its goal. A plain loss is a goal never reached: then it gives the best of all points
-    that it came to, over all `restarts`, so that more of either never helps the defender. With `keep="last"` it makes
-    all steps and gives the last point, as robust training wants it. Madry et al. 2018; with momentum, Dong et al. 2018.
+    `rate` is $\alpha$, times `schedule` of the number of the step. With `momentum` $\mu$ the
+    direction is that of $g \leftarrow \mu g + \nabla / \|\nabla\|_1$. `box` is the range of valid
+    inputs, which is kept to exactly. It stops at the first point that reaches its goal. A plain
+    loss is a goal never reached: then it gives the best of all points that it came to, over all
+    `restarts`, so that more of either never helps the defender. With `keep="last"` it makes all
+    steps and gives the last point, as robust training wants it. Madry et al. 2018; with momentum,
+    Dong et al. 2018.
 
     Departs: the notes rescale to the sphere after every step, and miss a maximum inside the ball.
 
@@ -63,18 +67,24 @@ class PGD(eqx.Module):
         if self.keep not in ("best", "last"):
             raise ValueError(f"PGD: keep is 'best' or 'last'; got {self.keep!r}.")
         if self.keep == "last" and self.restarts > 1:
-            raise ValueError(f"PGD: restarts={self.restarts} need a best one; leave out keep='last'.")
+            raise ValueError(
+                f"PGD: restarts={self.restarts} need a best one; leave out keep='last'."
+            )
         if isinstance(self.momentum, float | int) and not 0 <= self.momentum <= 1:
             raise ValueError(f"PGD: momentum must lie in [0, 1]; got {self.momentum}.")
         if self.box is not None:
             check_box("PGD", self.box)
 
-    def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, "*s"]:
+    def __call__(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*s"]:
         check_input("PGD", model, x, y, self.box)
         search = self.search(model, x, y, key=key)
         if self.keep == "best":
             return search.run()
-        return search.answer(jax.lax.fori_loop(0, self.steps, lambda _, now: search.move(now), search.begin()))
+        return search.answer(
+            jax.lax.fori_loop(0, self.steps, lambda _, now: search.move(now), search.begin())
+        )
 
     def search(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Search:
         """Step by step: a point is judged when it is left, so the last is left too."""
@@ -97,7 +107,9 @@ class PGD(eqx.Module):
 
         def move(now):
             again = now.step % climb == 0  # from another start
-            eta, g, best, step = now if self.restarts == 1 else now.where(again, start(now.step // climb))
+            eta, g, best, step = (
+                now if self.restarts == 1 else now.where(again, start(now.step // climb))
+            )
             (_, seen), slope = jax.value_and_grad(gained, has_aux=True)(eta)
             g = (self.momentum * g + unit(free(slope, eta, limits))).astype(x.dtype)
             rate = self.rate * self.schedule(step % climb)
@@ -111,7 +123,9 @@ class PGD(eqx.Module):
 
 
 class Ascent(NamedTuple):
-    """The next point and the direction so far, the best of the points before, and how many these are."""
+    """The next point and the direction so far, the best of the points before, and how many these
+    are.
+    """
 
     eta: Shift
     g: Shift
@@ -124,8 +138,8 @@ class Ascent(NamedTuple):
 
 
 def fgsm(goal: Goal | Loss, ball: Linf, *, box: Range | None = None) -> PGD:
-    r"""$x + \varepsilon\, \mathrm{sgn}(\nabla_x \ell)$, one step of `PGD` as long as the ball is wide, from the input
-    itself (§13.2; Goodfellow, Shlens & Szegedy 2015).
+    r"""$x + \varepsilon\, \mathrm{sgn}(\nabla_x \ell)$, one step of `PGD` as long as the ball is
+    wide, from the input itself (§13.2; Goodfellow, Shlens & Szegedy 2015).
 
     Departs: the notes call it descent; it climbs.
 
@@ -141,7 +155,9 @@ def fgsm(goal: Goal | Loss, ball: Linf, *, box: Range | None = None) -> PGD:
 def starts(
     name: str, ball: Ball, x: Array, limits: Limits | None, restarts: int, key: PRNGKeyArray | None
 ) -> Callable[[Any], Shift]:
-    """Where the ascent of each number begins: at the input itself, or with a key anywhere in the ball."""
+    """Where the ascent of each number begins: at the input itself, or with a key anywhere in the
+    ball.
+    """
     if key is None:
         if restarts > 1:
             raise ValueError(f"{name}: restarts={restarts} begin at different points; give a key.")

@@ -1,4 +1,6 @@
-"""Observations are looked at before anything is computed: what was expected, what came, what to do."""
+"""Observations are looked at before anything is computed: what was expected, what came, what to
+do.
+"""
 
 from typing import Any
 
@@ -15,7 +17,8 @@ def check_observations(name: str, xs: Any, ys: Any) -> None:
     _check_count(name, n, ys)
     if np.ndim(ys) not in (1, 2):
         raise ValueError(
-            f"{name}: ys has shape {np.shape(ys)}; expected one number an example, ({n},), or one vector, ({n}, o)."
+            f"{name}: ys has shape {np.shape(ys)}; expected one number an example, ({n},), or one "
+            f"vector, ({n}, o)."
         )
     if not traced(ys):
         check_numbers(ys, name=f"{name}: ys")
@@ -30,9 +33,13 @@ def check_classes(name: str, xs: Any, labels: Any, classes: int) -> None:
 
 
 def check_matrix(name: str, xs: Any) -> int:
-    """The number of examples, for which there must be room for a matrix of all pairs and its factor."""
+    """The number of examples, for which there must be room for a matrix of all pairs and its
+    factor.
+    """
     n = check_examples(xs, name=f"{name}: xs")
-    expect_room(name, 2 * 8 * n * n, "take InducingProcess, condition_iteratively, or fewer examples")
+    expect_room(
+        name, 2 * 8 * n * n, "take InducingProcess, condition_iteratively, or fewer examples"
+    )
     return n
 
 
@@ -44,6 +51,11 @@ def check_draws(name: str, count: int) -> None:
 
 def _check_count(name: str, n: int, ys: Any) -> None:
     if not hasattr(ys, "shape"):
-        raise ValueError(f"{name}: expected an array, got a {type(ys).__name__}. Make it one: np.asarray(...).")
+        raise ValueError(
+            f"{name}: expected an array, got a {type(ys).__name__}. Make it one: np.asarray(...)."
+        )
     if np.ndim(ys) == 0 or len(ys) != n:
-        raise ValueError(f"{name}: {n} examples in xs, but ys has shape {np.shape(ys)}; row i of both is example i.")
+        raise ValueError(
+            f"{name}: {n} examples in xs, but ys has shape {np.shape(ys)}; row i of both is "
+            "example i."
+        )

@@ -1,10 +1,12 @@
-r"""Gaussian processes (§10.2): beliefs about a function, of which any finite number of values is Gaussian.
+r"""Gaussian processes (§10.2): beliefs about a function, of which any finite number of values is
+Gaussian.
 
-$f(X) \sim N(\mu(X), K)$ with $K_{ij} = k(x_i, x_j)$, and $y = f(X) + \varepsilon$, $\varepsilon \sim N(0, \gamma^2 I)$,
-give by conditioning
+$f(X) \sim N(\mu(X), K)$ with $K_{ij} = k(x_i, x_j)$, and $y = f(X) + \varepsilon$,
+$\varepsilon \sim N(0, \gamma^2 I)$, give by conditioning
 $$E f(x) = \mu(x) + k(x)^\top (K + \gamma^2 I)^{-1} (y - \mu(X)), \qquad
 \mathrm{Cov}(f(x), f(x')) = k(x, x') - k(x)^\top (K + \gamma^2 I)^{-1} k(x'),$$
-at the price of one Cholesky factor, $n^3/3$ operations. Rasmussen & Williams 2006, §2.2 and algorithm 2.1.
+at the price of one Cholesky factor, $n^3/3$ operations. Rasmussen & Williams 2006, §2.2 and
+algorithm 2.1.
 """
 
 from collections.abc import Callable
@@ -29,14 +31,18 @@ from .log_density import from_factor, log_density, slope
 class GaussianProcess(eqx.Module):
     r"""$f \sim GP(\mu, k)$, seen through noise of variance $\gamma^2$ (§10.2).
 
-    `kernel` is any `k(xs, ys=None)`; `mean` is a model of one example, such as a `Linear`, or None for 0. All leaves
-    are hyper-parameters: `fit_evidence` fits them, the weights of a network too if the kernel is its tangent kernel.
-    Calculations are in their dtype, float64 unless `single` was used.
+    `kernel` is any `k(xs, ys=None)`; `mean` is a model of one example, such as a `Linear`, or None
+    for 0. All leaves are hyper-parameters: `fit_evidence` fits them, the weights of a network too
+    if the kernel is its tangent kernel. Calculations are in their dtype, float64 unless `single`
+    was used.
 
     >>> from thetax.bayes import RBF
     >>> process = GaussianProcess.init(RBF.init(), noise=0.01)
     >>> posterior = process.condition(jnp.array([[0.0], [1.0]]), jnp.array([0.0, 1.0]))
-    >>> posterior.mean(jnp.array([[1.0]])).round(3).tolist(), posterior.variance(jnp.array([[9.0]])).round(3).tolist()
+    >>> (
+    ...     posterior.mean(jnp.array([[1.0]])).round(3).tolist(),
+    ...     posterior.variance(jnp.array([[9.0]])).round(3).tolist(),
+    ... )
     ([0.985], [1.0])
     """
 
@@ -46,11 +52,20 @@ class GaussianProcess(eqx.Module):
 
     @classmethod
     def init(
-        cls, kernel: Callable[..., Any], *, noise: float = 0.0, mean: Callable[..., Any] | None = None
+        cls,
+        kernel: Callable[..., Any],
+        *,
+        noise: float = 0.0,
+        mean: Callable[..., Any] | None = None,
     ) -> "GaussianProcess":
-        r"""The process of this kernel and $\gamma^2$ = `noise`; a noise of 0 stays 0 when it is fitted."""
+        r"""The process of this kernel and $\gamma^2$ = `noise`; a noise of 0 stays 0 when it is
+        fitted.
+        """
         if not callable(kernel):
-            raise ValueError(f"GaussianProcess: kernel must be a function k(xs, ys=None); got {type(kernel).__name__}.")
+            raise ValueError(
+                "GaussianProcess: kernel must be a function k(xs, ys=None); got "
+                f"{type(kernel).__name__}."
+            )
         return cls(kernel, positive("GaussianProcess: noise", noise, least=-jnp.inf), mean)
 
     @property
@@ -79,7 +94,9 @@ class GaussianProcess(eqx.Module):
 
     @double
     def condition(self, xs: Batch, ys: Any) -> "Posterior":
-        """What is believed of $f$ once `ys` were seen at `xs`; several outputs, `(n, o)`, share kernel and solve."""
+        """What is believed of $f$ once `ys` were seen at `xs`; several outputs, `(n, o)`, share
+        kernel and solve.
+        """
         check_matrix("condition", xs)
         check_observations("condition", xs, ys)
         posterior = _condition(self, xs, ys)
@@ -103,8 +120,9 @@ class GaussianProcess(eqx.Module):
 class Posterior(eqx.Module):
     r"""A Gaussian process conditioned on observations: again one, of $f$ without noise.
 
-    An observation at $x$ has the variance of $f(x)$ and the `noise` of the process. `jitter` is what had to be added
-    to the diagonal of $K + \gamma^2 I$: 0 as a rule. `log_evidence` is $\log p(y \mid X)$.
+    An observation at $x$ has the variance of $f(x)$ and the `noise` of the process. `jitter` is
+    what had to be added to the diagonal of $K + \gamma^2 I$: 0 as a rule. `log_evidence` is
+    $\log p(y \mid X)$.
     """
 
     process: GaussianProcess
@@ -134,7 +152,9 @@ class Posterior(eqx.Module):
 
     @double
     def evidence_gradient(self) -> GaussianProcess:
-        r"""The derivatives of $\log p(y \mid X)$ in all hyper-parameters, from the factor that is there already."""
+        r"""The derivatives of $\log p(y \mid X)$ in all hyper-parameters, from the factor that is
+        there already.
+        """
         return _evidence_gradient(self)
 
     @double
@@ -160,7 +180,8 @@ def prior(process: GaussianProcess, xs: Any, shape: tuple[int, ...] = ()) -> Flo
         found = found.reshape((n, *[1 for _ in shape]))
     elif found.shape != (n, *shape):
         raise ValueError(
-            f"GaussianProcess: the mean gives {found.shape[1:]} for one example, but the outputs have {shape}; "
+            f"GaussianProcess: the mean gives {found.shape[1:]} for one example, but the outputs "
+            f"have {shape}; "
             "make it a model of as many outputs, or of one."
         )
     return jnp.broadcast_to(found, (n, *shape))
@@ -201,13 +222,16 @@ def _evidence_gradient(self):
 def _mean(self, xs):
     process, xs = uniform(self.process, xs)
     return (
-        prior(process, xs, self.alpha.shape[1:]) + covariances(process.kernel, xs, self.xs, self.L.dtype) @ self.alpha
+        prior(process, xs, self.alpha.shape[1:])
+        + covariances(process.kernel, xs, self.xs, self.L.dtype) @ self.alpha
     )
 
 
 def _explained(self, xs):
     r"""$L^{-1} k(X, x)$: what the observations say, in units of their own spread."""
-    return solve_triangular(self.L, covariances(self.process.kernel, self.xs, xs, self.L.dtype), lower=True)
+    return solve_triangular(
+        self.L, covariances(self.process.kernel, self.xs, xs, self.L.dtype), lower=True
+    )
 
 
 @eqx.filter_jit
@@ -221,13 +245,17 @@ def _covariance(self, xs):
 def _variance(self, xs):
     process, xs = uniform(self.process, xs)
     v = _explained(self, xs)
-    return jnp.maximum(diagonal(process.kernel, xs).astype(v.dtype) - jnp.square(v).sum(axis=0), 0.0)
+    return jnp.maximum(
+        diagonal(process.kernel, xs).astype(v.dtype) - jnp.square(v).sum(axis=0), 0.0
+    )
 
 
 @eqx.filter_jit
 def _sample_prior(process, xs, count, key):
     process, xs = uniform(process, xs)
-    return draw(prior(process, xs), covariances(process.kernel, xs, None, dtype_of(process)), count, key)
+    return draw(
+        prior(process, xs), covariances(process.kernel, xs, None, dtype_of(process)), count, key
+    )
 
 
 @eqx.filter_jit
@@ -235,9 +263,12 @@ def _sample_posterior(self, xs, count, key):
     return draw(_mean(self, xs), _covariance(self, xs), count, key)
 
 
-def draw(mean: Float[Numbers, "n *o"], K: Float[Numbers, "n n"], count: int, key: PRNGKeyArray) -> Any:
-    r"""$\mu + V\sqrt\Lambda\,\varepsilon$ with $K = V\Lambda V^\top$: a root that singular matrices have too, so that
-    no jitter is needed."""
+def draw(
+    mean: Float[Numbers, "n *o"], K: Float[Numbers, "n n"], count: int, key: PRNGKeyArray
+) -> Any:
+    r"""$\mu + V\sqrt\Lambda\,\varepsilon$ with $K = V\Lambda V^\top$: a root that singular matrices
+    have too, so that no jitter is needed.
+    """
     values, V = jnp.linalg.eigh(K)
     root = V * jnp.sqrt(jnp.maximum(values, 0.0))[None]
     noise = jr.normal(key, (count, *mean.shape), K.dtype)

@@ -1,9 +1,11 @@
-r"""Double precision for the algebra of Gaussian processes: $K + \gamma^2 I$ is too near to singular for float32.
+r"""Double precision for the algebra of Gaussian processes: $K + \gamma^2 I$ is too near to singular
+for float32.
 
-A function under `double` computes in float64 whatever the process-wide setting is, and gives float64 arrays back:
-those of numpy where JAX has no float64, that is, outside `jax.enable_x64(True)`. Inside a transformation (`jit`,
-`grad`, `vmap`) the caller has chosen: there it keeps the dtype that it gets. How precise a calculation is follows from
-its hyper-parameters, which are made in float64; `single` makes them float32.
+A function under `double` computes in float64 whatever the process-wide setting is, and gives
+float64 arrays back: those of numpy where JAX has no float64, that is, outside
+`jax.enable_x64(True)`. Inside a transformation (`jit`, `grad`, `vmap`) the caller has chosen: there
+it keeps the dtype that it gets. How precise a calculation is follows from its hyper-parameters,
+which are made in float64; `single` makes them float32.
 """
 
 import functools
@@ -23,7 +25,9 @@ Scalar: TypeAlias = Float[Numbers, ""]
 
 
 def traced(*arguments: Any) -> bool:
-    """Whether this is a step of somebody's transformation, so that there are no numbers to look at."""
+    """Whether this is a step of somebody's transformation, so that there are no numbers to look
+    at.
+    """
     leaves = jax.tree.leaves(arguments)
     return any(isinstance(leaf, Tracer) for leaf in leaves) or isinstance(jnp.zeros(()), Tracer)
 
@@ -54,7 +58,8 @@ def _outside(leaf: Any) -> Any:
 
 
 def single(model: T) -> T:
-    """The process or kernel with float32 hyper-parameters: what it computes is then float32 throughout.
+    """The process or kernel with float32 hyper-parameters: what it computes is then float32
+    throughout.
 
     >>> from thetax.bayes import RBF
     >>> xs = np.linspace(0.0, 1.0, 3)[:, None]
@@ -77,7 +82,9 @@ def cast(tree: T, dtype: Any) -> T:
 
 
 def _is_float(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray | np.generic) and jnp.issubdtype(leaf.dtype, np.inexact)
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic) and jnp.issubdtype(
+        leaf.dtype, np.inexact
+    )
 
 
 def uniform(model: Any, xs: Any) -> tuple[Any, Any]:

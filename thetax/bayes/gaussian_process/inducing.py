@@ -1,10 +1,12 @@
 r"""Many examples through few inducing points: Titsias' variational bound (2009).
 
-The values $u = f(Z)$ at $m$ places $Z$ stand for the whole function. With $Q = K_{XZ} K_{ZZ}^{-1} K_{ZX}$ the best
-Gaussian belief about $u$ gives a lower bound of the log evidence,
-$$\log p(y \mid X) \ge \log N(y; \mu(X), Q + \gamma^2 I) - \tfrac{1}{2\gamma^2} \mathrm{tr}(K - Q),$$
-at $O(nm^2)$, and is exact where $Z$ holds all of $X$. Raising the bound can never overfit the exact process: what is
-left between them is a divergence of beliefs.
+The values $u = f(Z)$ at $m$ places $Z$ stand for the whole function. With
+$Q = K_{XZ} K_{ZZ}^{-1} K_{ZX}$ the best Gaussian belief about $u$ gives a lower bound of the log
+evidence,
+$$\log p(y \mid X) \ge \log N(y; \mu(X), Q + \gamma^2 I) - \tfrac{1}{2\gamma^2} \mathrm{tr}(K -
+Q),$$
+at $O(nm^2)$, and is exact where $Z$ holds all of $X$. Raising the bound can never overfit the exact
+process: what is left between them is a divergence of beliefs.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +29,8 @@ from .kernels import covariances, diagonal
 
 
 class InducingProcess(eqx.Module):
-    r"""A process seen through its values at `places`, which are hyper-parameters like the others and can be fitted.
+    r"""A process seen through its values at `places`, which are hyper-parameters like the others
+    and can be fitted.
 
     >>> from thetax.bayes import RBF
     >>> process, xs = GaussianProcess.init(RBF.init(), noise=0.1), np.linspace(0.0, 5.0, 40)
@@ -42,7 +45,9 @@ class InducingProcess(eqx.Module):
     @classmethod
     @double
     def init(cls, process: GaussianProcess, xs: Batch, *, count: int) -> "InducingProcess":
-        """Places among the examples, each where most variance was left by those before it (pivoted Cholesky)."""
+        """Places among the examples, each where most variance was left by those before it (pivoted
+        Cholesky).
+        """
         chosen = np.asarray(pivoted_cholesky(process.kernel, xs, rank=count).places)
         return cls(process, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[chosen]), xs))
 
@@ -68,7 +73,9 @@ class InducingProcess(eqx.Module):
 
 
 class InducingPosterior(eqx.Module):
-    r"""The approximate posterior; `log_evidence` is the bound, `jitter` what was added to the diagonal of $K_{ZZ}$."""
+    r"""The approximate posterior; `log_evidence` is the bound, `jitter` what was added to the
+    diagonal of $K_{ZZ}$.
+    """
 
     process: GaussianProcess
     places: Batch
@@ -99,11 +106,16 @@ class InducingPosterior(eqx.Module):
 
 def _check_noise(self: InducingProcess) -> None:
     if not traced(self) and float(self.process.log_noise) == -np.inf:
-        raise ValueError("InducingProcess: the process has no noise, and without any the bound is minus infinity.")
+        raise ValueError(
+            "InducingProcess: the process has no noise, and without any the bound is minus "
+            "infinity."
+        )
 
 
 class _Parts(NamedTuple):
-    r"""$LL^\top = K_{ZZ}$; $A = L^{-1} K_{ZX} / \gamma$; $BB^\top = I + AA^\top$; $c = B^{-1} A r / \gamma$."""
+    r"""$LL^\top = K_{ZZ}$; $A = L^{-1} K_{ZX} / \gamma$; $BB^\top = I + AA^\top$;
+    $c = B^{-1} A r / \gamma$.
+    """
 
     L: Any
     A: Any
@@ -113,7 +125,8 @@ class _Parts(NamedTuple):
 
 
 def _parts(process: GaussianProcess, places: Any, xs: Any, r: Any) -> _Parts:
-    dtype, gamma = r.dtype, jnp.exp(process.log_noise / 2)
+    dtype = r.dtype
+    gamma = jnp.exp(process.log_noise / 2)
     L, jitter = factorise(covariances(process.kernel, places, None, dtype))
     A = solve_triangular(L, covariances(process.kernel, places, xs, dtype), lower=True) / gamma
     B = jnp.linalg.cholesky(jnp.eye(len(L), dtype=dtype) + A @ A.T)
@@ -125,7 +138,9 @@ def _value(process: GaussianProcess, xs: Any, r: Any, parts: _Parts) -> Scalar:
     (n, o), noise = r.shape, jnp.exp(process.log_noise)
     logs = jnp.log(jnp.diagonal(parts.B)).sum() + n / 2 * (process.log_noise + np.log(2 * np.pi))
     square = (jnp.square(r).sum() / noise - jnp.square(parts.c).sum()) / 2
-    missing = (diagonal(process.kernel, xs).astype(r.dtype).sum() / noise - jnp.square(parts.A).sum()) / 2
+    missing = (
+        diagonal(process.kernel, xs).astype(r.dtype).sum() / noise - jnp.square(parts.A).sum()
+    ) / 2
     return -square - o * (logs + missing)
 
 
@@ -151,7 +166,9 @@ def _condition(self, xs, ys):
 
 def _seen(self: InducingPosterior, xs: Any) -> tuple[Any, Any, Any]:
     process, xs = uniform(self.process, xs)
-    v = solve_triangular(self.L, covariances(process.kernel, self.places, xs, self.L.dtype), lower=True)
+    v = solve_triangular(
+        self.L, covariances(process.kernel, self.places, xs, self.L.dtype), lower=True
+    )
     return xs, v, solve_triangular(self.B, v, lower=True)
 
 

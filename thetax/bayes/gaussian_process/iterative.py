@@ -1,10 +1,11 @@
-r"""Many examples without the $n \times n$ matrix: conjugate gradients on $(K + \gamma^2 I)\alpha = y$.
+r"""Many examples without the $n \times n$ matrix: conjugate gradients on
+$(K + \gamma^2 I)\alpha = y$.
 
-Each step needs one product with $K$, which is formed a block of rows at a time and thrown away, so that memory is
-$O(n)$ and time $O(n^2)$ a step. How many steps are needed is up to the eigenvalues; a preconditioner
-$P = LL^\top + \gamma^2 I$, with $L$ of $n \times r$ from pivoted Cholesky, takes away the $r$ largest (Gardner et al.
-2018). The log evidence needs a determinant that this way does not give: `GaussianProcess` has it exactly, and
-`InducingProcess` from below.
+Each step needs one product with $K$, which is formed a block of rows at a time and thrown away, so
+that memory is $O(n)$ and time $O(n^2)$ a step. How many steps are needed is up to the eigenvalues;
+a preconditioner $P = LL^\top + \gamma^2 I$, with $L$ of $n \times r$ from pivoted Cholesky, takes
+away the $r$ largest (Gardner et al. 2018). The log evidence needs a determinant that this way does
+not give: `GaussianProcess` has it exactly, and `InducingProcess` from below.
 """
 
 from collections.abc import Callable
@@ -28,8 +29,9 @@ ROWS = 1024  # of the kernel's matrix at a time
 
 
 class Pivots(NamedTuple):
-    r"""$K \approx LL^\top$ of rank $r$, exact in the rows and columns of the `places`; `rest` is the trace of $K -
-    LL^\top$."""
+    r"""$K \approx LL^\top$ of rank $r$, exact in the rows and columns of the `places`; `rest` is
+    the trace of $K - LL^\top$.
+    """
 
     L: Float[Numbers, "n r"]
     places: Int[Numbers, " r"]
@@ -38,7 +40,8 @@ class Pivots(NamedTuple):
 
 @double
 def pivoted_cholesky(kernel: Callable[..., Any], xs: Batch, *, rank: int) -> Pivots:
-    r"""Cholesky's algorithm that always takes the example of most remaining variance next, and stops after `rank`.
+    r"""Cholesky's algorithm that always takes the example of most remaining variance next, and
+    stops after `rank`.
 
     It sees $nr$ entries of $K$. Harbrecht, Peters & Schneider 2012.
 
@@ -49,14 +52,18 @@ def pivoted_cholesky(kernel: Callable[..., Any], xs: Batch, *, rank: int) -> Piv
     """
     n = check_examples(xs, name="pivoted_cholesky: xs")
     if not 1 <= rank <= n:
-        raise ValueError(f"pivoted_cholesky: rank must lie between 1 and the number of examples, {n}; got {rank}.")
+        raise ValueError(
+            f"pivoted_cholesky: rank must lie between 1 and the number of examples, {n}; got "
+            f"{rank}."
+        )
     return _pivoted(kernel, jax.tree.map(jnp.asarray, xs), rank)
 
 
 @eqx.filter_jit
 def _pivoted(kernel: Callable[..., Any], xs: Any, rank: int) -> Pivots:
     left = diagonal(kernel, xs)
-    dtype, tiny = left.dtype, 8 * jnp.finfo(left.dtype).eps * left.max()
+    dtype = left.dtype
+    tiny = 8 * jnp.finfo(left.dtype).eps * left.max()
 
     def step(carry, j):
         L, left, taken = carry
@@ -73,7 +80,9 @@ def _pivoted(kernel: Callable[..., Any], xs: Any, rank: int) -> Pivots:
 
 
 class Solve(NamedTuple):
-    """A solution, how far from one each column is (relative to its right-hand side), and after how many steps."""
+    """A solution, how far from one each column is (relative to its right-hand side), and after how
+    many steps.
+    """
 
     x: Float[Numbers, "n o"]
     residual: Float[Numbers, " o"]
@@ -89,46 +98,62 @@ def conjugate_gradients(
     tolerance: float = 1e-10,
     steps: int = 1000,
 ) -> Solve:
-    r"""$Ax = b$ for each column of $b$, with $A$ positive definite, from products $Av$ alone (Hestenes & Stiefel 1952).
+    r"""$Ax = b$ for each column of $b$, with $A$ positive definite, from products $Av$ alone
+    (Hestenes & Stiefel 1952).
 
-    `precondition` is $r \mapsto P^{-1} r$. A column ends when $\|b - Ax\| \le$ `tolerance` $\|b\|$; all go in step.
+    `precondition` is $r \mapsto P^{-1} r$. A column ends when $\|b - Ax\| \le$ `tolerance` $\|b\|$;
+    all go in step.
 
     >>> A = jnp.array([[2.0, 1.0], [1.0, 3.0]])
-    >>> conjugate_gradients(lambda v: A @ v, jnp.array([[3.0], [4.0]]), tolerance=1e-6).x.round(4).ravel().tolist()
+    >>> conjugate_gradients(lambda v: A @ v, jnp.array([[3.0], [4.0]]), tolerance=1e-6).x.round(
+    ...     4
+    ... ).ravel().tolist()
     [1.0, 1.0]
     """
     size_b = jnp.linalg.norm(b, axis=0)
     goal = tolerance * size_b
     going = lambda r: jnp.linalg.norm(r, axis=0) > goal
-    divide = lambda top, bottom: jnp.where(bottom > 0, top / jnp.where(bottom > 0, bottom, 1.0), 0.0)
+    divide = lambda top, bottom: jnp.where(
+        bottom > 0, top / jnp.where(bottom > 0, bottom, 1.0), 0.0
+    )
 
     def step(carry):
         x, r, p, rz, count = carry
         Ap = product(p)
         rate = jnp.where(going(r), divide(rz, (p * Ap).sum(axis=0)), 0.0)
-        x, r = x + rate[None] * p, r - rate[None] * Ap
+        x = x + rate[None] * p
+        r = r - rate[None] * Ap
         z = precondition(r)
         new = (r * z).sum(axis=0)
         return x, r, z + divide(new, rz)[None] * p, new, count + 1
 
     z = precondition(b)
     start = jnp.zeros_like(b), b, z, (b * z).sum(axis=0), jnp.zeros((), jnp.int32)
-    x, _, _, _, count = jax.lax.while_loop(lambda c: going(c[1]).any() & (c[4] < steps), step, start)
+    x, _, _, _, count = jax.lax.while_loop(
+        lambda c: going(c[1]).any() & (c[4] < steps), step, start
+    )
     residual = divide(jnp.linalg.norm(b - product(x), axis=0), size_b)
     return Solve(x, residual, count, (residual <= 10 * tolerance).all())
 
 
-def rows_product(kernel: Callable[..., Any], xs: Any, ys: Any, v: Float[Numbers, "m o"]) -> Float[Numbers, "n o"]:
+def rows_product(
+    kernel: Callable[..., Any], xs: Any, ys: Any, v: Float[Numbers, "m o"]
+) -> Float[Numbers, "n o"]:
     r"""$k(X, Y) v$, a block of rows at a time."""
-    n, width = size(xs), min(ROWS, size(xs))
+    n = size(xs)
+    width = min(ROWS, size(xs))
     padded = -(-n // width) * width
     cut = lambda leaf: leaf[jnp.arange(padded) % n].reshape(padded // width, width, *leaf.shape[1:])
-    blocks = jax.lax.map(lambda block: covariances(kernel, block, ys, v.dtype) @ v, jax.tree.map(cut, xs))
+    blocks = jax.lax.map(
+        lambda block: covariances(kernel, block, ys, v.dtype) @ v, jax.tree.map(cut, xs)
+    )
     return blocks.reshape(padded, *v.shape[1:])[:n]
 
 
 class IterativePosterior(eqx.Module):
-    """A process conditioned by conjugate gradients; `residual` says how well, relative to the observations."""
+    """A process conditioned by conjugate gradients; `residual` says how well, relative to the
+    observations.
+    """
 
     process: GaussianProcess
     xs: Batch
@@ -148,40 +173,65 @@ class IterativePosterior(eqx.Module):
 
     @double
     def variance(self, xs: Batch) -> Float[Numbers, " m"]:
-        r"""$k(x, x) - k(x)^\top (K + \gamma^2 I)^{-1} k(x)$: one more solve, with a column for each $x$."""
+        r"""$k(x, x) - k(x)^\top (K + \gamma^2 I)^{-1} k(x)$: one more solve, with a column for each
+        $x$.
+        """
         check_examples(xs, name="variance: xs")
         return _variance(self, xs)
 
 
 @double
 def condition_iteratively(
-    process: GaussianProcess, xs: Batch, ys: Any, *, rank: int = 100, tolerance: float = 1e-10, steps: int = 1000
+    process: GaussianProcess,
+    xs: Batch,
+    ys: Any,
+    *,
+    rank: int = 100,
+    tolerance: float = 1e-10,
+    steps: int = 1000,
 ) -> IterativePosterior:
-    r"""`process.condition(xs, ys)` for many examples, by conjugate gradients with a preconditioner of this rank.
+    r"""`process.condition(xs, ys)` for many examples, by conjugate gradients with a preconditioner
+    of this rank.
 
     >>> from thetax.bayes import RBF
     >>> process, xs = GaussianProcess.init(RBF.init(), noise=0.1), np.linspace(0.0, 5.0, 30)
     >>> found = condition_iteratively(process, xs, np.sin(xs), rank=10)
-    >>> bool(found.converged), np.allclose(found.mean(xs), process.condition(xs, np.sin(xs)).mean(xs))
+    >>> (
+    ...     bool(found.converged),
+    ...     np.allclose(found.mean(xs), process.condition(xs, np.sin(xs)).mean(xs)),
+    ... )
     (True, True)
     """
     check_observations("condition_iteratively", xs, ys)
     if float(process.log_noise) == -np.inf:
-        raise ValueError("condition_iteratively: the process has no noise, and without any there is no preconditioner.")
+        raise ValueError(
+            "condition_iteratively: the process has no noise, and without any there is no "
+            "preconditioner."
+        )
     if rank < 1 or steps < 1 or not tolerance > 0:
         raise ValueError(
-            f"condition_iteratively: rank, steps and tolerance must be positive; got {rank}, {steps}, {tolerance}."
+            f"condition_iteratively: rank, steps and tolerance must be positive; got {rank}, "
+            f"{steps}, {tolerance}."
         )
-    return _condition(process, jax.tree.map(jnp.asarray, xs), ys, min(rank, size(xs)), tolerance, steps)
+    return _condition(
+        process, jax.tree.map(jnp.asarray, xs), ys, min(rank, size(xs)), tolerance, steps
+    )
 
 
-def _solver(process: GaussianProcess, xs: Any, pivots: Pivots, tolerance: float, steps: int) -> Callable[[Any], Solve]:
-    r"""$b \mapsto (K + \gamma^2 I)^{-1} b$, with $P^{-1} = (I - L(\gamma^2 I + L^\top L)^{-1} L^\top) / \gamma^2$."""
-    noise, L = jnp.exp(process.log_noise), pivots.L
+def _solver(
+    process: GaussianProcess, xs: Any, pivots: Pivots, tolerance: float, steps: int
+) -> Callable[[Any], Solve]:
+    r"""$b \mapsto (K + \gamma^2 I)^{-1} b$, with
+    $P^{-1} = (I - L(\gamma^2 I + L^\top L)^{-1} L^\top) / \gamma^2$.
+    """
+    noise = jnp.exp(process.log_noise)
+    L = pivots.L
     core = jnp.linalg.cholesky(L.T @ L + noise * jnp.eye(L.shape[1], dtype=L.dtype))
     precondition = lambda r: (r - L @ cho_solve((core, True), L.T @ r)) / noise
     product = lambda v: rows_product(process.kernel, xs, xs, v) + noise * v
-    return lambda b: conjugate_gradients(product, b, precondition=precondition, tolerance=tolerance, steps=steps)
+    return lambda b: conjugate_gradients(
+        product, b, precondition=precondition, tolerance=tolerance, steps=steps
+    )
 
 
 @eqx.filter_jit
@@ -206,4 +256,6 @@ def _variance(self, xs):
     process, xs = uniform(self.process, xs)
     k = covariances(process.kernel, self.xs, xs, self.alpha.dtype)
     found = _solver(process, self.xs, self.pivots, self.tolerance, self.most)(k)
-    return jnp.maximum(diagonal(process.kernel, xs).astype(k.dtype) - (k * found.x).sum(axis=0), 0.0)
+    return jnp.maximum(
+        diagonal(process.kernel, xs).astype(k.dtype) - (k * found.x).sum(axis=0), 0.0
+    )

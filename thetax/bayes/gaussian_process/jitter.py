@@ -1,8 +1,10 @@
-r"""The jitter: what is added to the diagonal of a covariance that rounding has made singular, and never in silence.
+r"""The jitter: what is added to the diagonal of a covariance that rounding has made singular, and
+never in silence.
 
-A covariance is factorised as it is, if it can be. If a pivot is no more than rounding, $10^{-12}$ of the mean variance
-is added to every diagonal entry, then $10^{-10}$, and so on to $10^{-4}$. Beyond that there is something wrong with the
-data or the kernel, and it is refused. How much was added is part of every result, and a `JitterWarning` says it.
+A covariance is factorised as it is, if it can be. If a pivot is no more than rounding, $10^{-12}$
+of the mean variance is added to every diagonal entry, then $10^{-10}$, and so on to $10^{-4}$.
+Beyond that there is something wrong with the data or the kernel, and it is refused. How much was
+added is part of every result, and a `JitterWarning` says it.
 """
 
 import warnings
@@ -24,7 +26,9 @@ class JitterWarning(UserWarning):
 
 
 class Factor(NamedTuple):
-    r"""$LL^\top = K + \epsilon I$, with $\epsilon$ the jitter: 0 as a rule, infinite where nothing helped."""
+    r"""$LL^\top = K + \epsilon I$, with $\epsilon$ the jitter: 0 as a rule, infinite where nothing
+    helped.
+    """
 
     L: Float[Numbers, "n n"]
     jitter: Scalar
@@ -32,10 +36,11 @@ class Factor(NamedTuple):
 
 @jax.custom_jvp
 def factorise(K: Float[Numbers, "n n"]) -> Factor:
-    r"""Cholesky's $L$ of $K + \epsilon I$, with the least $\epsilon$ of the ladder that makes it sound.
+    r"""Cholesky's $L$ of $K + \epsilon I$, with the least $\epsilon$ of the ladder that makes it
+    sound.
 
-    Sound means that no pivot $L_{ii}^2$ is below $8\sqrt n$ units of rounding of the mean variance. Where it is
-    differentiated, the jitter counts as a constant.
+    Sound means that no pivot $L_{ii}^2$ is below $8\sqrt n$ units of rounding of the mean variance.
+    Where it is differentiated, the jitter counts as a constant.
 
     >>> L, jitter = factorise(jnp.array([[4.0, 2.0], [2.0, 2.0]]))
     >>> L.tolist(), float(jitter)
@@ -51,7 +56,9 @@ def factorise(K: Float[Numbers, "n n"]) -> Factor:
 
 @factorise.defjvp
 def _tangent(primals, tangents):
-    r"""$dL = L\,\Phi(L^{-1}\,dK\,L^{-\top})$, with $\Phi$ the lower triangle and half of the diagonal."""
+    r"""$dL = L\,\Phi(L^{-1}\,dK\,L^{-\top})$, with $\Phi$ the lower triangle and half of the
+    diagonal.
+    """
     found = factorise(*primals)
     half = solve_triangular(found.L, tangents[0], lower=True)
     inner = solve_triangular(found.L, half.T, lower=True)
@@ -60,7 +67,9 @@ def _tangent(primals, tangents):
 
 
 def _cholesky(K: Float[Numbers, "n n"]) -> Float[Numbers, "n n"]:
-    return jax.lax.linalg.cholesky(jnp.asarray(K), symmetrize_input=False)  # a kernel is symmetric as it is
+    return jax.lax.linalg.cholesky(
+        jnp.asarray(K), symmetrize_input=False
+    )  # a kernel is symmetric as it is
 
 
 def _raised(K: Float[Numbers, "n n"], jitter: Any) -> Float[Numbers, "n n"]:
@@ -80,7 +89,9 @@ def _search(K: Float[Numbers, "n n"], variance: Scalar) -> Scalar:
 
     going_on = lambda index: (index < len(SHARES)) & unsound(index)
     index = jax.lax.while_loop(going_on, lambda index: index + 1, jnp.zeros((), jnp.int32))
-    return jnp.where(index < len(SHARES), shares[index] * jnp.abs(variance), jnp.inf).astype(K.dtype)
+    return jnp.where(index < len(SHARES), shares[index] * jnp.abs(variance), jnp.inf).astype(
+        K.dtype
+    )
 
 
 def tell(name: str, jitter: Any) -> None:
@@ -88,19 +99,23 @@ def tell(name: str, jitter: Any) -> None:
 
     >>> tell("condition", jnp.array(jnp.inf))
     Traceback (most recent call last):
-    ValueError: condition: the covariance is not positive definite, even with 0.0001 of its mean variance ...
+    ValueError: condition: the covariance is not positive definite, even with 0.0001 of its mean ...
     """
     jitter = float(jitter)
     if not np.isfinite(jitter):
         raise ValueError(
-            f"{name}: the covariance is not positive definite, even with {SHARES[-1]:g} of its mean variance added. "
-            "Likely causes: duplicate points and no noise, a hyper-parameter out of all bounds, or a function that is "
+            f"{name}: the covariance is not positive definite, even with {SHARES[-1]:g} of its "
+            "mean variance added. "
+            "Likely causes: duplicate points and no noise, a hyper-parameter out of all bounds, "
+            "or a function that is "
             "no kernel. Give the process some noise, or drop the duplicates."
         )
     if jitter > 0:
         warnings.warn(
-            f"{name}: added {jitter:.1e} to the diagonal of a covariance that is singular to rounding. "
-            "Likely causes: duplicate or very near points, and little noise. Give the process more noise.",
+            f"{name}: added {jitter:.1e} to the diagonal of a covariance that is singular to "
+            "rounding. "
+            "Likely causes: duplicate or very near points, and little noise. Give the process "
+            "more noise.",
             JitterWarning,
             stacklevel=4,
         )

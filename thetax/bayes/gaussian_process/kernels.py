@@ -1,9 +1,11 @@
-r"""Kernels (§10.2): $k(x, x')$, the covariance of $f(x)$ and $f(x')$, and the sums and products of them.
+r"""Kernels (§10.2): $k(x, x')$, the covariance of $f(x)$ and $f(x')$, and the sums and products of
+them.
 
-A kernel is any function `k(xs, ys=None)` of stacked examples that gives the matrix $k(x_i, y_j)$; with one argument,
-$k(x_i, x_j)$. Those of this folder are modules whose leaves are the hyper-parameters, kept as logarithms where they
-must be positive, so that they can be fitted without bounds. `k1 + k2`, `k1 * k2` and `2.0 * k` are kernels again.
-A kernel from elsewhere, such as that of an infinitely wide network, takes part unchanged.
+A kernel is any function `k(xs, ys=None)` of stacked examples that gives the matrix $k(x_i, y_j)$;
+with one argument, $k(x_i, x_j)$. Those of this folder are modules whose leaves are the
+hyper-parameters, kept as logarithms where they must be positive, so that they can be fitted without
+bounds. `k1 + k2`, `k1 * k2` and `2.0 * k` are kernels again. A kernel from elsewhere, such as that
+of an infinitely wide network, takes part unchanged.
 """
 
 import abc
@@ -22,7 +24,9 @@ from .float64 import Numbers, double, dtype_of, floats
 
 @double
 def positive(name: str, value: Any, *, least: float = 0.0) -> Float[Numbers, "*s"]:
-    r"""$\log$ of a positive hyper-parameter, in double precision; `least=-inf` lets 0 pass, as $-\infty$."""
+    r"""$\log$ of a positive hyper-parameter, in double precision; `least=-inf` lets 0 pass, as
+    $-\infty$.
+    """
     value = np.asarray(value, np.float64)
     bad = (value < 0) if least < 0 else (value <= 0)
     if not np.isfinite(value).all() or bad.any():
@@ -68,9 +72,12 @@ def _matrix(kernel: Kernel, xs: Any, ys: Any) -> Float[Numbers, "n m"]:
 
 @double
 def diagonal(kernel: Callable[..., Any], xs: Batch) -> Float[Numbers, " n"]:
-    """$k(x_i, x_i)$ of any kernel: by its own `diagonal` if it has one, otherwise one example at a time.
+    """$k(x_i, x_i)$ of any kernel: by its own `diagonal` if it has one, otherwise one example at a
+    time.
 
-    >>> diagonal(lambda xs, ys=None: xs @ (xs if ys is None else ys).T, jnp.array([[1.0], [3.0]])).tolist()
+    >>> diagonal(
+    ...     lambda xs, ys=None: xs @ (xs if ys is None else ys).T, jnp.array([[1.0], [3.0]])
+    ... ).tolist()
     [1.0, 9.0]
     """
     own = getattr(kernel, "diagonal", None)
@@ -81,11 +88,15 @@ def diagonal(kernel: Callable[..., Any], xs: Batch) -> Float[Numbers, " n"]:
 
 
 def covariances(kernel: Callable[..., Any], xs: Any, ys: Any, dtype: Any) -> Float[Numbers, "n m"]:
-    """$k(x_i, y_j)$ of any kernel, once it is known to be a matrix of that many rows and columns."""
-    K, expected = kernel(xs, ys), (size(xs), size(xs if ys is None else ys))
+    """$k(x_i, y_j)$ of any kernel, once it is known to be a matrix of that many rows and
+    columns.
+    """
+    K = kernel(xs, ys)
+    expected = (size(xs), size(xs if ys is None else ys))
     if np.shape(K) != expected:
         raise ValueError(
-            f"kernel: expected a matrix of shape {expected}, one number for a pair of examples; got {np.shape(K)}. "
+            f"kernel: expected a matrix of shape {expected}, one number for a pair of examples; "
+            f"got {np.shape(K)}. "
             'The tangent kernel of a model of several outputs is one as ntk(model, form="trace").'
         )
     return K.astype(dtype)
@@ -97,7 +108,9 @@ def _kernel(other: Any) -> Any:
         return other
     if np.ndim(other) == 0 and np.issubdtype(np.asarray(other).dtype, np.number):
         return Constant.init(float(other))
-    raise ValueError(f"kernel: a kernel adds to and multiplies kernels and numbers; got {type(other).__name__}.")
+    raise ValueError(
+        f"kernel: a kernel adds to and multiplies kernels and numbers; got {type(other).__name__}."
+    )
 
 
 def size(xs: Any) -> int:
@@ -198,8 +211,9 @@ def _diagonal(kernel: Polynomial, xs: Any) -> Float[Numbers, " n"]:
 def linear_kernel(*, scale: float = 1.0, offset: float = 0.0) -> Polynomial:
     r"""$k(x, x') = s\,(x^\top x' + c)$: Bayesian linear regression as a Gaussian process (§10.2).
 
-    A linear unit $w \sim N(0, \frac{\sigma^2}{d} I_d)$ has $s = \sigma^2 / d$. Departs: the notes print
-    $\sigma^2 / n$, with $n$ the number of examples, on which the law of one unit cannot depend.
+    A linear unit $w \sim N(0, \frac{\sigma^2}{d} I_d)$ has $s = \sigma^2 / d$. Departs: the notes
+    print $\sigma^2 / n$, with $n$ the number of examples, on which the law of one unit cannot
+    depend.
 
     >>> linear_kernel(scale=0.5)(jnp.array([[1.0, 1.0], [2.0, 0.0]])).round(6).tolist()
     [[1.0, 1.0], [1.0, 2.0]]
@@ -210,8 +224,13 @@ def linear_kernel(*, scale: float = 1.0, offset: float = 0.0) -> Polynomial:
 def rows(kernel: Any, xs: Any) -> Float[Numbers, "n d"]:
     """The examples as vectors of the kernel's dtype."""
     if len(jax.tree.leaves(xs)) != 1:
-        raise ValueError(f"{type(kernel).__name__}: expected one array of examples, got {jax.tree.structure(xs)}.")
+        raise ValueError(
+            f"{type(kernel).__name__}: expected one array of examples, got "
+            f"{jax.tree.structure(xs)}."
+        )
     xs = jax.tree.leaves(xs)[0]
     if np.ndim(xs) == 0 or len(xs) == 0:
-        raise ValueError(f"{type(kernel).__name__}: expected at least one example, got the shape {np.shape(xs)}.")
+        raise ValueError(
+            f"{type(kernel).__name__}: expected at least one example, got the shape {np.shape(xs)}."
+        )
     return floats(xs, dtype_of(kernel)).reshape(len(xs), -1)

@@ -1,12 +1,13 @@
 r"""What a network can put out when its input is anything between two ends (Gowal et al. 2018).
 
-The program that JAX traces of the network is run with an interval $[l, h]$ in place of every number that depends on the
-input. An affine map has the centre $Wc + b$ and the radius $|W| r$; what grows has its ends where its argument has.
-All that the network can do lies inside, but not all that lies inside can happen: each number is taken to be free of the
-others, and the more layers, the wider the bounds.
+The program that JAX traces of the network is run with an interval $[l, h]$ in place of every number
+that depends on the input. An affine map has the centre $Wc + b$ and the radius $|W| r$; what grows
+has its ends where its argument has. All that the network can do lies inside, but not all that lies
+inside can happen: each number is taken to be free of the others, and the more layers, the wider the
+bounds.
 
-Bounds are those of real numbers, computed in floating point: they hold up to rounding. Where the network may give NaN
-or overflow to it, they are infinite.
+Bounds are those of real numbers, computed in floating point: they hold up to rounding. Where the
+network may give NaN or overflow to it, they are infinite.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,16 +26,31 @@ from ...jaxpr import Scan, called, done, scan_of
 from .interval_rules import Do, Interval, bounded, number
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
-LINEAR = ("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev", "copy", "copy_p")
+LINEAR = (
+    "reshape",
+    "transpose",
+    "broadcast_in_dim",
+    "squeeze",
+    "expand_dims",
+    "slice",
+    "rev",
+    "copy",
+    "copy_p",
+)
 
 
-def interval_bounds(f: Callable[[Any], Any], low: Float[Array, "*s"], high: Float[Array, "*s"]) -> tuple[Any, Any]:
-    r"""Numbers $l \le f(x) \le h$ for all $x$ between `low` and `high`, elementwise, for each output of any function.
+def interval_bounds(
+    f: Callable[[Any], Any], low: Float[Array, "*s"], high: Float[Array, "*s"]
+) -> tuple[Any, Any]:
+    r"""Numbers $l \le f(x) \le h$ for all $x$ between `low` and `high`, elementwise, for each
+    output of any function.
 
-    They can be mapped, compiled and differentiated. An operation for which no rule is known to be valid is refused by
-    its name with a `ValueError`. Gowal et al. 2018; Mirman, Gehr & Vechev 2018.
+    They can be mapped, compiled and differentiated. An operation for which no rule is known to be
+    valid is refused by its name with a `ValueError`. Gowal et al. 2018; Mirman, Gehr & Vechev 2018.
 
-    >>> low, high = interval_bounds(lambda x: jax.nn.relu(x) - 2 * x, jnp.array([-1.0, 1.0]), jnp.array([1.0, 3.0]))
+    >>> low, high = interval_bounds(
+    ...     lambda x: jax.nn.relu(x) - 2 * x, jnp.array([-1.0, 1.0]), jnp.array([1.0, 3.0])
+    ... )
     >>> low.tolist(), high.tolist()
     ([-2.0, -5.0], [3.0, 1.0])
     """
@@ -49,7 +65,8 @@ def interval_bounds(f: Callable[[Any], Any], low: Float[Array, "*s"], high: Floa
 def check_ends(low: Any, high: Any) -> tuple[Array, Array]:
     """The ends as arrays, once they are known to be ends."""
     expect_floats("interval_bounds: low", low)
-    low, high = jnp.asarray(low), jnp.asarray(high)
+    low = jnp.asarray(low)
+    high = jnp.asarray(high)
     if low.shape != high.shape or low.dtype != high.dtype:
         came = f"{low.dtype}{low.shape} and {high.dtype}{high.shape}"
         raise ValueError(f"interval_bounds: the ends must have one shape and dtype; got {came}.")
@@ -70,17 +87,23 @@ def known(out: Any) -> tuple[Any, Any]:
         return out, out
     if not jnp.issubdtype(out.low.dtype, jnp.floating):
         return out.low, out.high
-    return jnp.where(jnp.isnan(out.low), -jnp.inf, out.low), jnp.where(jnp.isnan(out.high), jnp.inf, out.high)
+    return jnp.where(jnp.isnan(out.low), -jnp.inf, out.low), jnp.where(
+        jnp.isnan(out.high), jnp.inf, out.high
+    )
 
 
 class Walk:
-    """One run through a program, with intervals; a trail is told of every step, and may narrow them."""
+    """One run through a program, with intervals; a trail is told of every step, and may narrow
+    them.
+    """
 
     def __init__(self, trail: Any = None):
         self.trail = trail
 
     def run(self, program: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-        held: dict[Any, Any] = dict(zip((*program.constvars, *program.invars), (*consts, *args), strict=True))
+        held: dict[Any, Any] = dict(
+            zip((*program.constvars, *program.invars), (*consts, *args), strict=True)
+        )
         read = lambda v: _literal(v) if isinstance(v, Literal) else held[v]
         for equation in program.eqns:
             outs = self.step(program, equation, [read(v) for v in equation.invars])
@@ -101,12 +124,16 @@ class Walk:
             return self.run(inner.jaxpr, inner.consts, ins)
         if inner is not None:
             own = jaxpr_as_fun(ClosedJaxpr(inner.jaxpr, inner.consts))
-            return self.bound("product", lambda *values: done(program, equation, list(values)), how, ins, own)
+            return self.bound(
+                "product", lambda *values: done(program, equation, list(values)), how, ins, own
+            )
         name, do, ins = _spelt(name, partial(_alone, equation), ins)
         return self.bound(name, do, how, ins, do)
 
     def bound(self, name: str, do: Do, how: Any, ins: list[Any], plain: Do) -> list[Any]:
-        """Bounds of one operation. A trail has it as `plain`, without a derivative of its own, which may be any."""
+        """Bounds of one operation. A trail has it as `plain`, without a derivative of its own,
+        which may be any.
+        """
         if self.trail is not None:
             ins = self.trail.before(name, ins)
         outs = bounded(name, do, how, ins)
@@ -114,8 +141,10 @@ class Walk:
             kinds = ", ".join(str(value.low.dtype) for value in ins if isinstance(value, Interval))
             to = f" to {how['new_dtype']}" if name == "convert_element_type" else ""
             raise ValueError(
-                f"interval_bounds: cannot bound '{name}' of {kinds}{to}, which is done to what depends on the input. "
-                "Bounds are for feed-forward networks; to certify any classifier at all, take smoothed."
+                f"interval_bounds: cannot bound '{name}' of {kinds}{to}, which is done to what "
+                "depends on the input. "
+                "Bounds are for feed-forward networks; to certify any classifier at all, take "
+                "smoothed."
             )
         return outs if self.trail is None else self.trail.after(name, plain, ins, outs)
 
@@ -131,8 +160,9 @@ def _alone(equation: Any, *values: Any) -> list[Any]:
 
 
 def _is_product(program: Any) -> bool:
-    """Whether a program of two arguments is bilinear: one product, whose one side comes from the first argument alone
-    and whose other side from the second, and moves of a single array."""
+    """Whether a program of two arguments is bilinear: one product, whose one side comes from the
+    first argument alone and whose other side from the second, and moves of a single array.
+    """
     if len(program.invars) != 2 or len(program.outvars) != 1 or program.constvars:
         return False
     come: dict[Any, Any] = {v: {at} for at, v in enumerate(program.invars)}  # from which arguments
@@ -140,7 +170,11 @@ def _is_product(program: Any) -> bool:
         name, ins = equation.primitive.name, equation.invars
         if any(isinstance(v, Literal) for v in ins):
             return False
-        if name in PRODUCTS and [len(come[v]) for v in ins] == [1, 1] and come[ins[0]] != come[ins[1]]:
+        if (
+            name in PRODUCTS
+            and [len(come[v]) for v in ins] == [1, 1]
+            and come[ins[0]] != come[ins[1]]
+        ):
             come[equation.outvars[0]] = {0, 1}
         elif name in LINEAR and len(ins) == 1:
             come[equation.outvars[0]] = come[ins[0]]
@@ -167,19 +201,25 @@ def _spelt(name: str, do: Do, ins: list[Any]) -> tuple[str, Do, list[Any]]:
 def looped(how: Scan, ins: list[Any]) -> list[Any]:
     """A scan: what it carries is an interval as soon as one round makes it one."""
     kept, carried, body = how.consts, how.carry, how.body
-    fixed, start, along = ins[:kept], ins[kept : kept + carried], ins[kept + carried :]
+    fixed = ins[:kept]
+    start = ins[kept : kept + carried]
+    along = ins[kept + carried :]
     free = {at for at, value in enumerate(start) if isinstance(value, Interval)}
 
     def one(state: list[Any], items: list[Any]) -> tuple[list[Any], list[Any]]:
         outs = [_bare(out) for out in Walk().run(body.jaxpr, body.consts, [*fixed, *state, *items])]
         found.update(at for at, out in enumerate(outs[:carried]) if isinstance(out, Interval))
-        return [_wide(out) if at in free else out for at, out in enumerate(outs[:carried])], outs[carried:]
+        return [_wide(out) if at in free else out for at, out in enumerate(outs[:carried])], outs[
+            carried:
+        ]
 
     while True:
         found: set[int] = set()
         state = [_wide(_bare(value)) if at in free else value for at, value in enumerate(start)]
         items = [_bare(value) for value in along]
-        jax.eval_shape(one, state, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), items))
+        jax.eval_shape(
+            one, state, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), items)
+        )
         if found <= free:
             state, outs = jax.lax.scan(one, state, items, how.length, how.reverse, how.unroll)
             return [*state, *outs]

@@ -1,16 +1,20 @@
-r"""What an operation makes of numbers of which only the least and the largest are known: $l \le z \le h$.
+r"""What an operation makes of numbers of which only the least and the largest are known:
+$l \le z \le h$.
 
-An operation is bounded only if it is in the table `RULES`, for arguments at the places and of the dtypes listed there.
-Everything else is refused: integers, complex numbers, casts to bool or to integers, functions that a reduction calls.
+An operation is bounded only if it is in the table `RULES`, for arguments at the places and of the
+dtypes listed there. Everything else is refused: integers, complex numbers, casts to bool or to
+integers, functions that a reduction calls.
 
 An operation that grows with each of its arguments has its ends where they have theirs. A product
-$\sum_i w_i z_i$ has the centre of $z$ for its centre, and the radius $\sum_i |w_i| \frac{h_i - l_i}{2}$; where both
-factors are uncertain, $c_v c_z \pm ((|c_v| + r_v)\, r_z + r_v |c_z|)$. A comparison may be undecided, and a choice that
+$\sum_i w_i z_i$ has the centre of $z$ for its centre, and the radius
+$\sum_i |w_i| \frac{h_i - l_i}{2}$; where both factors are uncertain,
+$c_v c_z \pm ((|c_v| + r_v)\, r_z + r_v |c_z|)$. A comparison may be undecided, and a choice that
 hangs on it is then either.
 
-Ends may be infinite. If both ends are NaN, nothing is known about the number, and it may be NaN itself: a logarithm of
-what may be negative, a quotient whose divisor may be 0, a sum in which infinities may cancel. A number that may be
-anything from $-\infty$ to $\infty$ is written in the same way wherever infinities could cancel.
+Ends may be infinite. If both ends are NaN, nothing is known about the number, and it may be NaN
+itself: a logarithm of what may be negative, a quotient whose divisor may be 0, a sum in which
+infinities may cancel. A number that may be anything from $-\infty$ to $\infty$ is written in the
+same way wherever infinities could cancel.
 """
 
 from collections.abc import Callable, Container
@@ -25,19 +29,25 @@ Do = Callable[..., list[Any]]  # the operation itself, on numbers
 
 
 class Interval(NamedTuple):
-    """The least and the largest that a number can be; both are NaN if nothing is known, not even that it is no NaN."""
+    """The least and the largest that a number can be; both are NaN if nothing is known, not even
+    that it is no NaN.
+    """
 
     low: Any
     high: Any
     node: int | None = None  # where it is found on a trail
-    greater: tuple[Any, Any] | None = None  # of a truth value: "the first is greater than the second", if it says that
+    greater: tuple[Any, Any] | None = (
+        None  # of a truth value: "the first is greater than the second", if it says that
+    )
     multiple: tuple[float, Any] | None = None  # so many times another interval, if it is that
 
 
 class Rule(NamedTuple):
     """How an operation is bounded, and for which arguments the rule is valid."""
 
-    bounds: Callable[[Do, Any, list[Any]], list[Interval] | None]  # of the operation, its parameters, its arguments
+    bounds: Callable[
+        [Do, Any, list[Any]], list[Interval] | None
+    ]  # of the operation, its parameters, its arguments
     dtypes: tuple[str, ...]  # that uncertain arguments may have
     places: Container[int]  # at which arguments may be uncertain
 
@@ -45,8 +55,12 @@ class Rule(NamedTuple):
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 BOOLS = ("bool",)
 ANY = range(10**6)
-SHIFTS: dict[str, Any] = {  # numbers change their places, whatever they are; uncertain ones at these arguments
-    **dict.fromkeys(("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev"), ANY),
+SHIFTS: dict[
+    str, Any
+] = {  # numbers change their places, whatever they are; uncertain ones at these arguments
+    **dict.fromkeys(
+        ("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "slice", "rev"), ANY
+    ),
     **dict.fromkeys(("concatenate", "stack", "split", "pad", "tile", "copy", "copy_p"), ANY),
     "gather": (0,),
     "dynamic_slice": (0,),
@@ -57,14 +71,29 @@ SUMS: dict[str, Any] = {
     **dict.fromkeys(("reduce_sum", "cumsum", "reduce_window_sum", "add", "add_any"), ANY),
     "scatter-add": (0, 2),
 }
-MOVES = {**SHIFTS, **SUMS, "convert_element_type": ANY}  # of floats: affine in the arguments at these places
+MOVES = {
+    **SHIFTS,
+    **SUMS,
+    "convert_element_type": ANY,
+}  # of floats: affine in the arguments at these places
 RISING = (  # in every argument, wherever it is a float
     *("max", "min", "clamp", "reduce_max", "reduce_min", "cummax", "cummin", "cumlogsumexp"),
-    *("reduce_window_max", "reduce_window_min", "reduce_precision", "floor", "ceil", "round", "sign", "leaky"),
+    *(
+        "reduce_window_max",
+        "reduce_window_min",
+        "reduce_precision",
+        "floor",
+        "ceil",
+        "round",
+        "sign",
+        "leaky",
+    ),
     *("tanh", "logistic", "exp", "exp2", "expm1", "erf", "cbrt", "sinh", "asinh", "atan"),
 )
 FALLING = ("neg", "erfc")
-DOMAINS: dict[str, Callable[[Any], Any]] = {  # where the least that the argument can be has to lie; else it may be NaN
+DOMAINS: dict[
+    str, Callable[[Any], Any]
+] = {  # where the least that the argument can be has to lie; else it may be NaN
     "log": lambda low: low >= 0,
     "log1p": lambda low: low >= -1,
     "sqrt": lambda low: low >= 0,
@@ -78,7 +107,9 @@ def bounded(name: str, do: Do, how: Any, ins: list[Any]) -> list[Interval] | Non
     if rule is None:
         return None
     for place, value in enumerate(ins):
-        if isinstance(value, Interval) and not (place in rule.places and value.low.dtype.name in rule.dtypes):
+        if isinstance(value, Interval) and not (
+            place in rule.places and value.low.dtype.name in rule.dtypes
+        ):
             return None
     outs = rule.bounds(do, how, ins)
     valid = outs is not None and all(out.low.dtype.name in FLOATS + BOOLS for out in outs)
@@ -87,7 +118,8 @@ def bounded(name: str, do: Do, how: Any, ins: list[Any]) -> list[Interval] | Non
 
 def rising(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """What grows with everything it reads: lows from lows, highs from highs."""
-    lows, highs = do(*[ends(v)[0] for v in ins]), do(*[ends(v)[1] for v in ins])
+    lows = do(*[ends(v)[0] for v in ins])
+    highs = do(*[ends(v)[1] for v in ins])
     return [Interval(low, high) for low, high in zip(lows, highs)]
 
 
@@ -102,12 +134,18 @@ def summed(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
 
 
 def cast(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
-    """To a float, which rises up to infinity; a cast of floats to bool or to an integer does not rise."""
+    """To a float, which rises up to infinity; a cast of floats to bool or to an integer does not
+    rise.
+    """
     return rising(do, how, ins) if how["new_dtype"].name in FLOATS else None
 
 
-def within(domain: Callable[[Any], Any], rule: Callable[..., Any]) -> Callable[[Do, Any, list[Any]], Any]:
-    """A function that is defined above a number only: where its argument may lie below, nothing is known."""
+def within(
+    domain: Callable[[Any], Any], rule: Callable[..., Any]
+) -> Callable[[Do, Any, list[Any]], Any]:
+    """A function that is defined above a number only: where its argument may lie below, nothing is
+    known.
+    """
 
     def bounds(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
         (out,) = rule(do, how, ins)
@@ -118,7 +156,9 @@ def within(domain: Callable[[Any], Any], rule: Callable[..., Any]) -> Callable[[
 
 
 def settled(low: Any, high: Any) -> Interval:
-    """The ends, or NaN where infinities may have met: where one end is NaN, or where nothing is left to say."""
+    """The ends, or NaN where infinities may have met: where one end is NaN, or where nothing is
+    left to say.
+    """
     lost = jnp.isnan(low) | jnp.isnan(high) | ((low == -jnp.inf) & (high == jnp.inf))
     return Interval(jnp.where(lost, jnp.nan, low), jnp.where(lost, jnp.nan, high))
 
@@ -146,7 +186,9 @@ def multiplied(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
 
 
 def times(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
-    """A product, number by number: of a value with itself a square, otherwise the extremes of the corners."""
+    """A product, number by number: of a value with itself a square, otherwise the extremes of the
+    corners.
+    """
     a, b = ins
     if a is b:
         return bowl(lambda z: do(z, z), how, ins[:1])
@@ -176,7 +218,11 @@ def less(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
 def bowl(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     """An even function that grows with $|z|$."""
     low, high = ends(ins[0])
-    return [Interval(do(jnp.clip(0.0, low, high).astype(low.dtype))[0], jnp.maximum(do(low)[0], do(high)[0]))]
+    return [
+        Interval(
+            do(jnp.clip(0.0, low, high).astype(low.dtype))[0], jnp.maximum(do(low)[0], do(high)[0])
+        )
+    ]
 
 
 def powered(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
@@ -206,9 +252,13 @@ def chosen(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
 
 
 def over(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
-    """a > b or a ≥ b: certain if it holds at the worst ends, possible unless it fails at the best."""
+    """a > b or a ≥ b: certain if it holds at the worst ends, possible unless it fails at the
+    best.
+    """
     (a, b), (c, d) = ends(ins[0]), ends(ins[1])
-    return [Interval(do(a, d)[0], do(b, c)[0] | jnp.isnan(b) | jnp.isnan(c), greater=(ins[0], ins[1]))]
+    return [
+        Interval(do(a, d)[0], do(b, c)[0] | jnp.isnan(b) | jnp.isnan(c), greater=(ins[0], ins[1]))
+    ]
 
 
 def under(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
@@ -217,7 +267,9 @@ def under(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
 
 
 def equal(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
-    """Certain if both are single numbers and the same, or one value that is not NaN; possible if they overlap."""
+    """Certain if both are single numbers and the same, or one value that is not NaN; possible if
+    they overlap.
+    """
     (a, b), (c, d) = ends(ins[0]), ends(ins[1])
     certain = (a == b) & (c == d) & (a == c)
     if ins[0] is ins[1]:
@@ -239,7 +291,11 @@ def finite(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
 
 def number(value: Any) -> float | None:
     """The value, if it is a single number of the program itself."""
-    return float(value) if isinstance(value, float | int | np.ndarray | np.generic) and np.size(value) == 1 else None
+    return (
+        float(value)
+        if isinstance(value, float | int | np.ndarray | np.generic) and np.size(value) == 1
+        else None
+    )
 
 
 def _extremes(do: Do, a: Any, b: Any) -> Interval:
@@ -254,12 +310,16 @@ RULES: dict[str, Rule] = {
     **{name: Rule(summed, FLOATS, places) for name, places in SUMS.items()},
     **dict.fromkeys(RISING, Rule(rising, FLOATS, ANY)),
     **dict.fromkeys(FALLING, Rule(falling, FLOATS, ANY)),
-    **dict.fromkeys(("and", "or", "reduce_and", "reduce_or"), Rule(rising, BOOLS, ANY)),  # bitwise on integers
+    **dict.fromkeys(
+        ("and", "or", "reduce_and", "reduce_or"), Rule(rising, BOOLS, ANY)
+    ),  # bitwise on integers
     "not": Rule(falling, BOOLS, ANY),
     "convert_element_type": Rule(cast, FLOATS + BOOLS, ANY),
     **{name: Rule(within(DOMAINS[name], rising), FLOATS, ANY) for name in ("log", "log1p", "sqrt")},
     "rsqrt": Rule(within(DOMAINS["rsqrt"], falling), FLOATS, ANY),
-    **dict.fromkeys(("dot_general", "conv_general_dilated", "product"), Rule(multiplied, FLOATS, ANY)),
+    **dict.fromkeys(
+        ("dot_general", "conv_general_dilated", "product"), Rule(multiplied, FLOATS, ANY)
+    ),
     "mul": Rule(times, FLOATS, ANY),
     "div": Rule(divided, FLOATS, ANY),
     "sub": Rule(less, FLOATS, ANY),

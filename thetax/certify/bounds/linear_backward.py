@@ -1,7 +1,9 @@
-r"""The steps of a network on the way to bounds, so that a combination of its numbers can be followed back to the input.
+r"""The steps of a network on the way to bounds, so that a combination of its numbers can be
+followed back to the input.
 
-A step is affine, and hands a weight on by its transpose; or it is bent, and hands it on by the line that bounds it from
-the side that the sign of the weight asks for. What comes to the input is $c \cdot z \ge \Lambda \cdot x' + o$.
+A step is affine, and hands a weight on by its transpose; or it is bent, and hands it on by the line
+that bounds it from the side that the sign of the weight asks for. What comes to the input is
+$c \cdot z \ge \Lambda \cdot x' + o$.
 """
 
 from collections.abc import Callable
@@ -57,14 +59,18 @@ class Trail:
 
     def before(self, name: str, ins: list[Any]) -> list[Any]:
         """The arguments of a bend, as well as they can be known."""
-        level = name in ("max", "min", "ge", "gt", "le", "lt", "eq", "ne", "is_finite") or _affine(name, ins)
+        level = name in ("max", "min", "ge", "gt", "le", "lt", "eq", "ne", "is_finite") or _affine(
+            name, ins
+        )
         return ins if level or self.bounds != "linear" else [self.tight(value) for value in ins]
 
     def after(self, name: str, do: Do, ins: list[Any], outs: list[Interval]) -> list[Interval]:
         if not jnp.issubdtype(outs[0].low.dtype, jnp.floating):
             return outs
         if _affine(name, ins):
-            return [self.affine(lambda *v, at=at: do(*v)[at], ins, out) for at, out in enumerate(outs)]
+            return [
+                self.affine(lambda *v, at=at: do(*v)[at], ins, out) for at, out in enumerate(outs)
+            ]
         if self.bounds != "interval":
             if name in ("max", "min"):
                 return [self.extreme(name, ins, outs[0])]
@@ -86,7 +92,9 @@ class Trail:
 
         shapes = tuple(jax.ShapeDtypeStruct(ins[at].low.shape, ins[at].low.dtype) for at in free)
         offset = step(*map(_zeros, shapes)) if len(free) < len(ins) else None
-        return self.put(Affine(tuple(self.place(ins[at]) for at in free), step, shapes, offset), out)
+        return self.put(
+            Affine(tuple(self.place(ins[at]) for at in free), step, shapes, offset), out
+        )
 
     def extreme(self, name: str, ins: list[Any], out: Interval) -> Interval:
         """The larger or the smaller of two, by their difference."""
@@ -135,10 +143,16 @@ class Trail:
 
     def each(self, node: int, like: Array) -> Array:
         """Of every number at a node what it is never below, and then of its negative."""
-        unit = lambda at: (jnp.arange(like.size) == at % like.size).astype(like.dtype).reshape(like.shape)
-        row = lambda at: self.least(node, jnp.where(at < like.size, 1, -1).astype(like.dtype) * unit(at))
+        unit = lambda at: (
+            (jnp.arange(like.size) == at % like.size).astype(like.dtype).reshape(like.shape)
+        )
+        row = lambda at: self.least(
+            node, jnp.where(at < like.size, 1, -1).astype(like.dtype) * unit(at)
+        )
         rows = jnp.arange(2 * like.size)
-        found = jax.vmap(row)(rows) if len(rows) <= ROWS else jax.lax.map(row, rows, batch_size=ROWS)
+        found = (
+            jax.vmap(row)(rows) if len(rows) <= ROWS else jax.lax.map(row, rows, batch_size=ROWS)
+        )
         return found.reshape(2, *like.shape).astype(like.dtype)  # the input may have another
 
     def least(self, node: int, c: Array) -> Scalar:
@@ -154,8 +168,11 @@ class Trail:
         return total + (self.least_of_input(weights[0]) if 0 in weights else 0.0)
 
     def least_of_input(self, g: Array) -> Scalar:
-        r"""$\min_{x'} g \cdot x'$ over the ball, or over what each number can be, whichever is more."""
-        low, high = self.start.low - self.x, self.start.high - self.x
+        r"""$\min_{x'} g \cdot x'$ over the ball, or over what each number can be, whichever is
+        more.
+        """
+        low = self.start.low - self.x
+        high = self.start.high - self.x
         falls = jnp.maximum(-g * low, -g * high)
         if isinstance(self.ball, L0):
             return (g * self.x).sum() - self.ball.dual(falls)
@@ -179,10 +196,15 @@ def _affine(name: str, ins: list[Any]) -> bool:
 def _meet(out: Interval, low: Any, high: Any) -> Interval:
     """What lies in both. Rounding must neither turn it round nor carry it out of the interval.
 
-    An end that is not finite stays: a number of the network may overflow where exact arithmetic would not.
+    An end that is not finite stays: a number of the network may overflow where exact arithmetic
+    would not.
     """
-    low = jnp.where(jnp.isfinite(out.low) & jnp.isfinite(low), jnp.clip(low, out.low, out.high), out.low)
-    high = jnp.where(jnp.isfinite(out.high) & jnp.isfinite(high), jnp.clip(high, out.low, out.high), out.high)
+    low = jnp.where(
+        jnp.isfinite(out.low) & jnp.isfinite(low), jnp.clip(low, out.low, out.high), out.low
+    )
+    high = jnp.where(
+        jnp.isfinite(out.high) & jnp.isfinite(high), jnp.clip(high, out.low, out.high), out.high
+    )
     return out._replace(low=jnp.minimum(low, high), high=jnp.maximum(low, high))
 
 

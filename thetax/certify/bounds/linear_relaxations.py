@@ -1,10 +1,11 @@
 r"""A bend between two lines: $a z + b \le f(z) \le a' z + b'$ wherever $l \le z \le h$.
 
-A convex function lies under its chord and above each of its tangents; here above that in the middle, which for a ReLU
-is the line of slope 1 if $h > -l$, and else 0 (Zhang et al. 2018). A curve like tanh, whose slope falls away from 0 on
-both sides, rises on $[l, h]$ by no less than at one of the ends, $k = \min(f'(l), f'(h))$: it lies above
-$f(l) + k (z - l)$ and under $f(h) + k (z - h)$ (Singh et al. 2019). A product lies between the planes through the
-corners of the rectangle of its factors (McCormick 1976).
+A convex function lies under its chord and above each of its tangents; here above that in the
+middle, which for a ReLU is the line of slope 1 if $h > -l$, and else 0 (Zhang et al. 2018). A curve
+like tanh, whose slope falls away from 0 on both sides, rises on $[l, h]$ by no less than at one of
+the ends, $k = \min(f'(l), f'(h))$: it lies above $f(l) + k (z - l)$ and under $f(h) + k (z - h)$
+(Singh et al. 2019). A product lies between the planes through the corners of the rectangle of its
+factors (McCormick 1976).
 """
 
 from collections.abc import Callable
@@ -62,23 +63,30 @@ def convex(f: Callable[[Any], Any], z: Interval) -> Strip:
 
 
 def curve(f: Callable[[Any], Any], z: Interval) -> Strip:
-    """Of an S, steepest at 0: chords where it bends one way only, else lines of its least slope through its ends."""
+    """Of an S, steepest at 0: chords where it bends one way only, else lines of its least slope
+    through its ends.
+    """
     l, h = _finite(z)
     (at_l, slope_l), (at_h, slope_h), chord = _tangent(f, l), _tangent(f, h), _chord(f, l, h)
     k = jnp.minimum(slope_l, slope_h)
-    low, high = Line((k,), at_l - k * l), Line((k,), at_h - k * h)
+    low = Line((k,), at_l - k * l)
+    high = Line((k,), at_h - k * h)
     return Strip(_where(l >= 0, chord, low), _where(h <= 0, chord, high))
 
 
 def largest(d: Interval, out: Interval) -> Strip:
     r"""$\max(a, b) = b + (a - b)_+$, for the difference $d = a - b$."""
-    low, high = (Line((line.slopes[0], 1 - line.slopes[0]), line.offset) for line in convex(jax.nn.relu, d))
+    low, high = (
+        Line((line.slopes[0], 1 - line.slopes[0]), line.offset) for line in convex(jax.nn.relu, d)
+    )
     return _sound(Strip(low, high), _decided(d), out)
 
 
 def smallest(d: Interval, out: Interval) -> Strip:
     r"""$\min(a, b) = a - (a - b)_+$."""
-    high, low = (Line((1 - line.slopes[0], line.slopes[0]), -line.offset) for line in convex(jax.nn.relu, d))
+    high, low = (
+        Line((1 - line.slopes[0], line.slopes[0]), -line.offset) for line in convex(jax.nn.relu, d)
+    )
     return _sound(Strip(low, high), _decided(d), out)
 
 
@@ -96,14 +104,17 @@ def _far(z: Interval) -> Any:
 
 
 def _decided(d: Interval) -> Any:
-    """Where a ReLU can be drawn: not beyond `_far`, unless the sign is known and it is straight all the way."""
+    """Where a ReLU can be drawn: not beyond `_far`, unless the sign is known and it is straight all
+    the way.
+    """
     return (d.low >= 0) | (d.high <= 0) | ((d.low >= -_far(d)) & (d.high <= _far(d)))
 
 
 def _finite(z: Interval) -> tuple[Any, Any]:
     """The ends, no further than lines are drawn."""
     far = _far(z)
-    low, high = jnp.where(jnp.isnan(z.low), -far, z.low), jnp.where(jnp.isnan(z.high), far, z.high)
+    low = jnp.where(jnp.isnan(z.low), -far, z.low)
+    high = jnp.where(jnp.isnan(z.high), far, z.high)
     return jnp.clip(low, -far, far), jnp.clip(high, -far, far)
 
 
@@ -127,10 +138,15 @@ def _where(which: Any, one: Line, other: Line) -> Line:
 
 def _sound(strip: Strip, valid: Any, out: Interval) -> Strip:
     """The lines, or level ones where they are not valid or not finite."""
-    return Strip(*(_or_level(line, valid, level) for line, level in zip(strip, (out.low, out.high))))
+    return Strip(
+        *(_or_level(line, valid, level) for line, level in zip(strip, (out.low, out.high)))
+    )
 
 
 def _or_level(line: Line, valid: Any, level: Any) -> Line:
     for number in (*line.slopes, line.offset):
         valid = valid & jnp.isfinite(number)
-    return Line(tuple(jnp.where(valid, slope, 0) for slope in line.slopes), jnp.where(valid, line.offset, level))
+    return Line(
+        tuple(jnp.where(valid, slope, 0) for slope in line.slopes),
+        jnp.where(valid, line.offset, level),
+    )

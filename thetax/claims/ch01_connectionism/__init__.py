@@ -1,4 +1,6 @@
-"""Chapter 1, connectionism: threshold units, the perceptron, Cover's count, associative memories."""
+"""Chapter 1, connectionism: threshold units, the perceptron, Cover's count, associative
+memories.
+"""
 
 from . import associative as associative
 from . import capacity as capacity

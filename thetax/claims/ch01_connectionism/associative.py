@@ -23,19 +23,33 @@ def brute_field(F, X, x):
 def flip_rate(memory, count):
     """The share of the sites of the first patterns that one update flips."""
     starts = memory.patterns[:count]
-    return float(np.mean(each(lambda x: models.synchronous(memory, x, limit=1).x, starts) != np.asarray(starts)))
+    return float(
+        np.mean(
+            each(lambda x: models.synchronous(memory, x, limit=1).x, starts) != np.asarray(starts)
+        )
+    )
 
 
 def degree_checks(p, X, starts):
     """The field by its definition, and the energy along six sweeps."""
-    memory, sites = models.DenseMemory(X, p), jnp.tile(jnp.arange(X.shape[1]), 6)
+    memory = models.DenseMemory(X, p)
+    sites = jnp.tile(jnp.arange(X.shape[1]), 6)
     seen = each(lambda x: models.visit(memory, x, sites).energies, starts)
-    X, starts = np.asarray(X), np.asarray(starts)
+    X = np.asarray(X)
+    starts = np.asarray(starts)
     before = -((starts @ X.T) ** p).sum(axis=1)
     brute = [brute_field(lambda z: z**p, X, x) for x in starts]
     return [
-        at_most(f"degree {p}: greatest change of energy", np.diff(np.c_[before, seen]), 0.0, slack=1e-9),
-        close(f"degree {p}: field", each(memory.field, starts), brute, tolerance=1e-9, method="brute force"),
+        at_most(
+            f"degree {p}: greatest change of energy", np.diff(np.c_[before, seen]), 0.0, slack=1e-9
+        ),
+        close(
+            f"degree {p}: field",
+            each(memory.field, starts),
+            brute,
+            tolerance=1e-9,
+            method="brute force",
+        ),
     ]
 
 
@@ -47,33 +61,58 @@ def degree_checks(p, X, starts):
     cites="Krotov & Hopfield 2016",
 )
 def polynomial(key):
-    r"""With $E(x) = -\sum_{t=1}^K (x_t^\top x)^p$ and each $x_i$ set to the sign of lower energy, the energy never
-    rises; $p = 2$ is Hopfield's network. A site of one of $K$ random patterns flips with probability about
-    $Q(\sqrt{d^{p-1} / (K (2p-3)!!)})$, $Q$ being the normal tail. The rate is measured for $p = 3$ on $d = 100$ sites
-    only; that the capacity grows like $d^{p-1}$ is read off the formula."""
-    keys, d, sizes = jr.split(key, 4), 24, (1000, 2000)
-    X, starts = random_patterns(keys[0], 40, d), random_patterns(keys[1], 1000, d)
+    r"""With $E(x) = -\sum_{t=1}^K (x_t^\top x)^p$ and each $x_i$ set to the sign of lower energy,
+    the energy never rises; $p = 2$ is Hopfield's network. A site of one of $K$ random patterns
+    flips with probability about $Q(\sqrt{d^{p-1} / (K (2p-3)!!)})$, $Q$ being the normal tail. The
+    rate is measured for $p = 3$ on $d = 100$ sites only; that the capacity grows like $d^{p-1}$ is
+    read off the formula.
+    """
+    keys = jr.split(key, 4)
+    d = 24
+    sizes = (1000, 2000)
+    X = random_patterns(keys[0], 40, d)
+    starts = random_patterns(keys[1], 1000, d)
     quadratic = each(lambda x: models.synchronous(models.DenseMemory(X, 2), x, limit=1).x, starts)
     hopfield = np.asarray(starts) @ (np.asarray(X).T @ np.asarray(X) - 40 * np.eye(d))
     rates = []
     for K in sizes:
         drawn = [random_patterns(jr.fold_in(keys[2], K + k), K, 100) for k in range(20)]
-        rates.append(np.mean([flip_rate(models.DenseMemory(patterns, 3), 500) for patterns in drawn]))
+        rates.append(
+            np.mean([flip_rate(models.DenseMemory(patterns, 3), 500) for patterns in drawn])
+        )
     few = random_patterns(keys[3], 200, 100)
     cubic, square = (flip_rate(models.DenseMemory(few, p), 200) for p in (3, 2))
     form = norm.sf(np.sqrt(100**2 / (np.array(sizes) * 3)))
     return Verdict(
         *[check for p in (2, 3, 4) for check in degree_checks(p, X, starts[:50])],
-        equal("degree 2: 24,000 updates, against Hopfield's", quadratic, np.where(hopfield >= 0, 1.0, -1.0)),
-        close("flip probability", explain.flip_probability(np.array(sizes), 100, degree=3), form, tolerance=1e-12),
+        equal(
+            "degree 2: 24,000 updates, against Hopfield's",
+            quadratic,
+            np.where(hopfield >= 0, 1.0, -1.0),
+        ),
+        close(
+            "flip probability",
+            explain.flip_probability(np.array(sizes), 100, degree=3),
+            form,
+            tolerance=1e-12,
+        ),
         *[
-            close(f"degree 3, d = 100, K = {K:,}: flip rate", rate, q, tolerance=0.15, relative=True, method="trend")
+            close(
+                f"degree 3, d = 100, K = {K:,}: flip rate",
+                rate,
+                q,
+                tolerance=0.15,
+                relative=True,
+                method="trend",
+            )
             for K, rate, q in zip(sizes, rates, form)
         ],
         at_most("degree 3, d = 100, K = 200: flip rate", cubic, 1e-3, method="trend"),
         at_least("degree 2 on the same patterns: flip rate", square, 0.1, method="trend"),
         assumed=("signs independent and fair",),
-        figure=flip_figure({"measured, degree 2": ([200], [square]), "measured, degree 3": (sizes, rates)}),
+        figure=flip_figure(
+            {"measured, degree 2": ([200], [square]), "measured, degree 3": (sizes, rates)}
+        ),
     )
 
 
@@ -83,7 +122,13 @@ def flip_figure(points):
     curves = {p: np.asarray(explain.flip_probability(grid, 100, degree=p)) for p in (2, 3, 4)}
     lines = {f"degree {p}": (grid[q > 1e-5], q[q > 1e-5]) for p, q in curves.items()}
     return Chart(
-        Panel("patterns stored on 100 sites", "probability that a site flips", lines=lines, points=points, log="xy")
+        Panel(
+            "patterns stored on 100 sites",
+            "probability that a site flips",
+            lines=lines,
+            points=points,
+            log="xy",
+        )
     )
 
 
@@ -95,20 +140,25 @@ def flip_figure(points):
     cites="Demircigil et al. 2017",
 )
 def exponential(key):
-    r"""With $E(x) = -\sum_{t=1}^K e^{x_t^\top x}$, which is followed by its logarithm $-\log(-E)$ of the same minima,
-    40 sites hold 8,192 patterns, two hundred times their own number, where under the quadratic energy about every
-    other sign flips. The capacity grows like $2^{d/2}$: of so many patterns, on 12 to 24 sites, fewer and fewer sites
-    flip."""
+    r"""With $E(x) = -\sum_{t=1}^K e^{x_t^\top x}$, which is followed by its logarithm $-\log(-E)$
+    of the same minima, 40 sites hold 8,192 patterns, two hundred times their own number, where
+    under the quadratic energy about every other sign flips. The capacity grows like $2^{d/2}$: of
+    so many patterns, on 12 to 24 sites, fewer and fewer sites flip.
+    """
     X = random_patterns(key, 2**13, 40)
-    exact, quadratic = flip_rate(models.ExponentialMemory(X), 200), flip_rate(models.Hebbian(X), 200)
-    some, few = np.asarray(X[:300]), models.ExponentialMemory(X[:300])
+    exact = flip_rate(models.ExponentialMemory(X), 200)
+    quadratic = flip_rate(models.Hebbian(X), 200)
+    some = np.asarray(X[:300])
+    few = models.ExponentialMemory(X[:300])
     sites = (12, 16, 20, 24)
     many = {d: random_patterns(jr.fold_in(key, d), 2 ** (d // 2), d) for d in sites}
     rates = [flip_rate(models.ExponentialMemory(many[d]), 1000) for d in sites]
     starts = np.asarray(random_patterns(jr.fold_in(key, 1), 20, 40))
     brute = []
     for x in starts:
-        up, down = (some @ np.where(np.eye(40, dtype=bool), s, x).T for s in (1.0, -1.0))  # (300, 40): site i set
+        up, down = (
+            some @ np.where(np.eye(40, dtype=bool), s, x).T for s in (1.0, -1.0)
+        )  # (300, 40): site i set
         brute.append((np.logaddexp.reduce(up) - np.logaddexp.reduce(down)) / 2)
     seen = jax.vmap(lambda x: models.visit(few, x, jnp.tile(jnp.arange(40), 4)))(starts)
     before = -np.logaddexp.reduce(starts @ some.T, axis=1)
@@ -128,7 +178,12 @@ def exponential(key):
             method="trend",
         ),
         close("field, against both sums", each(few.field, starts), brute, tolerance=1e-10),
-        at_most("greatest change of energy at a visit", np.diff(np.c_[before, seen.energies]), 0.0, slack=1e-12),
+        at_most(
+            "greatest change of energy at a visit",
+            np.diff(np.c_[before, seen.energies]),
+            0.0,
+            slack=1e-12,
+        ),
         close(
             "last energies",
             seen.energies[:, -1],
@@ -155,19 +210,25 @@ def _modern_energy(x, xi, beta):
 )
 def modern(key):
     r"""With patterns as the columns of $X$ and $M = \max_t \|x_t\|$, the energy of a real state,
-    $E(\xi) = -\frac1\beta \log \sum_t e^{\beta x_t^\top \xi} + \frac12 \|\xi\|^2 + \frac1\beta \log n + \frac12 M^2$,
-    is descended by $\xi \leftarrow \xi - \nabla E(\xi) = X \,\mathrm{softmax}(\beta X^\top \xi)$. In their hull
-    $0 \le E \le 2M^2$, and for large $\beta$ one step reaches the nearest pattern."""
+    $E(\xi) = -\frac1\beta \log \sum_t e^{\beta x_t^\top \xi} + \frac12 \|\xi\|^2 + \frac1\beta \log
+    n + \frac12 M^2$,
+    is descended by $\xi \leftarrow \xi - \nabla E(\xi) = X \,\mathrm{softmax}(\beta X^\top \xi)$.
+    In their hull $0 \le E \le 2M^2$, and for large $\beta$ one step reaches the nearest pattern.
+    """
     key_X, key_start, key_far = jr.split(key, 3)
     n, d, beta = 12, 6, 2.0
     X = jr.normal(key_X, (n, d))
-    memory, x = layers.ModernHopfield(X, beta), np.asarray(X)
+    memory = layers.ModernHopfield(X, beta)
+    x = np.asarray(X)
     M2 = np.square(x).sum(axis=1).max()
 
     energy = lambda xi: _modern_energy(x, xi, beta)
     starts = np.asarray(2 * jr.normal(key_start, (30, d)))
     step = 1e-5
-    slope = np.stack([(energy(starts + step * e) - energy(starts - step * e)) / (2 * step) for e in np.eye(d)], axis=1)
+    slope = np.stack(
+        [(energy(starts + step * e) - energy(starts - step * e)) / (2 * step) for e in np.eye(d)],
+        axis=1,
+    )
     path = [starts]
     for _ in range(20):
         path.append(each(memory.update, path[-1]))
@@ -176,11 +237,20 @@ def modern(key):
     inside = each(memory.energy, hull)
     far = jr.normal(key_far, (10, 64))
     near = far + 0.1 * jr.normal(jr.fold_in(key_far, 1), far.shape)
-    long, sharp = layers.ModernHopfield(X, beta, steps=20), layers.ModernHopfield(far, beta=10.0)
+    long = layers.ModernHopfield(X, beta, steps=20)
+    sharp = layers.ModernHopfield(far, beta=10.0)
     return Verdict(
         close("energy", energies, energy(np.array(path)), tolerance=1e-12),
-        close("a step down the gradient", path[1], starts - slope, tolerance=1e-8, method="finite differences"),
-        at_most("greatest change of energy in 20 steps", np.diff(energies, axis=0), 0.0, slack=1e-12),
+        close(
+            "a step down the gradient",
+            path[1],
+            starts - slope,
+            tolerance=1e-8,
+            method="finite differences",
+        ),
+        at_most(
+            "greatest change of energy in 20 steps", np.diff(energies, axis=0), 0.0, slack=1e-12
+        ),
         close("20 steps at once", each(long, starts), path[-1], tolerance=1e-12),
         at_least("least energy in the hull", inside.min(), 0.0),
         at_most("greatest energy in the hull", inside.max(), 2 * M2),
@@ -190,7 +260,9 @@ def modern(key):
 
 
 def _descents(energies, title) -> Chart:
-    lines = {f"start {k + 1}": (np.arange(len(energies)), column) for k, column in enumerate(energies.T)}
+    lines = {
+        f"start {k + 1}": (np.arange(len(energies)), column) for k, column in enumerate(energies.T)
+    }
     return Chart(Panel("steps", "energy", title=title, lines=lines))
 
 
@@ -202,18 +274,32 @@ def _descents(energies, title) -> Chart:
     cites="Ramsauer et al. 2021; Vaswani et al. 2017",
 )
 def attention(key):
-    r"""For queries $Q$ and stored patterns $K$ as rows, one step gives $\mathrm{softmax}(\beta QK^\top) K$: attention
-    with $\beta = 1/\sqrt{d_k}$ and the values $V = K$; a linear map $W_V$ behind it gives $V = KW_V$."""
+    r"""For queries $Q$ and stored patterns $K$ as rows, one step gives
+    $\mathrm{softmax}(\beta QK^\top) K$: attention with $\beta = 1/\sqrt{d_k}$ and the values
+    $V = K$; a linear map $W_V$ behind it gives $V = KW_V$.
+    """
     key_Q, key_K, key_V = jr.split(key, 3)
     t, s, d, e = 9, 14, 16, 5
-    Q, K, W_V = jr.normal(key_Q, (t, d)), jr.normal(key_K, (s, d)), jr.normal(key_V, (d, e))
+    Q = jr.normal(key_Q, (t, d))
+    K = jr.normal(key_K, (s, d))
+    W_V = jr.normal(key_V, (d, e))
     memory = layers.ModernHopfield(K, beta=d**-0.5)
     plain = each(memory, Q)
     valued = each(layers.Chain(memory, layers.Linear(W_V.T)), Q)
     fused = jax.nn.dot_product_attention(Q[:, None], K[:, None], K[:, None])[:, 0]
     weights = softmax(np.asarray(Q @ K.T) / np.sqrt(d), axis=1)
     return Verdict(
-        close("against JAX's attention, whose softmax is in single precision", plain, fused, tolerance=1e-6),
+        close(
+            "against JAX's attention, whose softmax is in single precision",
+            plain,
+            fused,
+            tolerance=1e-6,
+        ),
         close("against softmax(QKᵀ/√d) K", plain, weights @ np.asarray(K), tolerance=1e-12),
-        close("with values, softmax(QKᵀ/√d) K W_V", valued, weights @ np.asarray(K @ W_V), tolerance=1e-12),
+        close(
+            "with values, softmax(QKᵀ/√d) K W_V",
+            valued,
+            weights @ np.asarray(K @ W_V),
+            tolerance=1e-12,
+        ),
     )

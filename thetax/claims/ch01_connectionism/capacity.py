@@ -21,17 +21,26 @@ from .hopfield import each, random_patterns
     cites="Amit, Gutfreund & Sompolinsky 1985",
 )
 def transition(key, scale):
-    r"""Started at one of $n$ stored random patterns, the network settles close to it while $n/d$ is below about 0.138
-    and far from it above: the overlap drops at once, the more sharply the larger $d$."""
-    sizes, loads = (500, 2000), np.linspace(0.1, 0.18, 5)
+    r"""Started at one of $n$ stored random patterns, the network settles close to it while $n/d$ is
+    below about 0.138 and far from it above: the overlap drops at once, the more sharply the larger
+    $d$.
+    """
+    sizes = (500, 2000)
+    loads = np.linspace(0.1, 0.18, 5)
     if scale == "full":
-        sizes, loads = (500, 1000, 2000, 4000), np.linspace(0.08, 0.2, 13)
+        sizes = (500, 1000, 2000, 4000)
+        loads = np.linspace(0.08, 0.2, 13)
     curves = {d: explain.capacity(d, loads, tested=12, key=jr.fold_in(key, d)) for d in sizes}
     small, large = (np.interp([0.12, 0.18], loads, curves[d].overlap) for d in (500, 2000))
     return Verdict(
         at_least("overlap at n/d = 0.12, d = 2,000", large[0], 0.97, method="trend"),
         at_most("overlap at n/d = 0.18, d = 2,000", large[1], 0.6, method="trend"),
-        at_most("the step at d = 500, against d = 2,000", small[0] - small[1], large[0] - large[1], method="trend"),
+        at_most(
+            "the step at d = 500, against d = 2,000",
+            small[0] - small[1],
+            large[0] - large[1],
+            method="trend",
+        ),
         figure=Chart(
             Panel(
                 "patterns per site, n / d",
@@ -52,8 +61,9 @@ def transition(key, scale):
     cites="Amit, Gutfreund & Sompolinsky 1985",
 )
 def transition_erratum(key):
-    r"""The ratio that controls retrieval is $n/d$, patterns per site. At $d/n \approx 0.138$ there are seven patterns
-    to a site, and nothing is retrieved on either side of it."""
+    r"""The ratio that controls retrieval is $n/d$, patterns per site. At $d/n \approx 0.138$ there
+    are seven patterns to a site, and nothing is retrieved on either side of it.
+    """
     corrected = explain.capacity(1000, [0.1, 0.2], tested=12, key=key)
     printed = explain.capacity(100, [1 / 0.1, 1 / 0.2], tested=12, key=key)
     return Verdict(
@@ -83,10 +93,13 @@ def expected_flips(n, d):
     cites="McEliece, Posner, Rodemich & Venkatesh 1987",
 )
 def bound(key):
-    r"""A given pattern is stable at all $d$ sites with probability tending to 1 if $n \le \frac{d}{2 \ln d}$, and all
-    patterns are if $n \le \frac{d}{4 \ln d}$; beyond, the expected number of flips grows without bound. The notes'
-    $\frac{d}{2 \log_2 d}$ is stricter: sufficient, not the threshold."""
-    log2, ln = expected_flips(SITES / (2 * np.log2(SITES)), SITES), expected_flips(SITES / (2 * np.log(SITES)), SITES)
+    r"""A given pattern is stable at all $d$ sites with probability tending to 1 if
+    $n \le \frac{d}{2 \ln d}$, and all patterns are if $n \le \frac{d}{4 \ln d}$; beyond, the
+    expected number of flips grows without bound. The notes' $\frac{d}{2 \log_2 d}$ is stricter:
+    sufficient, not the threshold.
+    """
+    log2 = expected_flips(SITES / (2 * np.log2(SITES)), SITES)
+    ln = expected_flips(SITES / (2 * np.log(SITES)), SITES)
     tails = SITES * stats.norm.sf(np.sqrt(2 * np.log(SITES)))
     shares = []
     for n in (50, 138):
@@ -102,7 +115,9 @@ def bound(key):
         close("logarithms of the flips at d/(2 ln d)", np.log(ln), np.log(tails), tolerance=1e-9),
         close("flips at d/(2 ln d)", ln, [0.101, 0.089, 0.073], tolerance=5e-4),
         falls("and they fall, slowly", ln),
-        rises("flips at d/(1.5 ln d), d up to 1e15", expected_flips(MANY / (1.5 * np.log(MANY)), MANY)),
+        rises(
+            "flips at d/(1.5 ln d), d up to 1e15", expected_flips(MANY / (1.5 * np.log(MANY)), MANY)
+        ),
         falls("flips in all patterns at d/(4 ln d)", of_all(4)),
         rises("flips in all patterns at d/(3 ln d)", of_all(3)),
         at_least("d = 1,000: patterns stable, n = 50", shares[0], 0.97, method="trend"),
@@ -116,7 +131,9 @@ def bound(key):
                     f"n = d / ({c} ln d)": (MANY, expected_flips(MANY / (c * np.log(MANY)), MANY))
                     for c in (1.5, 2, 2.5)
                 },
-                bounds={"n = d / (2 log₂ d)": (MANY, expected_flips(MANY / (2 * np.log2(MANY)), MANY))},
+                bounds={
+                    "n = d / (2 log₂ d)": (MANY, expected_flips(MANY / (2 * np.log2(MANY)), MANY))
+                },
                 log="xy",
             )
         ),
@@ -137,7 +154,10 @@ def bound_erratum(key):
     the expected flips in a pattern vanish as $d$ grows. A bound that leaves $n$ free also allows
     $n = d$, where they grow."""
     return Verdict(
-        falls("flips, n = d/(2 log₂ d), d up to 1e15", expected_flips(MANY / (2 * np.log2(MANY)), MANY)),
+        falls(
+            "flips, n = d/(2 log₂ d), d up to 1e15",
+            expected_flips(MANY / (2 * np.log2(MANY)), MANY),
+        ),
         printed=[falls("flips, n = d, d up to 1e15", expected_flips(MANY, MANY))],
     )
 
@@ -153,19 +173,33 @@ def digits():
     "1.4-retrieval",
     title="From a noisy pattern to the memory nearest to it",
     kind="experiment",
-    of=("explain.recall", "explain.corrupt", "models.hebb", "models.pseudo_inverse", "layers.ModernHopfield"),
+    of=(
+        "explain.recall",
+        "explain.corrupt",
+        "models.hebb",
+        "models.pseudo_inverse",
+        "layers.ModernHopfield",
+    ),
     cites="Hopfield 1982; Personnaz, Guyon & Dreyfus 1986; Ramsauer et al. 2021",
 )
 def retrieval(key):
-    r"""Shown a stored pattern of $\pm 1$ with some signs flipped, the network settles in the pattern; with half of them
-    flipped nothing is left to go by. Ten digits are too much alike for Hebb's rule, which forgets them all; the
-    projection rule and the modern Hopfield layer recall them."""
+    r"""Shown a stored pattern of $\pm 1$ with some signs flipped, the network settles in the
+    pattern; with half of them flipped nothing is left to go by. Ten digits are too much alike for
+    Hebb's rule, which forgets them all; the projection rule and the modern Hopfield layer recall
+    them.
+    """
     key_draw, key_noise, key_digits, key_shown = jr.split(key, 4)
     exact = {}
     for share in (0.15, 0.5):
         trials = [random_patterns(jr.fold_in(key_draw, k), 20, 400) for k in range(5)]
-        noisy = [explain.corrupt(X, share=share, key=jr.fold_in(key_noise, k)) for k, X in enumerate(trials)]
-        found = [explain.recall({"Hebb": models.Hebbian(X)}, X, x).exact[0] for X, x in zip(trials, noisy)]
+        noisy = [
+            explain.corrupt(X, share=share, key=jr.fold_in(key_noise, k))
+            for k, X in enumerate(trials)
+        ]
+        found = [
+            explain.recall({"Hebb": models.Hebbian(X)}, X, x).exact[0]
+            for X, x in zip(trials, noisy)
+        ]
         exact[share] = float(np.mean(found))
     X = digits()
     memories = {
@@ -178,11 +212,20 @@ def retrieval(key):
     hebb, projection, modern = hundred.exact
     stable = each(lambda x: models.synchronous(memories["Hebb"], x, limit=1).x, X) == np.asarray(X)
     return Verdict(
-        at_least("random patterns, 15 % flipped: recalled exactly", exact[0.15], 0.95, method="trend"),
+        at_least(
+            "random patterns, 15 % flipped: recalled exactly", exact[0.15], 0.95, method="trend"
+        ),
         at_most("random patterns, 50 % flipped: recalled exactly", exact[0.5], 0.1, method="trend"),
-        equal("digits stable under Hebb's rule, of 10", int(stable.all(axis=1).sum()), 0, method="brute force"),
+        equal(
+            "digits stable under Hebb's rule, of 10",
+            int(stable.all(axis=1).sum()),
+            0,
+            method="brute force",
+        ),
         at_most("digits, 10 % flipped: Hebb recalls", hebb, 0.1, method="trend"),
-        at_most("digits: mean overlap left by Hebb", hundred.overlaps[0].mean(), 0.7, method="trend"),
+        at_most(
+            "digits: mean overlap left by Hebb", hundred.overlaps[0].mean(), 0.7, method="trend"
+        ),
         at_least("digits: the projection rule recalls", projection, 0.9, method="trend"),
         at_least("digits: the modern layer recalls", modern, 0.95, method="trend"),
         figure=explain.recall(memories, X, explain.corrupt(X, share=0.15, key=key_shown)),

@@ -31,7 +31,9 @@ def standard_error(values):
 
 
 def one_step(X):
-    """Where the network of `hebb` leaves each site of each stored pattern after one update of all."""
+    """Where the network of `hebb` leaves each site of each stored pattern after one update of
+    all.
+    """
     memory = models.Hebbian(X)
     return each(lambda x: models.synchronous(memory, x, limit=1).x, X)
 
@@ -44,15 +46,23 @@ def one_step(X):
     cites="Hertz, Krogh & Palmer 1991",
 )
 def crosstalk(key):
-    r"""The field at pattern $t$ is $\sum_j w_{ij} x_{t,j} = \frac{d-1}{d} x_{t,i} + C_{t,i}$ with the cross-talk
-    $C_{t,i} = \frac1d \sum_{j \ne i} \sum_{r \ne t} x_{r,i} x_{r,j} x_{t,j}$. If $j = i$ is kept in both, the signal is
-    $x_{t,i}$ and the cross-talk gains $\frac{n-1}{d} x_{t,i}$."""
+    r"""The field at pattern $t$ is $\sum_j w_{ij} x_{t,j} = \frac{d-1}{d} x_{t,i} + C_{t,i}$ with
+    the cross-talk $C_{t,i} = \frac1d \sum_{j \ne i} \sum_{r \ne t} x_{r,i} x_{r,j} x_{t,j}$. If
+    $j = i$ is kept in both, the signal is $x_{t,i}$ and the cross-talk gains
+    $\frac{n-1}{d} x_{t,i}$.
+    """
     n, d = 5, 12
     X = np.asarray(random_patterns(key, n, d))
-    C, kept = np.asarray(explain.crosstalk(X)), looped_crosstalk(X, keep=True)
+    C = np.asarray(explain.crosstalk(X))
+    kept = looped_crosstalk(X, keep=True)
     fields = each(models.hebb(X).field, X)
     return Verdict(
-        close("cross-talk, against the four loops", C, looped_crosstalk(X, keep=False), tolerance=1e-12),
+        close(
+            "cross-talk, against the four loops",
+            C,
+            looped_crosstalk(X, keep=False),
+            tolerance=1e-12,
+        ),
         close("field, zero diagonal", fields, (d - 1) / d * X + C, tolerance=1e-12),
         close("field, diagonal kept", X @ (X.T @ X / d), X + kept, tolerance=1e-12),
         close("what the diagonal adds", kept - C, (n - 1) / d * X, tolerance=1e-12),
@@ -67,9 +77,10 @@ def crosstalk(key):
     cites="Hertz, Krogh & Palmer 1991",
 )
 def stable(key):
-    r"""With the diagonal kept, a site is stable exactly if $-x_{t,i} C_{t,i} < 1$ (or $= 1$ and $x_{t,i} = +1$), so
-    $|C_{t,i}| < 1$ suffices; it is not necessary, for cross-talk of the site's own sign may be as large as it likes.
-    Without the diagonal the threshold is $\frac{d-1}{d}$."""
+    r"""With the diagonal kept, a site is stable exactly if $-x_{t,i} C_{t,i} < 1$ (or $= 1$ and
+    $x_{t,i} = +1$), so $|C_{t,i}| < 1$ suffices; it is not necessary, for cross-talk of the site's
+    own sign may be as large as it likes. Without the diagonal the threshold is $\frac{d-1}{d}$.
+    """
     n, d = 40, 60  # both even, so that there are ties
     X = np.asarray(random_patterns(key, n, d))
     C = np.rint(d * np.asarray(explain.crosstalk(X)))  # whole numbers, d times the cross-talk
@@ -82,7 +93,12 @@ def stable(key):
     return Verdict(
         equal("sites stable, zero diagonal", ours, rule(C, d - 1), method="brute force"),
         equal("sites stable, diagonal kept", alone, rule(kept, d), method="brute force"),
-        equal("of the sites with |C| < 1, all are stable", alone[np.abs(kept) < d].all(), True, method="brute force"),
+        equal(
+            "of the sites with |C| < 1, all are stable",
+            alone[np.abs(kept) < d].all(),
+            True,
+            method="brute force",
+        ),
         at_least("stable sites with |C| > 1", int((large & alone).sum()), 1),
         refuted(equal("|C| < 1 is necessary", alone, np.abs(kept) < d)),
         assumptions=[at_least("unstable sites among them", int((~ours).sum()), 1)],
@@ -98,14 +114,18 @@ def stable(key):
 )
 def distribution(key):
     r"""For independent fair signs $\mathbb{E}\, C_{t,i} = 0$ and
-    $\mathrm{Var}\, C_{t,i} = \frac{(n-1)(d-1)}{d^2}$, which tends to $\frac nd$; the law tends to $N(0, \frac nd)$.
-    With the diagonal kept the mean of $x_{t,i} C_{t,i}$ is $\frac{n-1}{d}$."""
+    $\mathrm{Var}\, C_{t,i} = \frac{(n-1)(d-1)}{d^2}$, which tends to $\frac nd$; the law tends to
+    $N(0, \frac nd)$. With the diagonal kept the mean of $x_{t,i} C_{t,i}$ is $\frac{n-1}{d}$.
+    """
     n, d, draws = 40, 400, 4000
 
     def summary(key, n=n, d=d):
         X = random_patterns(key, n, d)
-        C, kept = explain.crosstalk(X), (X @ X.T) @ X / d - X
-        blur = jr.uniform(jr.fold_in(key, 1), (), float, -1 / d, 1 / d)  # an entry is a multiple of 1/d, odd or even
+        C = explain.crosstalk(X)
+        kept = (X @ X.T) @ X / d - X
+        blur = jr.uniform(
+            jr.fold_in(key, 1), (), float, -1 / d, 1 / d
+        )  # an entry is a multiple of 1/d, odd or even
         return C[0, 0] + blur, jnp.mean(X * C), jnp.mean(C * C), jnp.mean(X * kept)
 
     found = jax.lax.map(summary, jr.split(key, draws), batch_size=50)
@@ -115,22 +135,46 @@ def distribution(key):
     X = random_patterns(jr.fold_in(key, 0), n, d)
     shown = np.asarray(X * explain.crosstalk(X))
     variance = (n - 1) * (d - 1) / d**2
-    error = np.sqrt(4 * (n - 1) * (d - 1) / (n * d**3) / draws)  # the overlaps of pairs are uncorrelated
+    error = np.sqrt(
+        4 * (n - 1) * (d - 1) / (n * d**3) / draws
+    )  # the overlaps of pairs are uncorrelated
     normal = stats.kstest(single / np.sqrt(variance), "norm").pvalue
     heights, edges = np.histogram(shown, bins=np.linspace(-1.4, 1.4, 57), density=True)
     grid = np.linspace(-1.4, 1.4, 200)
     return Verdict(
         within("mean of x C, d = 400, n = 40", means.mean(), 0.0, error=error, false_alarm=6e-5),
-        within("variance", squares.mean(), variance, error=standard_error(squares), false_alarm=6e-5),
-        within("variance, d = n = 30", few.mean(), (29 / 30) ** 2, error=standard_error(few), false_alarm=6e-5),
+        within(
+            "variance", squares.mean(), variance, error=standard_error(squares), false_alarm=6e-5
+        ),
+        within(
+            "variance, d = n = 30",
+            few.mean(),
+            (29 / 30) ** 2,
+            error=standard_error(few),
+            false_alarm=6e-5,
+        ),
         refuted(
             within(
-                "variance, d = n = 30: (n − 1) / d", few.mean(), 29 / 30, error=standard_error(few), false_alarm=6e-5
+                "variance, d = n = 30: (n − 1) / d",
+                few.mean(),
+                29 / 30,
+                error=standard_error(few),
+                false_alarm=6e-5,
             )
         ),
-        likely("4,000 draws of one entry are normal, its steps of 2/d made smooth", normal, false_alarm=1e-5),
-        within("mean of x C, diagonal kept", kept.mean(), (n - 1) / d, error=error, false_alarm=6e-5),
-        refuted(within("mean of x C, diagonal kept, is 0", kept.mean(), 0.0, error=error, false_alarm=6e-5)),
+        likely(
+            "4,000 draws of one entry are normal, its steps of 2/d made smooth",
+            normal,
+            false_alarm=1e-5,
+        ),
+        within(
+            "mean of x C, diagonal kept", kept.mean(), (n - 1) / d, error=error, false_alarm=6e-5
+        ),
+        refuted(
+            within(
+                "mean of x C, diagonal kept, is 0", kept.mean(), 0.0, error=error, false_alarm=6e-5
+            )
+        ),
         assumed=("signs independent and fair",),
         figure=Chart(
             Panel(
@@ -154,22 +198,37 @@ def distribution(key):
 )
 def flips(key):
     r"""A site of a stored pattern is unstable with a probability that tends to
-    $\sqrt{\frac{d}{2\pi n}} \int_1^\infty e^{-dz^2/2n} \, dz = \frac12 (1 - \mathrm{erf}\sqrt{d/2n})$;
-    for finite $n$ and $d$ it is close to the same with $n - 1$ and $d - 1$."""
-    d, draws, loads = 500, 10, np.array([0.1, 0.15, 0.2, 0.3, 0.4])
+    $\sqrt{\frac{d}{2\pi n}} \int_1^\infty e^{-dz^2/2n} \, dz = \frac12 (1 -
+    \mathrm{erf}\sqrt{d/2n})$;
+    for finite $n$ and $d$ it is close to the same with $n - 1$ and $d - 1$.
+    """
+    d = 500
+    draws = 10
+    loads = np.array([0.1, 0.15, 0.2, 0.3, 0.4])
     sizes = np.rint(loads * d).astype(int)
     form = explain.flip_probability(sizes, d)
     rates = []
     for n in sizes:
-        drawn = [random_patterns(jr.fold_in(jr.fold_in(key, n), k), int(n), d) for k in range(draws)]
+        drawn = [
+            random_patterns(jr.fold_in(jr.fold_in(key, n), k), int(n), d) for k in range(draws)
+        ]
         rates.append(np.mean([(one_step(X) != np.asarray(X)).mean() for X in drawn]))
     finite = stats.norm.sf((d - 1) / d / np.sqrt((sizes - 1) * (d - 1) / d**2))
     allowed = np.maximum(5 * np.sqrt(finite * (1 - finite) / (draws * sizes * d)), 0.03 * finite)
     grid = np.linspace(0.05, 0.45, 100)
     return Verdict(
-        close("closed form, against the integral", form, [normalised(n, d) for n in sizes], tolerance=1e-10),
-        at_most("distance of the measured rates from the finite form, in units allowed",
-                np.abs(np.array(rates) - finite) / allowed, 1.0, method="trend"),
+        close(
+            "closed form, against the integral",
+            form,
+            [normalised(n, d) for n in sizes],
+            tolerance=1e-10,
+        ),
+        at_most(
+            "distance of the measured rates from the finite form, in units allowed",
+            np.abs(np.array(rates) - finite) / allowed,
+            1.0,
+            method="trend",
+        ),
         assumed=("signs independent and fair",),
         figure=Chart(
             Panel(
@@ -180,7 +239,7 @@ def flips(key):
                 log="y",
             )
         ),
-    )  # fmt: skip
+    )
 
 
 def printed_integral(n, d):
@@ -198,13 +257,16 @@ def normalised(n, d):
     title="The integral needs its normalising factor",
     of=("explain.flip_probability",),
     printed=r"\int_1^\infty e^{-dz^2/2n} \, dz = \frac12 (1 - \mathrm{erf}\sqrt{d/2n})",
-    corrected=r"\sqrt{\frac{d}{2\pi n}} \int_1^\infty e^{-dz^2/2n} \, dz = \frac12 (1 - \mathrm{erf}\sqrt{d/2n})",
+    corrected=r"\sqrt{\frac{d}{2\pi n}} \int_1^\infty e^{-dz^2/2n} \, dz = \frac12 (1 - "
+    r"\mathrm{erf}\sqrt{d/2n})",
     cites="Hertz, Krogh & Palmer 1991",
 )
 def flips_erratum(key):
-    r"""The bare integral is $\sqrt{2\pi n/d}$ times the probability stated, about 0.8 times at $n/d = 0.1$ and 1.6
-    times at $n/d = 0.4$. The factor $\sqrt{d/2\pi n}$ makes the two sides one."""
-    sizes, d = np.array([50, 100, 200]), 500
+    r"""The bare integral is $\sqrt{2\pi n/d}$ times the probability stated, about 0.8 times at
+    $n/d = 0.1$ and 1.6 times at $n/d = 0.4$. The factor $\sqrt{d/2\pi n}$ makes the two sides one.
+    """
+    sizes = np.array([50, 100, 200])
+    d = 500
     form = explain.flip_probability(sizes, d)
     erf = 0.5 * (1 - special.erf(np.sqrt(d / (2 * sizes))))
     bare = np.array([printed_integral(n, d) for n in sizes])
@@ -213,6 +275,7 @@ def flips_erratum(key):
         close("the closed form", form, erf, tolerance=1e-10),
         close("printed over stated", bare / form, np.sqrt(2 * np.pi * sizes / d), tolerance=1e-8),
         printed=[
-            close(f"the bare integral at n/d = {n / d:g}", b, f, tolerance=1e-10) for n, b, f in zip(sizes, bare, erf)
+            close(f"the bare integral at n/d = {n / d:g}", b, f, tolerance=1e-10)
+            for n, b, f in zip(sizes, bare, erf)
         ],
     )

@@ -19,13 +19,16 @@ from .hopfield import all_states, each, energy_gains, looped_energy, random_patt
     cites="Hebb 1949; Hopfield 1982",
 )
 def hebb(key):
-    r"""Patterns $x_1, \dots, x_n \in \{-1, +1\}^d$ are stored by $w_{ij} = \frac1d \sum_t x_{t,i} x_{t,j}$ for
-    $i \ne j$ and $w_{ii} = 0$, that is $W = \frac1d \sum_t x_t x_t^\top - \frac nd I$; learnt one after another
-    they give the same $W$."""
+    r"""Patterns $x_1, \dots, x_n \in \{-1, +1\}^d$ are stored by
+    $w_{ij} = \frac1d \sum_t x_{t,i} x_{t,j}$ for $i \ne j$ and $w_{ii} = 0$, that is
+    $W = \frac1d \sum_t x_t x_t^\top - \frac nd I$; learnt one after another they give the same $W$.
+    """
     n, d = 5, 12
     X = random_patterns(key, n, d)
     x = np.asarray(X)
-    summed = np.array([[0 if i == j else sum(x[:, i] * x[:, j]) / d for j in range(d)] for i in range(d)])
+    summed = np.array(
+        [[0 if i == j else sum(x[:, i] * x[:, j]) / d for j in range(d)] for i in range(d)]
+    )
     W = np.asarray(models.hebb(X).W)
     grown = models.Hopfield(jnp.zeros((d, d)))
     for pattern in X:
@@ -37,8 +40,18 @@ def hebb(key):
         equal("symmetric", W, W.T),
         equal("diagonal", np.diagonal(W), np.zeros(d)),
         close("one pattern after another", grown.W, summed, tolerance=1e-12),
-        close("fields without the matrix", each(models.Hebbian(X).field, states), states @ summed, tolerance=1e-12),
-        close("energies without the matrix", each(models.Hebbian(X).energy, states), energies, tolerance=1e-12),
+        close(
+            "fields without the matrix",
+            each(models.Hebbian(X).field, states),
+            states @ summed,
+            tolerance=1e-12,
+        ),
+        close(
+            "energies without the matrix",
+            each(models.Hebbian(X).energy, states),
+            energies,
+            tolerance=1e-12,
+        ),
     )
 
 
@@ -51,18 +64,25 @@ def hebb(key):
     corrected=r"W = \frac1d \sum_{t=1}^n x_t x_t^\top - \frac{n}{d} I",
 )
 def hebb_erratum(key):
-    r"""The sum of outer products has the diagonal $n/d$, which breaks $w_{ii} = 0$; the sign of the field is then no
-    longer the sign of lower energy. Subtracting $\frac nd I$ mends both."""
+    r"""The sum of outer products has the diagonal $n/d$, which breaks $w_{ii} = 0$; the sign of the
+    field is then no longer the sign of lower energy. Subtracting $\frac nd I$ mends both.
+    """
     n, d = 5, 8
     X = np.asarray(random_patterns(key, n, d))
-    xs, printed, corrected = all_states(d), X.T @ X / d, np.asarray(models.hebb(X).W)
+    xs = all_states(d)
+    printed = X.T @ X / d
+    corrected = np.asarray(models.hebb(X).W)
 
     def checks(name, W):
         gain = energy_gains(d * W, np.zeros(d), xs)  # whole numbers, so that ties are ties
         rule = np.where(np.rint(xs @ (d * W)) >= 0, 1.0, -1.0)
         return [
             equal(f"{name}: diagonal", np.diagonal(W), np.zeros(d)),
-            equal(f"{name}: sign of the field lowers the energy", rule, np.where(np.rint(gain) <= 0, 1.0, -1.0)),
+            equal(
+                f"{name}: sign of the field lowers the energy",
+                rule,
+                np.where(np.rint(gain) <= 0, 1.0, -1.0),
+            ),
         ]
 
     return Verdict(*checks("corrected", corrected), printed=checks("printed", printed))
@@ -77,8 +97,10 @@ def hebb_erratum(key):
 )
 def hebb_sign(key):
     r"""Hebb's coupling of two sites is how much oftener the patterns agree there than differ,
-    $w_{ij} = \frac1d (\#\{x_{t,i} = x_{t,j}\} - \#\{x_{t,i} \ne x_{t,j}\})$: positive for sites mostly equal, negative
-    for sites mostly opposite, and $\frac nd$ times the correlation of their signs."""
+    $w_{ij} = \frac1d (\#\{x_{t,i} = x_{t,j}\} - \#\{x_{t,i} \ne x_{t,j}\})$: positive for sites
+    mostly equal, negative for sites mostly opposite, and $\frac nd$ times the correlation of their
+    signs.
+    """
     n, d = 9, 16
     X = np.array(random_patterns(key, n, d))
     X[:, 1], X[:, 2] = X[:, 0], -X[:, 0]
@@ -106,23 +128,35 @@ def hebb_sign(key):
     cites="Hopfield 1982",
 )
 def metastable(key):
-    r"""A pattern is memorised if it is a fixed point, $x_{t,i} = \mathrm{sgn}(\sum_j w_{ij} x_{t,j})$ for all $i$.
-    One pattern alone is, and so is its negative; so are $n < d$ orthogonal patterns, which feel the field
-    $\frac{d-n}{d} x_t$."""
+    r"""A pattern is memorised if it is a fixed point,
+    $x_{t,i} = \mathrm{sgn}(\sum_j w_{ij} x_{t,j})$ for all $i$. One pattern alone is, and so is its
+    negative; so are $n < d$ orthogonal patterns, which feel the field $\frac{d-n}{d} x_t$.
+    """
     alone = {}
     for d in (2, 3, 10):
         x = random_patterns(jr.fold_in(key, d), 1, d)
         net = models.hebb(x)
         alone[d] = [int(models.synchronous(net, s * x[0]).steps) for s in (1, -1)]
-    d, H, fixed, errors = 16, hadamard(16).astype(float), {}, []
+    d = 16
+    H = hadamard(16).astype(float)
+    fixed = {}
+    errors = []
     for n in (1, 8, 15, 16):
         fields = each(models.hebb(H[:n]).field, H[:n])
         errors.append(np.abs(fields - (d - n) / d * H[:n]).max())
         fixed[n] = bool((np.where(fields >= 0, 1.0, -1.0) == H[:n]).all())
     tied = fixed.pop(d)
     return Verdict(
-        equal("one pattern and its negative: steps until known to be fixed", list(alone.values()), [[1, 1]] * 3),
-        equal("1, 8 and 15 orthogonal patterns of 16 sites are fixed", list(fixed.values()), [True] * 3),
+        equal(
+            "one pattern and its negative: steps until known to be fixed",
+            list(alone.values()),
+            [[1, 1]] * 3,
+        ),
+        equal(
+            "1, 8 and 15 orthogonal patterns of 16 sites are fixed",
+            list(fixed.values()),
+            [True] * 3,
+        ),
         close("their fields", errors, np.zeros(4), tolerance=1e-12),
         refuted(equal("n = d = 16 of them are fixed, though the fields vanish", tied, True)),
     )

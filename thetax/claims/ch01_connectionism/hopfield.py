@@ -31,7 +31,9 @@ def random_patterns(key, n, d):
 def looped_energy(W, b, x):
     """The double sum, term by term."""
     d = len(x)
-    return -0.5 * sum(W[i, j] * x[i] * x[j] for i in range(d) for j in range(d)) + sum(b[i] * x[i] for i in range(d))
+    return -0.5 * sum(W[i, j] * x[i] * x[j] for i in range(d) for j in range(d)) + sum(
+        b[i] * x[i] for i in range(d)
+    )
 
 
 def all_states(d):
@@ -66,7 +68,9 @@ def energy(key):
     xs = random_patterns(key_x, 20, 9)
     found = each(models.Hopfield(W, b).energy, xs)
     summed = [looped_energy(*map(np.asarray, (W, b, x))) for x in xs]
-    return Verdict(close("energy of 20 states, against the double sum", found, summed, tolerance=1e-12))
+    return Verdict(
+        close("energy of 20 states, against the double sum", found, summed, tolerance=1e-12)
+    )
 
 
 @erratum(
@@ -84,18 +88,31 @@ def energy_erratum(key):
     in the field is printed to $n$ as well.)"""
     n, d = 3, 8
     W, b = random_couplings(key, d)
-    net, xs = models.Hopfield(W, b), all_states(d)
+    net = models.Hopfield(W, b)
+    xs = all_states(d)
     fields = each(net.field, xs)
     short = np.where(np.arange(d) < n, np.asarray(b), 0.0)
     printed = lambda xs: np.einsum("si,ij,sj->s", xs, W, xs) * -0.5 + xs @ short
     corrected = lambda xs: each(net.energy, xs)
 
     def gains(energies):
-        return np.stack([energies(flipped(xs, i, 1.0)) - energies(flipped(xs, i, -1.0)) for i in range(d)], axis=1)
+        return np.stack(
+            [energies(flipped(xs, i, 1.0)) - energies(flipped(xs, i, -1.0)) for i in range(d)],
+            axis=1,
+        )
 
     return Verdict(
-        close("gain of each site, thresholds to d = 8", gains(corrected), -2 * fields, tolerance=1e-10),
-        printed=[close("gain of each site, thresholds to n = 3", gains(printed), -2 * fields, tolerance=1e-10)],
+        close(
+            "gain of each site, thresholds to d = 8", gains(corrected), -2 * fields, tolerance=1e-10
+        ),
+        printed=[
+            close(
+                "gain of each site, thresholds to n = 3",
+                gains(printed),
+                -2 * fields,
+                tolerance=1e-10,
+            )
+        ],
     )
 
 
@@ -116,18 +133,30 @@ def refusal(make):
     cites="Hopfield 1982",
 )
 def constraints(key):
-    r"""The couplings obey $w_{ij} = w_{ji}$ and $w_{ii} = 0$. Without symmetry there is no energy to descend: under
-    $W = \begin{pmatrix} 0 & 1 \\ -1 & 0 \end{pmatrix}$ the asynchronous updates run round a cycle of four states."""
+    r"""The couplings obey $w_{ij} = w_{ji}$ and $w_{ii} = 0$. Without symmetry there is no energy
+    to descend: under $W = \begin{pmatrix} 0 & 1 \\ -1 & 0 \end{pmatrix}$ the asynchronous updates
+    run round a cycle of four states.
+    """
     bad = jnp.array([[0.0, 1.0], [-1.0, 0.0]])
     good = models.Hopfield(random_couplings(key, 6)[0])
-    lame = eqx.tree_at(lambda net: net.W, models.Hopfield(jnp.zeros((2, 2))), bad)  # past the constructor
+    lame = eqx.tree_at(
+        lambda net: net.W, models.Hopfield(jnp.zeros((2, 2))), bad
+    )  # past the constructor
     states = [jnp.ones(2)]
     for site in [0, 1] * 4:
         states += [models.visit(lame, states[-1], jnp.array([site])).x]
     states = np.array(states[1:])
     return Verdict(
-        equal("asymmetric couplings are refused", "symmetric" in refusal(lambda: models.Hopfield(bad)), True),
-        equal("a diagonal is refused", "diagonal" in refusal(lambda: models.Hopfield(jnp.eye(2))), True),
+        equal(
+            "asymmetric couplings are refused",
+            "symmetric" in refusal(lambda: models.Hopfield(bad)),
+            True,
+        ),
+        equal(
+            "a diagonal is refused",
+            "diagonal" in refusal(lambda: models.Hopfield(jnp.eye(2))),
+            True,
+        ),
         equal("proper couplings are taken", good.W, good.W.T),
         equal("states after 1, 2, 3, 4 visits", states[:4], [[1, 1], [1, -1], [-1, -1], [-1, 1]]),
         equal("and after 4 more", states[4:], states[:4]),
@@ -145,33 +174,61 @@ def constraints(key):
 )
 def field(key):
     r"""Setting $x_i$ to whichever sign gives the lower energy ($+1$ if both give the same) is
-    $x_i \leftarrow \mathrm{sgn}(H_i)$ with $\mathrm{sgn}(0) = +1$ and the field $H_i = \sum_j w_{ij} x_j - b_i$, since
-    $H(x_i = +1) - H(x_i = -1) = -2 H_i$. With $w_{ii} \ne 0$ the two rules differ."""
-    d, xs, checks = 8, all_states(8), []
+    $x_i \leftarrow \mathrm{sgn}(H_i)$ with $\mathrm{sgn}(0) = +1$ and the field
+    $H_i = \sum_j w_{ij} x_j - b_i$, since $H(x_i = +1) - H(x_i = -1) = -2 H_i$. With $w_{ii} \ne 0$
+    the two rules differ.
+    """
+    d = 8
+    xs = all_states(8)
+    checks = []
     smooth = random_couplings(key, d)
-    ties = jnp.sign(smooth[0]), jnp.sign(smooth[1])  # 7 signs and a threshold: each field is even, and often 0
+    ties = (
+        jnp.sign(smooth[0]),
+        jnp.sign(smooth[1]),
+    )  # 7 signs and a threshold: each field is even, and often 0
     for name, (W, b) in {"random couplings": smooth, "couplings of ±1, with ties": ties}.items():
         gain = energy_gains(np.asarray(W), np.asarray(b), xs)
         net = models.Hopfield(W, b)
-        one = jax.vmap(jax.vmap(lambda x, i, net=net: models.visit(net, x, i[None]).x[i], (None, 0)), (0, None))
+        one = jax.vmap(
+            jax.vmap(lambda x, i, net=net: models.visit(net, x, i[None]).x[i], (None, 0)), (0, None)
+        )
         updates = one(jnp.asarray(xs), jnp.arange(d))
         checks += [
-            close(f"{name}: energy gained", gain, -2 * each(net.field, xs), tolerance=1e-10, method="brute force"),
-            equal(f"{name}: 2,048 updates", updates, np.where(gain <= 0, 1.0, -1.0), method="brute force"),
+            close(
+                f"{name}: energy gained",
+                gain,
+                -2 * each(net.field, xs),
+                tolerance=1e-10,
+                method="brute force",
+            ),
+            equal(
+                f"{name}: 2,048 updates",
+                updates,
+                np.where(gain <= 0, 1.0, -1.0),
+                method="brute force",
+            ),
         ]
     W = np.asarray(smooth[0]) + 1.5 * np.eye(d)
-    gain, own = energy_gains(W, np.zeros(d), xs), xs @ W
-    control = equal("updates with w_ii = 1.5", np.where(own >= 0, 1.0, -1.0), np.where(gain <= 0, 1.0, -1.0))
+    gain = energy_gains(W, np.zeros(d), xs)
+    own = xs @ W
+    control = equal(
+        "updates with w_ii = 1.5", np.where(own >= 0, 1.0, -1.0), np.where(gain <= 0, 1.0, -1.0)
+    )
     tied = int((energy_gains(np.asarray(ties[0]), np.asarray(ties[1]), xs) == 0).sum())
     return Verdict(
-        *checks, refuted(control), assumptions=[equal("ties among the 2,048 updates", tied, 8 * 2 * comb(7, 3))]
+        *checks,
+        refuted(control),
+        assumptions=[equal("ties among the 2,048 updates", tied, 8 * 2 * comb(7, 3))],
     )
 
 
 def energy_gains(W, b, xs):
     """Both energies in full, at every site of every state."""
     value = lambda xs: -0.5 * np.einsum("si,ij,sj->s", xs, W, xs) + xs @ b
-    return np.stack([value(flipped(xs, i, 1.0)) - value(flipped(xs, i, -1.0)) for i in range(xs.shape[1])], axis=1)
+    return np.stack(
+        [value(flipped(xs, i, 1.0)) - value(flipped(xs, i, -1.0)) for i in range(xs.shape[1])],
+        axis=1,
+    )
 
 
 @claim(
@@ -182,8 +239,9 @@ def energy_gains(W, b, xs):
     cites="Hopfield 1982",
 )
 def descent(key):
-    r"""No asynchronous update raises the energy; each flip lowers it by $2 |H_i|$; after finitely many flips
-    the dynamics stops in a state whose energy no single flip can lower."""
+    r"""No asynchronous update raises the energy; each flip lowers it by $2 |H_i|$; after finitely
+    many flips the dynamics stops in a state whose energy no single flip can lower.
+    """
     d, sweeps, nets = 30, 20, 200
     keys = jr.split(key, nets)
     Ws, bs = jax.vmap(lambda key: random_couplings(key, d))(keys)
@@ -193,17 +251,30 @@ def descent(key):
     rest = jax.vmap(lambda W, b, x: models.asynchronous(models.Hopfield(W, b), x))(Ws, bs, starts)
     before = np.einsum("si,sij,sj->s", starts, Ws, starts) * -0.5 + np.sum(bs * starts, axis=1)
     energies = np.concatenate([before[:, None], seen.energies], axis=1)
-    drops, turned = np.diff(energies, axis=1), np.asarray(seen.flipped)
+    drops = np.diff(energies, axis=1)
+    turned = np.asarray(seen.flipped)
     W, b = random_couplings(jr.fold_in(key, 2), 10)
     corners = all_states(10)
     ends = each(lambda x: models.asynchronous(models.Hopfield(W, b), x).x, corners)
     return Verdict(
         at_most("greatest change of energy at a visit", drops, 0.0, slack=1e-12),
-        close("change at a flip", drops, np.where(turned, -2 * np.abs(seen.fields), 0.0), tolerance=1e-12),
-        equal("networks of d = 30 that settled", int(rest.settled.sum()), nets, method="brute force"),
+        close(
+            "change at a flip",
+            drops,
+            np.where(turned, -2 * np.abs(seen.fields), 0.0),
+            tolerance=1e-12,
+        ),
+        equal(
+            "networks of d = 30 that settled", int(rest.settled.sum()), nets, method="brute force"
+        ),
         equal("both records end in one state", rest.x, seen.x),
         at_most("gain by any one flip, d = 30", -lowest_gain(Ws, bs, rest.x), 0.0, slack=1e-12),
-        at_most("the same from all 1,024 states of d = 10", -lowest_gain(W[None], b[None], ends), 0.0, slack=1e-12),
+        at_most(
+            "the same from all 1,024 states of d = 10",
+            -lowest_gain(W[None], b[None], ends),
+            0.0,
+            slack=1e-12,
+        ),
         figure=Chart(
             Panel(
                 "sites visited",
@@ -229,9 +300,11 @@ def lowest_gain(Ws, bs, xs):
     cites="Goles & Olivos 1981",
 )
 def synchronous_cycle(key):
-    r"""Updated at once, two sites with $w_{12} = 1$ started at $(1, -1)$ exchange their signs for ever; one at a
-    time they settle. Symmetric couplings never give a cycle of more than two states."""
-    net, start = models.Hopfield(jnp.array([[0.0, 1.0], [1.0, 0.0]])), jnp.array([1.0, -1.0])
+    r"""Updated at once, two sites with $w_{12} = 1$ started at $(1, -1)$ exchange their signs for
+    ever; one at a time they settle. Symmetric couplings never give a cycle of more than two states.
+    """
+    net = models.Hopfield(jnp.array([[0.0, 1.0], [1.0, 0.0]]))
+    start = jnp.array([1.0, -1.0])
     ended = models.synchronous(net, start)
     after = [np.asarray(models.synchronous(net, start, limit=k).x) for k in (1, 2)]
     rest = models.asynchronous(net, start)
@@ -241,6 +314,14 @@ def synchronous_cycle(key):
     return Verdict(
         equal("period of the parallel updates", int(ended.period), 2),
         equal("states after one step and after two", after, [[-1, 1], [1, -1]]),
-        equal("asynchronous updates settle", bool(rest.settled) and abs(float(rest.x.sum())) == 2, True),
-        equal("100 random networks end with period 1 or 2", bool(((periods == 1) | (periods == 2)).all()), True),
+        equal(
+            "asynchronous updates settle",
+            bool(rest.settled) and abs(float(rest.x.sum())) == 2,
+            True,
+        ),
+        equal(
+            "100 random networks end with period 1 or 2",
+            bool(((periods == 1) | (periods == 2)).all()),
+            True,
+        ),
     )

@@ -18,7 +18,9 @@ def _units(w, b):
 
 def _distances(w, b, x, y):
     """Signed distances, one for each row of the arguments."""
-    return np.asarray(jax.vmap(models.signed_distance)(_units(w, b), jnp.asarray(x), jnp.asarray(y)))
+    return np.asarray(
+        jax.vmap(models.signed_distance)(_units(w, b), jnp.asarray(x), jnp.asarray(y))
+    )
 
 
 def _project(normal, c, x):
@@ -28,10 +30,13 @@ def _project(normal, c, x):
     return np.linalg.solve(equations, np.append(x, c))[:d]
 
 
-@claim("1.2-sgn", title="The three-valued sign", kind="definition", of=("layers.sign", "layers.spin"))
+@claim(
+    "1.2-sgn", title="The three-valued sign", kind="definition", of=("layers.sign", "layers.spin")
+)
 def sgn(key):
-    r"""$\mathrm{sgn}(z)$ is $+1$, $0$ or $-1$ for $z > 0$, $z = 0$, $z < 0$. The sign of §1.4 is another
-    function: it has $+1$ at 0."""
+    r"""$\mathrm{sgn}(z)$ is $+1$, $0$ or $-1$ for $z > 0$, $z = 0$, $z < 0$. The sign of §1.4 is
+    another function: it has $+1$ at 0.
+    """
     z = jnp.array([2.0, 1e-300, 0.0, -0.0, -1e-300, -3.0])
     three = [1.0, 1.0, 0.0, 0.0, -1.0, -1.0]
     return Verdict(
@@ -42,13 +47,20 @@ def sgn(key):
 
 
 @claim(
-    "1.2-perceptron-unit", title="The perceptron unit", kind="model", of=("models.Perceptron",), cites="Rosenblatt 1958"
+    "1.2-perceptron-unit",
+    title="The perceptron unit",
+    kind="model",
+    of=("models.Perceptron",),
+    cites="Rosenblatt 1958",
 )
 def unit(key):
-    r"""$f[w, b](x) = \mathrm{sgn}(w^\top x + b)$ with $x, w \in \mathbb{R}^d$, $b \in \mathbb{R}$. On the boundary
-    $f = 0$, which is neither label."""
+    r"""$f[w, b](x) = \mathrm{sgn}(w^\top x + b)$ with $x, w \in \mathbb{R}^d$, $b \in \mathbb{R}$.
+    On the boundary $f = 0$, which is neither label.
+    """
     rng = chance(key)
-    w, b, xs = rng.normal(size=5), 0.3, rng.normal(size=(200, 5))
+    w = rng.normal(size=5)
+    b = 0.3
+    xs = rng.normal(size=(200, 5))
     by_hand = []
     for x in xs:
         z = b + sum(w[j] * x[j] for j in range(5))
@@ -58,7 +70,9 @@ def unit(key):
     return Verdict(
         equal("outputs on 200 points", found, by_hand, method="brute force"),
         equal("output on the boundary", on, 0.0),
-        equal("the boundary is wrong for +1 and for -1", [bool(on != 1), bool(on != -1)], [True, True]),
+        equal(
+            "the boundary is wrong for +1 and for -1", [bool(on != 1), bool(on != -1)], [True, True]
+        ),
     )
 
 
@@ -69,19 +83,28 @@ def unit(key):
     of=("models.Perceptron", "models.signed_distance"),
 )
 def hyperplane(key):
-    r"""$\{x : w^\top x + b = 0\}$ has the unit normal $w / \|w\|$ and lies at the signed offset $-b / \|w\|$ from the
-    origin along it; its point nearest to the origin is $-b\,w / \|w\|^2$."""
+    r"""$\{x : w^\top x + b = 0\}$ has the unit normal $w / \|w\|$ and lies at the signed offset
+    $-b / \|w\|$ from the origin along it; its point nearest to the origin is $-b\,w / \|w\|^2$.
+    """
     rng = chance(key)
-    w, b = rng.normal(size=(50, 4)), rng.normal(size=50)
+    w = rng.normal(size=(50, 4))
+    b = rng.normal(size=50)
     length = np.linalg.norm(w, axis=1)
     p = -b[:, None] * w / length[:, None] ** 2
-    nearest = np.array([np.linalg.lstsq(row[None], [-offset], rcond=None)[0] for row, offset in zip(w, b)])
+    nearest = np.array(
+        [np.linalg.lstsq(row[None], [-offset], rcond=None)[0] for row, offset in zip(w, b)]
+    )
     scores = jax.vmap(models.Perceptron.score)(_units(w, b), jnp.asarray(p))
     offset = -_distances(w, b, np.zeros((50, 4)), np.ones(50))  # of the plane, seen from the origin
     return Verdict(
         close("wᵀp + b", scores, 0.0, tolerance=1e-12),
         close("least-norm point of the plane", p, nearest, tolerance=1e-12, method="brute force"),
-        close("offset along the normal", offset, np.einsum("nd,nd->n", w, nearest) / length, tolerance=1e-12),
+        close(
+            "offset along the normal",
+            offset,
+            np.einsum("nd,nd->n", w, nearest) / length,
+            tolerance=1e-12,
+        ),
         close("offset is -b / ‖w‖", offset, -b / length, tolerance=1e-12),
     )
 
@@ -100,32 +123,56 @@ def hyperplane_erratum(key):
     (n, d), rng = (7, 4), chance(key)
     xs = rng.normal(size=(n, d))
     normal = models.fit_perceptron(xs, np.sign(xs @ rng.normal(size=d))).model.w
-    entries = lambda expected: equal("entries of the normal, 7 examples in four dimensions", len(normal), expected)
+    entries = lambda expected: equal(
+        "entries of the normal, 7 examples in four dimensions", len(normal), expected
+    )
     return Verdict(entries(d), printed=[entries(n)])
 
 
 def _planes(key):
-    """100 planes in Hesse's form, half of them with c < 0, a point for each, and the two distances by projection."""
+    """100 planes in Hesse's form, half of them with c < 0, a point for each, and the two distances
+    by projection.
+    """
     rng = chance(key)
-    normal, x = rng.normal(size=(100, 3)), rng.normal(size=(100, 3))
+    normal = rng.normal(size=(100, 3))
+    x = rng.normal(size=(100, 3))
     normal /= np.linalg.norm(normal, axis=1, keepdims=True)
     c = np.where(np.arange(100) % 2, 1, -1) * rng.uniform(0.1, 2, 100)
-    away = np.array([np.linalg.norm(_project(row, level, p) - p) for row, level, p in zip(normal, c, x)])
-    origin = np.array([np.linalg.norm(_project(row, level, np.zeros(3))) for row, level in zip(normal, c)])
+    away = np.array(
+        [np.linalg.norm(_project(row, level, p) - p) for row, level, p in zip(normal, c, x)]
+    )
+    origin = np.array(
+        [np.linalg.norm(_project(row, level, np.zeros(3))) for row, level in zip(normal, c)]
+    )
     return normal, c, x, away, origin
 
 
-@claim("1.2-hesse", title="Distances in Hesse's form", kind="identity", of=("models.signed_distance",))
+@claim(
+    "1.2-hesse", title="Distances in Hesse's form", kind="identity", of=("models.signed_distance",)
+)
 def hesse(key):
-    r"""With $\|n\| = 1$ the plane $n^\top x - c = 0$ is $|n^\top x - c|$ from $x$ and $|c|$ from the origin."""
+    r"""With $\|n\| = 1$ the plane $n^\top x - c = 0$ is $|n^\top x - c|$ from $x$ and $|c|$ from
+    the origin.
+    """
     normal, c, x, away, origin = _planes(key)
     found = np.abs(_distances(normal, -c, x, np.ones(100)))
     plane = {"type": "eq", "fun": lambda p: normal[0] @ p - c[0]}
     slsqp = minimize(lambda p: (p - x[0]) @ (p - x[0]), x[0], constraints=[plane], tol=1e-14)
     return Verdict(
         close("distance of 100 points", found, away, tolerance=1e-8, method="brute force"),
-        close("distance of one point, by SLSQP", found[0], np.sqrt(slsqp.fun), tolerance=1e-6, method="brute force"),
-        close("distance of the origin", np.abs(_distances(normal, -c, 0 * x, np.ones(100))), origin, tolerance=1e-8),
+        close(
+            "distance of one point, by SLSQP",
+            found[0],
+            np.sqrt(slsqp.fun),
+            tolerance=1e-6,
+            method="brute force",
+        ),
+        close(
+            "distance of the origin",
+            np.abs(_distances(normal, -c, 0 * x, np.ones(100))),
+            origin,
+            tolerance=1e-8,
+        ),
         close("|c|", np.abs(c), origin, tolerance=1e-12),
     )
 
@@ -133,8 +180,10 @@ def hesse(key):
 @erratum(
     "1.2-hesse",
     title="The offset of Hesse's form is signed",
-    printed=r"n^\top x - d = 0,\quad d \text{ the shortest distance of the hyperplane to the origin}",
-    corrected=r"n^\top x - d = 0,\quad |d| \text{ the shortest distance of the hyperplane to the origin}",
+    printed=r"n^\top x - d = 0,\quad d \text{ the shortest distance of the hyperplane to the "
+    r"origin}",
+    corrected=r"n^\top x - d = 0,\quad |d| \text{ the shortest distance of the hyperplane to the "
+    r"origin}",
     of=("models.signed_distance",),
     slip=True,
 )
@@ -144,23 +193,51 @@ def hesse_erratum(key):
     sentence says to which the note belongs."""
     normal, d, x, _, origin = _planes(key)
     return Verdict(
-        close("|d| is the distance", np.abs(_distances(normal, -d, 0 * x, np.ones(100))), origin, tolerance=1e-12),
-        printed=[close("d is the distance", -_distances(normal, -d, 0 * x, np.ones(100)), origin, tolerance=1e-12)],
+        close(
+            "|d| is the distance",
+            np.abs(_distances(normal, -d, 0 * x, np.ones(100))),
+            origin,
+            tolerance=1e-12,
+        ),
+        printed=[
+            close(
+                "d is the distance",
+                -_distances(normal, -d, 0 * x, np.ones(100)),
+                origin,
+                tolerance=1e-12,
+            )
+        ],
     )
 
 
-@claim("1.2-signed-distance", title="The signed distance", kind="definition", of=("models.signed_distance",))
+@claim(
+    "1.2-signed-distance",
+    title="The signed distance",
+    kind="definition",
+    of=("models.signed_distance",),
+)
 def signed_distance(key):
-    r"""$\gamma[w, b](x, y) = y\,(w^\top x + b) / \|w\|$: its size is the distance of $x$ from the boundary, it does not
-    change when $(w, b)$ is multiplied by $c > 0$, and it changes sign with $y$. At $w = 0$ it is undefined."""
+    r"""$\gamma[w, b](x, y) = y\,(w^\top x + b) / \|w\|$: its size is the distance of $x$ from the
+    boundary, it does not change when $(w, b)$ is multiplied by $c > 0$, and it changes sign with
+    $y$. At $w = 0$ it is undefined.
+    """
     rng = chance(key)
-    w, b, x = rng.normal(size=(100, 3)), rng.normal(size=100), rng.normal(size=(100, 3))
-    y, c = rng.choice([-1.0, 1.0], 100), rng.uniform(0.1, 10, 100)
+    w = rng.normal(size=(100, 3))
+    b = rng.normal(size=100)
+    x = rng.normal(size=(100, 3))
+    y = rng.choice([-1.0, 1.0], 100)
+    c = rng.uniform(0.1, 10, 100)
     gamma = _distances(w, b, x, y)
     nearest = [_project(row, -offset, p) for row, offset, p in zip(w, b, x)]
     right = y * (np.einsum("nd,nd->n", w, x) + b) > 0
     return Verdict(
-        close("size", np.abs(gamma), np.linalg.norm(x - nearest, axis=1), tolerance=1e-12, method="brute force"),
+        close(
+            "size",
+            np.abs(gamma),
+            np.linalg.norm(x - nearest, axis=1),
+            tolerance=1e-12,
+            method="brute force",
+        ),
         equal("positive on the side of the label", gamma > 0, right),
         close("(cw, cb)", _distances(c[:, None] * w, c * b, x, y), gamma, tolerance=1e-12),
         equal("the other label", _distances(w, b, x, -y), -gamma),
@@ -169,13 +246,18 @@ def signed_distance(key):
 
 
 @claim(
-    "1.2-sign-correct", title="Right is positive", kind="identity", of=("models.Perceptron", "models.signed_distance")
+    "1.2-sign-correct",
+    title="Right is positive",
+    kind="identity",
+    of=("models.Perceptron", "models.signed_distance"),
 )
 def sign_correct(key):
     r"""For $w \ne 0$: $f[w, b](x) = y \iff \gamma[w, b](x, y) > 0$."""
     rng = chance(key)
-    w, x = rng.normal(size=(10_000, 3)), rng.normal(size=(10_000, 3))
-    b, y = rng.normal(size=10_000), rng.choice([-1.0, 1.0], 10_000)
+    w = rng.normal(size=(10_000, 3))
+    x = rng.normal(size=(10_000, 3))
+    b = rng.normal(size=10_000)
+    y = rng.choice([-1.0, 1.0], 10_000)
     w[:500], x[:500] = rng.integers(1, 9, (500, 3)), rng.integers(-8, 9, (500, 3))
     b[:500] = -np.einsum("nd,nd->n", w[:500], x[:500])  # integers: exactly on the boundary
     f = np.asarray(jax.vmap(lambda unit, x: unit(x))(_units(w, b), jnp.asarray(x)))
@@ -194,11 +276,14 @@ def sign_correct(key):
     of=("models.margin",),
 )
 def margin(key):
-    r"""$\gamma[w, b](S) = \min_{(x, y) \in S} \gamma[w, b](x, y)$, positive iff no example is misclassified; $(w, b)$
-    $\gamma$-separates $S$ iff $\gamma[w, b](S) \ge \gamma$."""
+    r"""$\gamma[w, b](S) = \min_{(x, y) \in S} \gamma[w, b](x, y)$, positive iff no example is
+    misclassified; $(w, b)$ $\gamma$-separates $S$ iff $\gamma[w, b](S) \ge \gamma$.
+    """
     rng = chance(key)
     xs, ys, u = planted(rng, 200, 12, 3, gap=0.1)
-    w = u + np.where(np.arange(200) % 2, 0.0, 1.5)[:, None] * rng.normal(size=u.shape)  # half of them off
+    w = u + np.where(np.arange(200) % 2, 0.0, 1.5)[:, None] * rng.normal(
+        size=u.shape
+    )  # half of them off
     b = np.where(np.arange(200) % 2, 0.0, 0.1)
     score = ys * (np.einsum("knd,kd->kn", xs, w) + b[:, None])
     found = np.asarray(jax.vmap(models.margin)(_units(w, b), jnp.asarray(xs), jnp.asarray(ys)))
@@ -206,15 +291,23 @@ def margin(key):
     levels = np.linspace(-1, 1, 41)
     separates = found[:, None] >= levels[None]
     flat = models.Perceptron(jnp.array([3.0, 4.0]), jnp.array(0.0))  # γ = 2 to the last bit
-    exact = models.margin(flat, jnp.array([[2.0, 1.0], [4.0, 2.0], [-6.0, -3.0]]), jnp.array([1.0, 1.0, -1.0]))
+    exact = models.margin(
+        flat, jnp.array([[2.0, 1.0], [4.0, 2.0], [-6.0, -3.0]]), jnp.array([1.0, 1.0, -1.0])
+    )
     return Verdict(
         close("least distance", found, least, tolerance=1e-12, method="brute force"),
-        equal("positive iff no errors", found > 0, (score <= 0).sum(axis=1) == 0, method="brute force"),
+        equal(
+            "positive iff no errors", found > 0, (score <= 0).sum(axis=1) == 0, method="brute force"
+        ),
         equal("both cases occur", sorted({bool(m > 0) for m in found}), [False, True]),
         equal(
             "all distances ≥ γ",
             separates,
             (score / np.linalg.norm(w, axis=1)[:, None] >= levels[:, None, None]).all(2).T,
         ),
-        equal("γ-separates at equality, and no further", [bool(exact >= 2), bool(exact >= 2 + 1e-12)], [True, False]),
+        equal(
+            "γ-separates at equality, and no further",
+            [bool(exact >= 2), bool(exact >= 2 + 1e-12)],
+            [True, False],
+        ),
     )

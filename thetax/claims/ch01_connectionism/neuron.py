@@ -17,7 +17,9 @@ def _inputs(n):
 
 
 def _all_neurons(n):
-    """Every σ with every threshold that tells the sums -n .. n apart, and the table of outputs, neuron by input."""
+    """Every σ with every threshold that tells the sums -n .. n apart, and the table of outputs,
+    neuron by input.
+    """
     sigma = np.repeat(np.array(list(product((-1.0, 1.0), repeat=n))), 2 * n + 2, axis=0)
     theta = np.tile(np.arange(-n, n + 2) - 0.5, 2**n)
     layer = models.McCullochPitts(jnp.asarray(sigma), jnp.asarray(theta))
@@ -32,12 +34,17 @@ def _all_neurons(n):
     cites="McCulloch & Pitts 1943",
 )
 def mcculloch_pitts(key):
-    r"""$f[\sigma, \theta](x) = 1\{\sigma^\top x \ge \theta\}$ with $x \in \{0, 1\}^n$, $\sigma \in \{-1, +1\}^n$ and
-    $\theta \in \mathbb{R}$. Over all $\sigma$ and $\theta$ these are $2 + n 2^n$ Boolean functions."""
+    r"""$f[\sigma, \theta](x) = 1\{\sigma^\top x \ge \theta\}$ with $x \in \{0, 1\}^n$,
+    $\sigma \in \{-1, +1\}^n$ and $\theta \in \mathbb{R}$. Over all $\sigma$ and $\theta$ these are
+    $2 + n 2^n$ Boolean functions.
+    """
     checks = []
     for n in (1, 2, 3, 4):
         sigma, theta, table = _all_neurons(n)
-        by_hand = [[float(sum(s * a for s, a in zip(row, x)) >= t) for x in _inputs(n)] for row, t in zip(sigma, theta)]
+        by_hand = [
+            [float(sum(s * a for s, a in zip(row, x)) >= t) for x in _inputs(n)]
+            for row, t in zip(sigma, theta)
+        ]
         checks += [
             equal(f"outputs, n = {n}", table, by_hand, method="brute force"),
             equal(f"distinct functions, n = {n}", len(np.unique(table, axis=0)), 2 + n * 2**n),
@@ -54,14 +61,17 @@ def mcculloch_pitts(key):
     cites="McCulloch & Pitts 1943",
 )
 def synapse_sign(key):
-    r"""A synapse $\sigma_i = +1$ excites: $f$ never falls when $x_i$ turns from 0 to 1. With $\sigma_i = -1$ it
-    inhibits: $f$ never rises."""
+    r"""A synapse $\sigma_i = +1$ excites: $f$ never falls when $x_i$ turns from 0 to 1. With
+    $\sigma_i = -1$ it inhibits: $f$ never rises.
+    """
     against, with_it, moved = 0, 0, 0
     for n in range(1, 6):
         sigma, _, table = _all_neurons(n)
         xs = _inputs(n)
         for i in range(n):
-            change = table[:, xs[:, i] == 1] - table[:, xs[:, i] == 0]  # pairs that differ in x_i alone
+            change = (
+                table[:, xs[:, i] == 1] - table[:, xs[:, i] == 0]
+            )  # pairs that differ in x_i alone
             against += int((sigma[:, [i]] * change < 0).sum())
             with_it += int((sigma[:, [i]] * change > 0).sum())
             moved += int((change != 0).sum())
@@ -80,22 +90,31 @@ def synapse_sign(key):
     cites="McCulloch & Pitts 1943; Minsky & Papert 1969",
 )
 def gates(key):
-    r"""One neuron on two inputs realises AND, OR, NAND and NOR, and on one input NOT; it realises neither XOR nor, as
-    no $\sigma_i$ can be 0, a single input's value. OR and NAND into AND make XOR in two layers."""
+    r"""One neuron on two inputs realises AND, OR, NAND and NOR, and on one input NOT; it realises
+    neither XOR nor, as no $\sigma_i$ can be 0, a single input's value. OR and NAND into AND make
+    XOR in two layers.
+    """
     xs = _inputs(2)
     a, b = xs.T.astype(bool)
     wanted = {"AND": a & b, "OR": a | b, "NAND": ~(a & b), "NOR": ~(a | b)}
     never = {"XOR": a ^ b, "first input": a, "second input": b}
     found = {tuple(row.astype(bool)) for row in _all_neurons(2)[2]}
     negation = {tuple(row.astype(bool)) for row in _all_neurons(1)[2]}
-    both, one = np.array([[1.0, 1.0], [-1.0, -1.0]]), np.ones((1, 2))
+    both = np.array([[1.0, 1.0], [-1.0, -1.0]])
+    one = np.ones((1, 2))
     net = Chain(
         models.McCullochPitts(jnp.asarray(both), jnp.array([1.0, -1.0])),
         models.McCullochPitts(jnp.asarray(one), jnp.array([2.0])),
     )
     return Verdict(
-        *[equal(f"{name} is found", tuple(gate) in found, True, method="brute force") for name, gate in wanted.items()],
+        *[
+            equal(f"{name} is found", tuple(gate) in found, True, method="brute force")
+            for name, gate in wanted.items()
+        ],
         equal("NOT is found", (True, False) in negation, True, method="brute force"),
-        *[equal(f"{name} is found", tuple(gate) in found, False, method="brute force") for name, gate in never.items()],
+        *[
+            equal(f"{name} is found", tuple(gate) in found, False, method="brute force")
+            for name, gate in never.items()
+        ],
         equal("OR and NAND into AND", jax.vmap(net)(jnp.asarray(xs))[:, 0], (a ^ b).astype(float)),
     )

@@ -15,7 +15,10 @@ def _functions(A):
     """Name, the function in NumPy and in JAX, and its gradient and Hessian in closed form."""
 
     def valley_hessian(x):
-        H = np.diag(np.append(1200 * x[:-1] ** 2 - 400 * x[1:] + 2, 0) + np.append(0, np.full(len(x) - 1, 200)))
+        H = np.diag(
+            np.append(1200 * x[:-1] ** 2 - 400 * x[1:] + 2, 0)
+            + np.append(0, np.full(len(x) - 1, 200))
+        )
         return H + np.diag(-400 * x[:-1], 1) + np.diag(-400 * x[:-1], -1)
 
     def valley_gradient(x):
@@ -25,7 +28,13 @@ def _functions(A):
     valley = lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
     simplex = lambda x: np.diag(softmax(x)) - np.outer(softmax(x), softmax(x))
     return [
-        ("quadratic form", lambda x: x @ A @ x, lambda x: x @ A @ x, lambda x: (A + A.T) @ x, lambda x: A + A.T),
+        (
+            "quadratic form",
+            lambda x: x @ A @ x,
+            lambda x: x @ A @ x,
+            lambda x: (A + A.T) @ x,
+            lambda x: A + A.T,
+        ),
         ("log-sum-exp", logsumexp, jax.nn.logsumexp, softmax, simplex),
         ("Rosenbrock", valley, valley, valley_gradient, valley_hessian),
     ]
@@ -43,10 +52,14 @@ def _differences(f, x, step):
     of=("explain.hvp", "layers.heaviside", "layers.relu"),
 )
 def notation(key):
-    r"""$1\{p\}$ is 1 if $p$ holds and else 0; $(z)_+ = \max(0, z)$; $\nabla f \in \mathbb{R}^n$ is the column of
-    partial derivatives and $\nabla^2 f \in \mathbb{R}^{n \times n}$ the symmetric matrix of the second ones."""
+    r"""$1\{p\}$ is 1 if $p$ holds and else 0; $(z)_+ = \max(0, z)$; $\nabla f \in \mathbb{R}^n$ is
+    the column of partial derivatives and $\nabla^2 f \in \mathbb{R}^{n \times n}$ the symmetric
+    matrix of the second ones.
+    """
     rng = chance(key)
-    A, x, z = rng.normal(size=(4, 4)), rng.normal(size=4), np.array([-2.0, -0.0, 0.0, 0.5, 3.0])
+    A = rng.normal(size=(4, 4))
+    x = rng.normal(size=4)
+    z = np.array([-2.0, -0.0, 0.0, 0.5, 3.0])
     checks = [
         equal("1{z ≥ 0}", layers.heaviside(jnp.asarray(z)), [0.0, 1.0, 1.0, 1.0, 1.0]),
         equal("(z)₊", layers.relu(jnp.asarray(z)), [0.0, 0.0, 0.0, 0.5, 3.0]),
@@ -57,12 +70,28 @@ def notation(key):
         H = np.asarray(jax.vmap(product)(jnp.eye(4)))
         by_steps = _differences(lambda p, f=f: _differences(f, p, 1e-4), x, 1e-4)
         checks += [
-            close(f"∇ of the {name}, by differences", _differences(f, x, 1e-6), gradient(x), tolerance=1e-6,
-                  relative=True, method="finite differences"),
-            close(f"∇ of the {name}, by autodiff", slope, gradient(x), tolerance=1e-12, relative=True),
-            close(f"∇² of the {name}, by differences", by_steps, hessian(x), tolerance=1e-4, relative=True,
-                  method="finite differences"),
-            close(f"∇² of the {name}, by products Hv", H, hessian(x), tolerance=1e-12, relative=True),
+            close(
+                f"∇ of the {name}, by differences",
+                _differences(f, x, 1e-6),
+                gradient(x),
+                tolerance=1e-6,
+                relative=True,
+                method="finite differences",
+            ),
+            close(
+                f"∇ of the {name}, by autodiff", slope, gradient(x), tolerance=1e-12, relative=True
+            ),
+            close(
+                f"∇² of the {name}, by differences",
+                by_steps,
+                hessian(x),
+                tolerance=1e-4,
+                relative=True,
+                method="finite differences",
+            ),
+            close(
+                f"∇² of the {name}, by products Hv", H, hessian(x), tolerance=1e-12, relative=True
+            ),
             close(f"∇² of the {name} is symmetric", H, H.T, tolerance=1e-12),
-        ]  # fmt: skip
+        ]
     return Verdict(*checks)

@@ -33,8 +33,9 @@ def _with_one(xs):
     cites="Novikoff 1962",
 )
 def lemmas(key):
-    r"""Without a bias and from $w_0 = 0$, with $\|u\| = 1$, $\gamma = \gamma[u](S) > 0$ and $R = \max \|x\|$: after $t$
-    updates $u^\top w_t \ge t\gamma$ and $\|w_t\| \le R \sqrt{t}$."""
+    r"""Without a bias and from $w_0 = 0$, with $\|u\| = 1$, $\gamma = \gamma[u](S) > 0$ and
+    $R = \max \|x\|$: after $t$ updates $u^\top w_t \ge t\gamma$ and $\|w_t\| \le R \sqrt{t}$.
+    """
     rng = chance(key)
     xs, ys, _ = planted(rng, 100, 20, 3, gap=0.1)
     limit = 600
@@ -42,19 +43,29 @@ def lemmas(key):
         *map(jnp.asarray, (xs, ys))
     )
     u, gamma = map(np.array, zip(*[_separator(x, y) for x, y in zip(xs, ys)]))
-    w, index, t = np.asarray(path.model.w), np.asarray(path.index), np.arange(limit + 1)
+    w = np.asarray(path.model.w)
+    index = np.asarray(path.index)
+    t = np.arange(limit + 1)
     made = t[None] <= np.asarray(path.count)[:, None]
-    along, square = np.einsum("ktd,kd->kt", w, u), np.square(w).sum(axis=2)
+    along = np.einsum("ktd,kd->kt", w, u)
+    square = np.square(w).sum(axis=2)
     radius = np.square(xs).sum(axis=2).max(axis=1)
     x = np.take_along_axis(xs, np.maximum(index, 0)[:, :, None], axis=1)
-    score = np.take_along_axis(ys, np.maximum(index, 0), axis=1) * np.einsum("ktd,ktd->kt", w[:, :-1], x)
+    score = np.take_along_axis(ys, np.maximum(index, 0), axis=1) * np.einsum(
+        "ktd,ktd->kt", w[:, :-1], x
+    )
     growth = square[:, :-1] + np.square(x).sum(axis=2) + 2 * score
     k = int(path.count.argmax())
     steps = t[: int(path.count[k]) + 1]
     return Verdict(
         at_least("uᵀw_t - tγ", (along - t * gamma[:, None])[made], 0.0, slack=1e-9),
         at_most("‖w_t‖² / R²t", (square / (radius[:, None] * np.maximum(t, 1)))[made], 1 + 1e-12),
-        close("‖w_{t+1}‖² - ‖w_t‖² - ‖x‖² - 2y w_tᵀx", (square[:, 1:] - growth)[made[:, 1:]], 0.0, tolerance=1e-9),
+        close(
+            "‖w_{t+1}‖² - ‖w_t‖² - ‖x‖² - 2y w_tᵀx",
+            (square[:, 1:] - growth)[made[:, 1:]],
+            0.0,
+            tolerance=1e-9,
+        ),
         assumptions=[
             at_least("γ", gamma, 1e-6, method="exact"),
             equal("separated within the limit", path.separated, True),
@@ -90,12 +101,15 @@ def _basis(n):
     cites="Novikoff 1962",
 )
 def novikoff(key):
-    r"""Without a bias, from $w_0 = 0$, on data in a ball of radius $R$ that some unit vector separates with
-    margin $\gamma$, the perceptron makes at most $\lfloor R^2 / \gamma^2 \rfloor$ updates. On an orthonormal basis it
-    makes exactly that many."""
+    r"""Without a bias, from $w_0 = 0$, on data in a ball of radius $R$ that some unit vector
+    separates with margin $\gamma$, the perceptron makes at most $\lfloor R^2 / \gamma^2 \rfloor$
+    updates. On an orthonormal basis it makes exactly that many.
+    """
     rng = chance(key)
     xs, ys, _ = planted(rng, 200, 20, 3, gap=0.05)
-    fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, bias=False, epochs=10_000))(*map(jnp.asarray, (xs, ys)))
+    fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, bias=False, epochs=10_000))(
+        *map(jnp.asarray, (xs, ys))
+    )
     gamma = np.array([_separator(x, y)[1] for x, y in zip(xs, ys)])
     ratio = np.square(xs).sum(axis=2).max(axis=1) / gamma**2
     made, allowed = map(np.array, zip(*[_basis(n) for n in range(1, 9)]))
@@ -110,7 +124,10 @@ def novikoff(key):
             Panel(
                 "$R^2 / \\gamma^2$",
                 "updates made",
-                points={"random sets": (ratio, np.asarray(fit.mistakes)), "orthonormal bases": (allowed, made)},
+                points={
+                    "random sets": (ratio, np.asarray(fit.mistakes)),
+                    "orthonormal bases": (allowed, made),
+                },
                 bounds={"Novikoff's bound": (np.append(1, few), np.append(1, few))},
                 log="xy",
             )
@@ -127,15 +144,19 @@ def novikoff(key):
     cites="Novikoff 1962",
 )
 def novikoff_erratum(key):
-    r"""A single point $x = (2, 0)$ takes one update, and $R^2 / \gamma^2 = 1$; $n$ basis vectors take $n$ of at most
-    $n$. What the proof shows is that $t$ mistakes force $t \le R^2 / \gamma^2$."""
+    r"""A single point $x = (2, 0)$ takes one update, and $R^2 / \gamma^2 = 1$; $n$ basis vectors
+    take $n$ of at most $n$. What the proof shows is that $t$ mistakes force $t \le R^2 / \gamma^2$.
+    """
     single = int(models.fit_perceptron(np.array([[2.0, 0.0]]), np.ones(1), bias=False).mistakes)
     made, allowed = map(np.array, zip((single, 1.0), *[_basis(n) for n in range(2, 7)]))
     bound = np.floor(allowed * (1 + 1e-9))
     return Verdict(
         at_most("updates", made, bound),
         equal("the bound is reached", made, bound),
-        printed=[at_most("updates, if fewer than the bound", made, bound - 1), at_most("single point", single, 0)],
+        printed=[
+            at_most("updates, if fewer than the bound", made, bound - 1),
+            at_most("single point", single, 0),
+        ],
     )
 
 
@@ -152,10 +173,15 @@ def with_bias(key):
     rng = chance(key)
     xs, ys, _ = planted(rng, 200, 15, 2, gap=0.1)
     xs = xs + 0.5 * rng.normal(size=(200, 1, 2))  # the best plane does not go through the origin
-    wide, data = _with_one(xs), jnp.asarray(ys)
+    wide = _with_one(xs)
+    data = jnp.asarray(ys)
     fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100_000))(jnp.asarray(xs), data)
-    free = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100_000, bias=False))(jnp.asarray(wide), data)
-    other = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100, bias=False))(jnp.asarray(xs), data)
+    free = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100_000, bias=False))(
+        jnp.asarray(wide), data
+    )
+    other = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100, bias=False))(
+        jnp.asarray(xs), data
+    )
     gamma = np.array([_separator(x, y)[1] for x, y in zip(wide, ys)])
     bound = (np.square(xs).sum(axis=2).max(axis=1) + 1) / gamma**2
     return Verdict(
@@ -175,13 +201,19 @@ def with_bias(key):
     cites="Novikoff 1962",
 )
 def margin_vs_steps(key):
-    r"""On 50 points in the plane the mean number of updates falls as the planted margin $\gamma$ grows, and stays below
-    $R^2 / \gamma^2$."""
+    r"""On 50 points in the plane the mean number of updates falls as the planted margin $\gamma$
+    grows, and stays below $R^2 / \gamma^2$.
+    """
     rng = chance(key)
-    gammas, seed, many = np.array([0.02, 0.05, 0.1, 0.2, 0.4]), int(rng.integers(2**31)), 1000
+    gammas = np.array([0.02, 0.05, 0.1, 0.2, 0.4])
+    seed = int(rng.integers(2**31))
+    many = 1000
     sets = [planted(np.random.default_rng(seed), many, 50, 2, gap=gamma) for gamma in gammas]
-    xs, ys = np.concatenate([s[0] for s in sets]), np.concatenate([s[1] for s in sets])
-    fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, bias=False, epochs=10_000))(*map(jnp.asarray, (xs, ys)))
+    xs = np.concatenate([s[0] for s in sets])
+    ys = np.concatenate([s[1] for s in sets])
+    fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, bias=False, epochs=10_000))(
+        *map(jnp.asarray, (xs, ys))
+    )
     made = np.asarray(fit.mistakes).reshape(5, many)
     bound = np.square(xs).sum(axis=2).max(axis=1).reshape(5, many) / gammas[:, None] ** 2
     mean = made.mean(axis=1)

@@ -16,13 +16,23 @@ STEP = 2.0**-6  # coordinates are multiples of it, so that every sum is exact
 
 
 def _algorithm(xs, ys, order):
-    """Algorithm 1 as it is written; the parameters after each update, the examples that caused it, and the sweeps."""
-    w, b, path, index, mistake, sweeps = np.zeros(xs.shape[1]), 0.0, [], [], True, 0
+    """Algorithm 1 as it is written; the parameters after each update, the examples that caused it,
+    and the sweeps.
+    """
+    w = np.zeros(xs.shape[1])
+    b = 0.0
+    path = []
+    index = []
+    mistake = True
+    sweeps = 0
     while mistake:
-        mistake, sweeps = False, sweeps + 1
+        mistake = False
+        sweeps = sweeps + 1
         for i in order():
             if np.sign(w @ xs[i] + b) != ys[i]:
-                w, b, mistake = w + ys[i] * xs[i], b + ys[i], True
+                w = w + ys[i] * xs[i]
+                b = b + ys[i]
+                mistake = True
                 path.append(np.append(w, b))
                 index.append(i)
     return np.array(path), np.array(index), sweeps
@@ -36,8 +46,10 @@ def _algorithm(xs, ys, order):
     cites="Rosenblatt 1958",
 )
 def algorithm(key):
-    r"""From $w = 0$, $b = 0$ sweep the data, with $w \leftarrow w + yx$ and $b \leftarrow b + y$ on each misclassified
-    $(x, y)$, until a sweep is clean. On separable data, in any order, it ends with $(w, b) \in V(S)$."""
+    r"""From $w = 0$, $b = 0$ sweep the data, with $w \leftarrow w + yx$ and $b \leftarrow b + y$ on
+    each misclassified $(x, y)$, until a sweep is clean. On separable data, in any order, it ends
+    with $(w, b) \in V(S)$.
+    """
     rng = chance(key)
     xs, ys, _ = planted(rng, 100, 20, 3, gap=0.1, step=STEP)
     data = jnp.asarray(xs), jnp.asarray(ys)
@@ -45,17 +57,26 @@ def algorithm(key):
     keys = jax.random.split(key, 100)
     shuffled = jax.vmap(lambda x, y, key: models.fit_perceptron(x, y, key=key))(*data, keys)
     runs = [_algorithm(x, y, lambda: range(20)) for x, y in zip(xs, ys)]
-    least = lambda unit: (ys * (np.einsum("knd,kd->kn", xs, unit.w) + np.asarray(unit.b)[:, None])).min(axis=1)
+    least = lambda unit: (
+        ys * (np.einsum("knd,kd->kn", xs, unit.w) + np.asarray(unit.b)[:, None])
+    ).min(axis=1)
     return Verdict(
         equal("weights", fit.model.v, [path[-1] for path, *_ in runs], method="brute force"),
         equal("updates", fit.mistakes, [len(path) for path, *_ in runs], method="brute force"),
-        equal("sweeps, the clean one counted", fit.epochs, [sweeps for *_, sweeps in runs], method="brute force"),
+        equal(
+            "sweeps, the clean one counted",
+            fit.epochs,
+            [sweeps for *_, sweeps in runs],
+            method="brute force",
+        ),
         equal("stopped after a clean sweep", fit.separated, True),
         at_least("least score, in the order given", least(fit.model), STEP**2, method="exact"),
         at_least("least score, in random orders", least(shuffled.model), STEP**2, method="exact"),
         refuted(equal("the order does not matter to the weights", shuffled.model.w, fit.model.w)),
         equal(
-            "separable by the linear programme", [models.separate(x, y).separable for x, y in zip(xs, ys)], [True] * 100
+            "separable by the linear programme",
+            [models.separate(x, y).separable for x, y in zip(xs, ys)],
+            [True] * 100,
         ),
     )
 
@@ -68,14 +89,17 @@ def algorithm(key):
     cites="Rosenblatt 1958",
 )
 def mistake_driven(key):
-    r"""An example that is classified correctly changes nothing, so $(w_t, b_t)$ is a function of the sequence of
-    mistakes alone: replaying them without the data in between gives the same parameters."""
+    r"""An example that is classified correctly changes nothing, so $(w_t, b_t)$ is a function of
+    the sequence of mistakes alone: replaying them without the data in between gives the same
+    parameters.
+    """
     rng = chance(key)
     xs, ys, _ = planted(rng, 30, 4, gap=0.05)
     path = models.perceptron_path(jnp.asarray(xs), jnp.asarray(ys), limit=2000)
     count = int(path.count)
     index = np.asarray(path.index)[:count]
-    v, replayed = np.zeros(5), []
+    v = np.zeros(5)
+    replayed = []
     for i in index:
         v = v + ys[i] * np.append(xs[i], 1.0)
         replayed.append(v)
@@ -99,20 +123,33 @@ def mistake_driven(key):
     cites="Rosenblatt 1958",
 )
 def update_step(key):
-    r"""Without a bias an update on $(x, y)$ is $w_{t+1} = w_t + yx$, and raises the signed score of that example by
-    exactly $\|x\|^2$: $y\,w_{t+1}^\top x = y\,w_t^\top x + \|x\|^2$."""
+    r"""Without a bias an update on $(x, y)$ is $w_{t+1} = w_t + yx$, and raises the signed score of
+    that example by exactly $\|x\|^2$: $y\,w_{t+1}^\top x = y\,w_t^\top x + \|x\|^2$.
+    """
     rng = chance(key)
     xs, ys, _ = planted(rng, 40, 2, gap=0.02)
     path = models.perceptron_path(jnp.asarray(xs), jnp.asarray(ys), limit=400, bias=False)
-    count, w = int(path.count), np.asarray(path.model.w)
+    count = int(path.count)
+    w = np.asarray(path.model.w)
     i = np.asarray(path.index)[:count]
-    before, after, z = w[:count], w[1 : count + 1], ys[i, None] * xs[i]
+    before = w[:count]
+    after = w[1 : count + 1]
+    z = ys[i, None] * xs[i]
     score = lambda w: np.einsum("td,td->t", w, z)
-    t = int(np.argmax(np.linalg.norm(before, axis=1) * np.linalg.norm(z, axis=1) * (np.arange(count) > 0)))
+    t = int(
+        np.argmax(
+            np.linalg.norm(before, axis=1) * np.linalg.norm(z, axis=1) * (np.arange(count) > 0)
+        )
+    )
     arrow = lambda a, b: ([a[0], b[0]], [a[1], b[1]])
     across = 0.7 * np.outer(after[t], [-1, 1])
     return Verdict(
-        close("score after - score before", score(after) - score(before), (xs[i] ** 2).sum(axis=1), tolerance=1e-12),
+        close(
+            "score after - score before",
+            score(after) - score(before),
+            (xs[i] ** 2).sum(axis=1),
+            tolerance=1e-12,
+        ),
         equal("w after", after, before + z),
         at_most("score before", score(before), 0.0, method="exact"),
         figure=Chart(
@@ -139,10 +176,14 @@ def update_step(key):
     cites="Block & Levin 1970",
 )
 def nonseparable(key):
-    r"""If $V(S) = \emptyset$ the algorithm never stops. On XOR, in integers, the second sweep begins and ends with the
-    same $(w, b) = (-1, -1, -1)$: a cycle without end. The weights stay bounded."""
+    r"""If $V(S) = \emptyset$ the algorithm never stops. On XOR, in integers, the second sweep
+    begins and ends with the same $(w, b) = (-1, -1, -1)$: a cycle without end. The weights stay
+    bounded.
+    """
     xs, ys = map(jnp.asarray, XOR)
-    sweep = jax.jit(lambda xs, ys, epochs: models.fit_perceptron(xs, ys, epochs=epochs), static_argnums=2)
+    sweep = jax.jit(
+        lambda xs, ys, epochs: models.fit_perceptron(xs, ys, epochs=epochs), static_argnums=2
+    )
     states = [np.asarray(fit.model.v) for fit in (sweep(xs, ys, epochs) for epochs in (1, 2, 3))]
     path = models.perceptron_path(xs, ys, limit=10_000)
     length = np.linalg.norm(np.asarray(path.model.v), axis=1)
@@ -157,35 +198,62 @@ def nonseparable(key):
         equal("updates among 10,000", path.count, 10_000),
         at_most("longest (w, b) among them", length.max(), 2.0),
         equal("separable by the linear programme", models.separate(*XOR).separable, False),
-        close("the multipliers with which the fit refuses", certificate, np.full(4, 0.25), tolerance=1e-12),
+        close(
+            "the multipliers with which the fit refuses",
+            certificate,
+            np.full(4, 0.25),
+            tolerance=1e-12,
+        ),
         figure=Chart(
-            Panel("update", "‖(w, b)‖", lines={"XOR": (np.arange(25), length[:25])}, title="the weights go round")
+            Panel(
+                "update",
+                "‖(w, b)‖",
+                lines={"XOR": (np.arange(25), length[:25])},
+                title="the weights go round",
+            )
         ),
     )
 
 
-@claim("1.2-span", title="The weights stay in the span of the data", kind="identity", of=("models.perceptron_path",))
+@claim(
+    "1.2-span",
+    title="The weights stay in the span of the data",
+    kind="identity",
+    of=("models.perceptron_path",),
+)
 def span(key):
-    r"""If $w_0$ lies in the span of $x_1, \dots, x_n$, so does every $w_t$; from any other $w_0$ the part orthogonal to
-    the span never changes."""
+    r"""If $w_0$ lies in the span of $x_1, \dots, x_n$, so does every $w_t$; from any other $w_0$
+    the part orthogonal to the span never changes.
+    """
     rng = chance(key)
     xs, ys, _ = planted(rng, 4, 10, gap=0.1)
     w0 = rng.normal(size=10) - 3 * ys @ xs  # wrong on some example, as -Σyx is
     outside = lambda w: w - np.linalg.lstsq(xs.T, w.T, rcond=None)[0].T @ xs
     run = lambda start: models.perceptron_path(
-        jnp.asarray(xs), jnp.asarray(ys), limit=100, bias=False, start=models.Perceptron(jnp.asarray(start))
+        jnp.asarray(xs),
+        jnp.asarray(ys),
+        limit=100,
+        bias=False,
+        start=models.Perceptron(jnp.asarray(start)),
     )
-    inside, other = run(-ys @ xs), run(w0)
+    inside = run(-ys @ xs)
+    other = run(w0)
     moved = np.abs(np.diff(np.asarray(other.model.w), axis=0)).max()
     return Verdict(
-        at_most("part of w_t outside the span", np.abs(outside(np.asarray(inside.model.w))).max(), 1e-10),
+        at_most(
+            "part of w_t outside the span", np.abs(outside(np.asarray(inside.model.w))).max(), 1e-10
+        ),
         close(
             "orthogonal part from elsewhere",
             outside(np.asarray(other.model.w)),
             np.tile(outside(w0), (101, 1)),
             tolerance=1e-10,
         ),
-        refuted(close("and w_t itself", np.asarray(other.model.w), np.tile(w0, (101, 1)), tolerance=1e-10)),
+        refuted(
+            close(
+                "and w_t itself", np.asarray(other.model.w), np.tile(w0, (101, 1)), tolerance=1e-10
+            )
+        ),
         assumptions=[
             at_least("updates from inside", inside.count, 1, method="exact"),
             at_least("largest move from elsewhere", moved, 0.1, method="exact"),
@@ -201,8 +269,9 @@ def span(key):
     cites="Minsky & Papert 1969",
 )
 def xor(key):
-    r"""No line separates $(0, 0), (1, 1)$ from $(0, 1), (1, 0)$: the four constraints $y (w^\top x + b) > 0$ add up to
-    $0 > 0$."""
+    r"""No line separates $(0, 0), (1, 1)$ from $(0, 1), (1, 0)$: the four constraints
+    $y (w^\top x + b) > 0$ add up to $0 > 0$.
+    """
     xs, ys = XOR
     found = models.separate(xs, ys)
     rows = ys[:, None] * np.column_stack([xs, np.ones(4)])
@@ -210,7 +279,13 @@ def xor(key):
     return Verdict(
         equal("separable", found.separable, False),
         close("multipliers", found.certificate, np.full(4, 0.25), tolerance=1e-12),
-        close("sum of the four constraints", np.ones(4) @ rows, np.zeros(3), tolerance=1e-12, method="exact"),
+        close(
+            "sum of the four constraints",
+            np.ones(4) @ rows,
+            np.zeros(3),
+            tolerance=1e-12,
+            method="exact",
+        ),
         equal("AND is separable", corner.separable, True),
         figure=Chart(
             Panel(

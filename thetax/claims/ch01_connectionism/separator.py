@@ -23,10 +23,21 @@ def _by_angles(xs, ys, angles=10_000):
 
 def _quadratic_programme(xs, ys):
     d = xs.shape[1]
-    rows = {"type": "ineq", "fun": lambda v: ys * (xs @ v[:d] + v[d]) - 1, "jac": lambda v: ys[:, None] * _with_one(xs)}
+    rows = {
+        "type": "ineq",
+        "fun": lambda v: ys * (xs @ v[:d] + v[d]) - 1,
+        "jac": lambda v: ys[:, None] * _with_one(xs),
+    }
     start = np.append(xs[ys > 0].mean(axis=0) - xs[ys < 0].mean(axis=0), 0.0)
     goal = lambda v: v[:d] @ v[:d] / 2
-    return minimize(goal, start, jac=lambda v: np.append(v[:d], 0), constraints=[rows], method="SLSQP", tol=1e-14).x
+    return minimize(
+        goal,
+        start,
+        jac=lambda v: np.append(v[:d], 0),
+        constraints=[rows],
+        method="SLSQP",
+        tol=1e-14,
+    ).x
 
 
 def _with_one(xs):
@@ -41,9 +52,11 @@ def _with_one(xs):
     cites="Boser, Guyon & Vapnik 1992",
 )
 def max_margin(key):
-    r"""To maximise $\gamma[w, b](S)$ is to minimise $\tfrac12 \|w\|^2$ subject to $y_i (w^\top x_i + b) \ge 1$, and the
-    largest margin is $1 / \|w^*\|$. No perceptron has a larger one. Multipliers $\alpha_i \ge 0$ on the points at the
-    margin show it: $w^* = \sum_i \alpha_i y_i x_i$ and $\sum_i \alpha_i y_i = 0$."""
+    r"""To maximise $\gamma[w, b](S)$ is to minimise $\tfrac12 \|w\|^2$ subject to
+    $y_i (w^\top x_i + b) \ge 1$, and the largest margin is $1 / \|w^*\|$. No perceptron has a
+    larger one. Multipliers $\alpha_i \ge 0$ on the points at the margin show it:
+    $w^* = \sum_i \alpha_i y_i x_i$ and $\sum_i \alpha_i y_i = 0$.
+    """
     rng = chance(key)
     xs, ys, _ = planted(rng, 10, 20, 2, gap=0.2)
     found = [models.max_margin(*pair) for pair in zip(xs, ys)]
@@ -55,18 +68,32 @@ def max_margin(key):
     turn, gap = angles[0]
     around = (turn - turn[gap.argmax()] + np.pi) % (2 * np.pi) - np.pi
     near = np.argsort(around)[gap[np.argsort(around)] > 0]
-    at = [models.margin(svm.model, jnp.asarray(x), jnp.asarray(y)) for svm, x, y in zip(found, xs, ys)]
-    widest, steepest = [gap.max() for _, gap in angles], [svm.model.w for svm in found]
-    sums = np.array([svm.alpha @ (y[:, None] * _with_one(x))[svm.support] for svm, x, y in zip(found, xs, ys)])
+    at = [
+        models.margin(svm.model, jnp.asarray(x), jnp.asarray(y)) for svm, x, y in zip(found, xs, ys)
+    ]
+    widest = [gap.max() for _, gap in angles]
+    steepest = [svm.model.w for svm in found]
+    sums = np.array(
+        [svm.alpha @ (y[:, None] * _with_one(x))[svm.support] for svm, x, y in zip(found, xs, ys)]
+    )
     scores = [y * (_with_one(x) @ np.asarray(svm.model.v)) for svm, x, y in zip(found, xs, ys)]
     held = np.concatenate([score[svm.support] for svm, score in zip(found, scores)])
     return Verdict(
         close("largest margin over 10⁴ angles", best, widest, tolerance=1e-3, method="brute force"),
-        close("w of SLSQP", steepest, programme[:, :2], tolerance=1e-5, relative=True, method="brute force"),
+        close(
+            "w of SLSQP",
+            steepest,
+            programme[:, :2],
+            tolerance=1e-5,
+            relative=True,
+            method="brute force",
+        ),
         close("margin is 1 / ‖w‖", best, at, tolerance=1e-9),
         close("Σαyx of the multipliers is w", sums[:, :2], steepest, tolerance=1e-6, relative=True),
         close("Σαy", sums[:, 2], 0.0, tolerance=1e-6),
-        close("Σα is ‖w‖²", [svm.alpha.sum() * svm.margin**2 for svm in found], 1.0, tolerance=1e-6),
+        close(
+            "Σα is ‖w‖²", [svm.alpha.sum() * svm.margin**2 for svm in found], 1.0, tolerance=1e-6
+        ),
         at_least("the multipliers", np.concatenate([svm.alpha for svm in found]), 0.0),
         close("scores where they are not 0", held, 1.0, tolerance=1e-6),
         equal("the perceptron separates", trained.separated, True),
@@ -84,8 +111,10 @@ def max_margin(key):
 
 def _line(svm, level):
     """The points of a 6-unit stretch of w·x + b = level, around its foot."""
-    w, b = np.asarray(svm.model.w), float(svm.model.b)
-    foot, along = w * (level - b) / (w @ w), np.array([-w[1], w[0]]) / np.linalg.norm(w)
+    w = np.asarray(svm.model.w)
+    b = float(svm.model.b)
+    foot = w * (level - b) / (w @ w)
+    along = np.array([-w[1], w[0]]) / np.linalg.norm(w)
     return tuple(foot[:, None] + np.outer(along, [-3, 3]))
 
 
@@ -96,11 +125,16 @@ def _line(svm, level):
     of=("models.max_margin", "models.separate"),
 )
 def clouds(key):
-    r"""Two clouds that a line separates, once with room to spare and once with little: the margin $\gamma$ is the
-    distance from the line to the nearest point on either side."""
+    r"""Two clouds that a line separates, once with room to spare and once with little: the margin
+    $\gamma$ is the distance from the line to the nearest point on either side.
+    """
     rng = chance(key)
-    panels, checks = [], []
-    for name, gap, tag in (("large margin", 0.5, ""), ("small margin", 0.02, "_")):  # one legend is enough
+    panels = []
+    checks = []
+    for name, gap, tag in (
+        ("large margin", 0.5, ""),
+        ("small margin", 0.02, "_"),
+    ):  # one legend is enough
         xs, ys, _ = planted(rng, 60, 2, gap=gap)
         svm = models.max_margin(xs, ys)
         best = _by_angles(xs, ys)[1].max()
@@ -115,7 +149,10 @@ def clouds(key):
                 title=f"{name}, {svm.margin:.2f}",
                 equal=True,
                 lines={tag + "boundary": _line(svm, 0)},
-                points={tag + "$y = +1$": tuple(xs[ys > 0].T), tag + "$y = -1$": tuple(xs[ys < 0].T)},
+                points={
+                    tag + "$y = +1$": tuple(xs[ys > 0].T),
+                    tag + "$y = -1$": tuple(xs[ys < 0].T),
+                },
                 bounds={tag + "margin": _line(svm, 1), "_other": _line(svm, -1)},
             )
         )

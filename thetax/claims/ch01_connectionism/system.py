@@ -22,9 +22,10 @@ from .points import planted
     cites="Rumelhart & McClelland 1986",
 )
 def pdp(key):
-    r"""Units with activations, an output function, connections, a propagation rule, an activation rule, a learning rule
-    and an environment: perceptron, Hopfield network and multi-layer perceptron are systems that differ in what they
-    put there."""
+    r"""Units with activations, an output function, connections, a propagation rule, an activation
+    rule, a learning rule and an environment: perceptron, Hopfield network and multi-layer
+    perceptron are systems that differ in what they put there.
+    """
     rng = chance(key)
     slots = ["units", "output", "connectivity", "propagate", "activate", "learn", "environment"]
     return Verdict(
@@ -42,17 +43,28 @@ def _perceptron(rng):
     system = models.perceptron_system(origin, data)
     swept = system.learned()
     one_sweep = jax.jit(lambda x, y: models.fit_perceptron(x, y, epochs=1))(*data).model
-    direct, answers = jax.vmap(one_sweep)(data[0]), jax.vmap(swept)(data[0])
+    direct = jax.vmap(one_sweep)(data[0])
+    answers = jax.vmap(swept)(data[0])
     graded = replace(swept, activate=(lambda a, net: jnp.tanh(net),))
     return (
-        equal("perceptron: a pass is a sweep", np.append(swept.connectivity[0].w, swept.connectivity[0].b),
-              np.append(one_sweep.w, one_sweep.b)),
+        equal(
+            "perceptron: a pass is a sweep",
+            np.append(swept.connectivity[0].w, swept.connectivity[0].b),
+            np.append(one_sweep.w, one_sweep.b),
+        ),
         equal("perceptron: answers", answers, direct),
-        equal("another activation", jax.vmap(graded)(data[0]), jnp.tanh(jax.vmap(one_sweep.score)(data[0]))),
+        equal(
+            "another activation",
+            jax.vmap(graded)(data[0]),
+            jnp.tanh(jax.vmap(one_sweep.score)(data[0])),
+        ),
         refuted(equal("another activation, the old answers", jax.vmap(graded)(data[0]), answers)),
-        equal("another activation learns the same", graded.learned().connectivity[0].w,
-              swept.learned().connectivity[0].w),
-    )  # fmt: skip
+        equal(
+            "another activation learns the same",
+            graded.learned().connectivity[0].w,
+            swept.learned().connectivity[0].w,
+        ),
+    )
 
 
 def _hopfield(rng):
@@ -64,14 +76,23 @@ def _hopfield(rng):
     fields = np.einsum("ij,kj->ki", patterns.T @ patterns / 16 - 3 * np.eye(16) / 16, states)
     return (
         close("Hopfield: Hebb's couplings", system.connectivity[0].W, direct.W, tolerance=1e-15),
-        equal("Hopfield: one turn of all sites", jax.vmap(replace(system, connectivity=(direct,)))(states),
-              [models.synchronous(direct, x, limit=1)[0] for x in states]),
-        equal("Hopfield: by hand", jax.vmap(system)(states), np.where(fields >= 0, 1.0, -1.0), method="brute force"),
-    )  # fmt: skip
+        equal(
+            "Hopfield: one turn of all sites",
+            jax.vmap(replace(system, connectivity=(direct,)))(states),
+            [models.synchronous(direct, x, limit=1)[0] for x in states],
+        ),
+        equal(
+            "Hopfield: by hand",
+            jax.vmap(system)(states),
+            np.where(fields >= 0, 1.0, -1.0),
+            method="brute force",
+        ),
+    )
 
 
 def _mlp(rng, key):
-    xs, targets = jnp.asarray(rng.normal(size=(12, 3))), jnp.asarray(rng.normal(size=(12, 2)))
+    xs = jnp.asarray(rng.normal(size=(12, 3)))
+    targets = jnp.asarray(rng.normal(size=(12, 2)))
     net = models.MLP.init(3, 5, 4, 2, activation=jnp.tanh, key=jr.fold_in(key, 1))
     loss = lambda f, y: jnp.square(f - y).sum() / 2
     system = models.mlp_system(net, (xs, targets), loss=loss, rate=0.1)
@@ -79,7 +100,9 @@ def _mlp(rng, key):
     for x, y in zip(xs, targets):
         slope = jax.grad(lambda net, x=x, y=y: loss(net(x), y))(trained)
         trained = jax.tree.map(lambda theta, g: theta - 0.1 * g, trained, slope)
-    learned = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(system.learned().connectivity)])
+    learned = jnp.concatenate(
+        [leaf.ravel() for leaf in jax.tree.leaves(system.learned().connectivity)]
+    )
     expected = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(trained)])
     silent = replace(system, learn=lambda connectivity, example: connectivity)
     return (

@@ -17,7 +17,8 @@ from .points import planted
 
 def _members(w, b, xs, ys):
     """Which of many (w, b) are in the version space."""
-    xs, ys = jnp.asarray(xs), jnp.asarray(ys)
+    xs = jnp.asarray(xs)
+    ys = jnp.asarray(ys)
     inside = jax.vmap(lambda w, b: explain.in_version_space(models.Perceptron(w, b), xs, ys))
     return np.asarray(inside(jnp.asarray(w), jnp.asarray(b)))
 
@@ -31,14 +32,18 @@ def _members(w, b, xs, ys):
 )
 def version_space(key):
     r"""$V(S) = \{(w, b) : \gamma[w, b](S) > 0\}$ is the intersection of the $n$ open half-spaces
-    $\{(w, b) : y_i (w^\top x_i + b) > 0\}$: an open convex cone. $(0, b)$ is not in it, even where all labels agree."""
+    $\{(w, b) : y_i (w^\top x_i + b) > 0\}$: an open convex cone. $(0, b)$ is not in it, even where
+    all labels agree.
+    """
     rng = chance(key)
     xs, ys, _ = planted(rng, 4, 2, gap=0.2)
-    w, b = rng.normal(size=(10_000, 2)), rng.normal(size=10_000)
+    w = rng.normal(size=(10_000, 2))
+    b = rng.normal(size=10_000)
     found = _members(w, b, xs, ys)
     half_spaces = ys * (w @ xs.T + b[:, None]) > 0
     classified = [all(np.sign(p @ x + c) == y for x, y in zip(xs, ys)) for p, c in zip(w, b)]
-    inside, outside = np.flatnonzero(found), np.flatnonzero(~found)
+    inside = np.flatnonzero(found)
+    outside = np.flatnonzero(~found)
     scale = rng.uniform(0.01, 3, (2, 1000))
 
     def combined(pool):
@@ -46,19 +51,35 @@ def version_space(key):
         mixed = scale[0][:, None] * w[i] + scale[1][:, None] * w[j]
         return _members(mixed, scale[0] * b[i] + scale[1] * b[j], xs, ys)
 
-    alone = explain.in_version_space(models.Perceptron(jnp.zeros(2), jnp.array(1.0)), jnp.asarray(xs), jnp.ones(4))
-    corners, signs = np.array([[1, 0], [0, 1], [2, 1], [-1, -2]]), np.array([1, 1, 1, -1])
-    whole = np.array(list(product(range(-3, 4), repeat=3)))  # (w, b), so that many lie on a wall, exactly
+    alone = explain.in_version_space(
+        models.Perceptron(jnp.zeros(2), jnp.array(1.0)), jnp.asarray(xs), jnp.ones(4)
+    )
+    corners = np.array([[1, 0], [0, 1], [2, 1], [-1, -2]])
+    signs = np.array([1, 1, 1, -1])
+    whole = np.array(
+        list(product(range(-3, 4), repeat=3))
+    )  # (w, b), so that many lie on a wall, exactly
     least = (signs * (whole[:, :2] @ corners.T + whole[:, 2:])).min(axis=1)
     closed = (least >= 0) & whole[:, :2].any(axis=1)
-    exact = _members(whole[:, :2].astype(float), whole[:, 2].astype(float), corners.astype(float), signs.astype(float))
+    exact = _members(
+        whole[:, :2].astype(float),
+        whole[:, 2].astype(float),
+        corners.astype(float),
+        signs.astype(float),
+    )
     return Verdict(
         equal("membership is classifying all of S", found, classified, method="brute force"),
-        equal("membership is all half-spaces", found, half_spaces.all(axis=1), method="brute force"),
+        equal(
+            "membership is all half-spaces", found, half_spaces.all(axis=1), method="brute force"
+        ),
         equal("positive combinations of 1,000 pairs of members", combined(inside), True),
-        refuted(equal("positive combinations of non-members stay outside", ~combined(outside), True)),
+        refuted(
+            equal("positive combinations of non-members stay outside", ~combined(outside), True)
+        ),
         equal("(0, b) on a single class", bool(alone), False),
-        equal("343 whole (w, b), with those on a wall outside", exact, least > 0, method="brute force"),
+        equal(
+            "343 whole (w, b), with those on a wall outside", exact, least > 0, method="brute force"
+        ),
         refuted(equal("the same with the walls inside", exact, closed)),
         assumptions=[equal("members among 10,000", bool(len(inside) > 100), True)],
     )
@@ -72,35 +93,62 @@ def version_space(key):
     cites="Novikoff 1962",
 )
 def separable(key):
-    r"""$S$ is linearly separable iff $V(S) \ne \emptyset$: a linear programme finds a point of $V(S)$ exactly when the
-    perceptron stops, and then it does so within $(R^2 + 1) / \tilde\gamma^2$ updates, $\tilde\gamma$ being the largest
-    margin of the points $(x, 1)$ without a bias. XOR has no version space."""
+    r"""$S$ is linearly separable iff $V(S) \ne \emptyset$: a linear programme finds a point of
+    $V(S)$ exactly when the perceptron stops, and then it does so within
+    $(R^2 + 1) / \tilde\gamma^2$ updates, $\tilde\gamma$ being the largest margin of the points
+    $(x, 1)$ without a bias. XOR has no version space.
+    """
     rng = chance(key)
-    xs, ys = rng.integers(-4, 5, (200, 8, 2)), rng.choice([-1, 1], (200, 8))
+    xs = rng.integers(-4, 5, (200, 8, 2))
+    ys = rng.choice([-1, 1], (200, 8))
     w = rng.normal(size=(100, 2))
-    xs = np.where(np.arange(200)[:, None, None] < 100, 2 * xs + 1, xs)  # odd, so that no point is the origin
+    xs = np.where(
+        np.arange(200)[:, None, None] < 100, 2 * xs + 1, xs
+    )  # odd, so that no point is the origin
     ys[:100] = np.sign(np.einsum("knd,kd->kn", xs[:100], w))
     zs = ys[..., None] * np.concatenate([xs, np.ones((200, 8, 1), int)], axis=2)
-    feasible = np.array([linprog(np.zeros(3), A_ub=-z, b_ub=-np.ones(8), bounds=(None, None)).status == 0 for z in zs])
+    feasible = np.array(
+        [
+            linprog(np.zeros(3), A_ub=-z, b_ub=-np.ones(8), bounds=(None, None)).status == 0
+            for z in zs
+        ]
+    )
     found = [models.separate(x, y) for x, y in zip(xs, ys)]
-    point = np.array([s.model is not None and (z @ np.asarray(s.model.v)).min() > 0 for s, z in zip(found, zs)])
-    trained = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=20_000))(jnp.asarray(xs), jnp.asarray(ys))
+    point = np.array(
+        [s.model is not None and (z @ np.asarray(s.model.v)).min() > 0 for s, z in zip(found, zs)]
+    )
+    trained = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=20_000))(
+        jnp.asarray(xs), jnp.asarray(ys)
+    )
     gamma = np.array([models.max_margin(z, np.ones(8), bias=False).margin for z in zs[feasible]])
     bound = (zs[feasible] ** 2).sum(axis=2).max(axis=1) / gamma**2
     square = np.array([[0, 0], [1, 1], [0, 1], [1, 0]])
     zero = [np.abs(s.certificate @ z).max() for s, z in zip(found, zs) if s.certificate is not None]
     return Verdict(
-        equal("the programme finds a point of V(S) iff y(wᵀx + b) ≥ 1 is feasible", point, feasible),
-        equal("the perceptron stops iff V(S) is not empty", trained.separated, feasible, method="brute force"),
-        at_most("updates, where it stops", np.asarray(trained.mistakes)[feasible], bound, slack=1e-6),
+        equal(
+            "the programme finds a point of V(S) iff y(wᵀx + b) ≥ 1 is feasible", point, feasible
+        ),
+        equal(
+            "the perceptron stops iff V(S) is not empty",
+            trained.separated,
+            feasible,
+            method="brute force",
+        ),
+        at_most(
+            "updates, where it stops", np.asarray(trained.mistakes)[feasible], bound, slack=1e-6
+        ),
         close("where V(S) is empty, Σαz of the certificate", zero, 0.0, tolerance=1e-12),
-        equal("XOR is separable", models.separate(square, np.array([1, 1, -1, -1])).separable, False),
+        equal(
+            "XOR is separable", models.separate(square, np.array([1, 1, -1, -1])).separable, False
+        ),
         assumptions=[equal("both kinds occur", bool(80 < feasible.sum() < 180), True)],
     )
 
 
 def _arc(normals):
-    """The arc of directions within a right angle of every normal, by trying between any two neighbouring walls."""
+    """The arc of directions within a right angle of every normal, by trying between any two
+    neighbouring walls.
+    """
     walls = np.arctan2(normals[:, 1], normals[:, 0])[:, None] + np.array([-1, 1]) * np.pi / 2
     walls = np.sort(walls.ravel() % (2 * np.pi))
     ends = np.append(walls[1:], walls[0] + 2 * np.pi)
@@ -116,11 +164,14 @@ def _arc(normals):
     of=("explain.version_volume", "explain.version_cone"),
 )
 def shrinks(key):
-    r"""$S \subset S'$ implies $V(S') \subseteq V(S)$: the share of directions that classify the first $k$ data rightly
-    never rises with $k$."""
+    r"""$S \subset S'$ implies $V(S') \subseteq V(S)$: the share of directions that classify the
+    first $k$ data rightly never rises with $k$.
+    """
     rng = chance(key)
     xs, ys, _ = planted(rng, 8, 2, gap=0.1)
-    first = np.array([[i if i < k else 0 for i in range(8)] for k in range(1, 9)])  # repeats add nothing
+    first = np.array(
+        [[i if i < k else 0 for i in range(8)] for k in range(1, 9)]
+    )  # repeats add nothing
     volume = jax.jit(jax.vmap(lambda x, y: explain.version_volume(x, y, samples=200_000, key=key)))
     found = volume(jnp.asarray(xs[first]), jnp.asarray(ys[first]))
     share = np.asarray(found.fraction)
@@ -151,12 +202,19 @@ def shrinks(key):
     )
 
 
-@claim("1.2-fig1.2", title="The version space in the plane", kind="figure", of=("explain.version_cone",))
+@claim(
+    "1.2-fig1.2",
+    title="The version space in the plane",
+    kind="figure",
+    of=("explain.version_cone",),
+)
 def picture(key):
-    r"""Without a bias each datum in the plane is a line through the origin of weight space, on one side of which it is
-    right. What all sides have in common is a cone, narrower with every datum."""
+    r"""Without a bias each datum in the plane is a line through the origin of weight space, on one
+    side of which it is right. What all sides have in common is a cone, narrower with every datum.
+    """
     rng = chance(key)
-    checks, cone = [], None
+    checks = []
+    cone = None
     for _ in range(5):
         xs, ys, _ = planted(rng, 5, 2, gap=0.3)
         cone = explain.version_cone(xs, ys)
@@ -164,7 +222,11 @@ def picture(key):
         turn = np.round((low[0] - cone.low) / (2 * np.pi)) * 2 * np.pi
         checks.append(
             close(
-                "edges", [cone.low + turn, cone.high + turn], [low[0], high[-1]], tolerance=1e-9, method="brute force"
+                "edges",
+                [cone.low + turn, cone.high + turn],
+                [low[0], high[-1]],
+                tolerance=1e-9,
+                method="brute force",
             )
         )
     return Verdict(*checks, figure=cone)

@@ -1,4 +1,6 @@
-"""Chapter 2, feed-forward networks: regression, layers, residual connections, approximation, linear regions."""
+"""Chapter 2, feed-forward networks: regression, layers, residual connections, approximation, linear
+regions.
+"""
 
 from . import approximation as approximation
 from . import barron as barron

@@ -21,18 +21,30 @@ DIMENSIONS = (2, 5, 10, 20)
 def _ball(rng, n, points):
     """A probability on the ball: the uniform law on some points of it."""
     u = rng.normal(size=(points, n))
-    return RADIUS * rng.uniform(size=(points, 1)) ** (1 / n) * u / np.linalg.norm(u, axis=1, keepdims=True)
+    return (
+        RADIUS
+        * rng.uniform(size=(points, 1)) ** (1 / n)
+        * u
+        / np.linalg.norm(u, axis=1, keepdims=True)
+    )
 
 
 def _outputs(key, waves, n, *, steepness=np.inf, points=50):
-    """What networks of each width put out, draws by points by widths, and how far that is from the library's own.
+    """What networks of each width put out, draws by points by widths, and how far that is from the
+    library's own.
 
-    The units of a network are drawn independently of one law, so the first m of 256, counted 256/m times, are a network
-    of m units. The outputs are summed up in NumPy; at full width they are the model's.
+    The units of a network are drawn independently of one law, so the first m of 256, counted 256/m
+    times, are a network of m units. The outputs are summed up in NumPy; at full width they are the
+    model's.
     """
-    xs, most = _ball(chance(key), n, points), int(WIDTHS[-1])
-    make = lambda key: models.barron_network(waves, radius=RADIUS, width=most, steepness=steepness, key=key)
-    draw = jax.jit(jax.vmap(lambda key, xs: (net := make(key), jax.vmap(net)(xs)[:, 0]), in_axes=(0, None)))
+    xs = _ball(chance(key), n, points)
+    most = int(WIDTHS[-1])
+    make = lambda key: models.barron_network(
+        waves, radius=RADIUS, width=most, steepness=steepness, key=key
+    )
+    draw = jax.jit(
+        jax.vmap(lambda key, xs: (net := make(key), jax.vmap(net)(xs)[:, 0]), in_axes=(0, None))
+    )
     nets, whole = draw(jr.split(key, DRAWS), jnp.asarray(xs))
     first, _, last = nets.body.layers
     W, b, v, c = (np.asarray(a) for a in (first.W, first.b, last.W[:, 0], last.b[:, 0]))
@@ -48,18 +60,23 @@ def _bell(xs):
 
 
 def _four_waves(rng, n):
-    r"""$f(x) = \sum_k a_k \cos(\omega_k^\top x + \varphi_k)$ as the library draws it, and as a function.
+    r"""$f(x) = \sum_k a_k \cos(\omega_k^\top x + \varphi_k)$ as the library draws it, and as a
+    function.
 
     $C_f = \sum_k a_k \|\omega_k\|$, and wave $k$ is drawn in proportion to $a_k \|\omega_k\|$.
     """
-    omega, phase, a = rng.normal(size=(4, n)), rng.uniform(0.5, 2.5, 4), rng.uniform(0.5, 1.0, 4)
+    omega = rng.normal(size=(4, n))
+    phase = rng.uniform(0.5, 2.5, 4)
+    a = rng.uniform(0.5, 1.0, 4)
     share = a * np.linalg.norm(omega, axis=1)
 
     def draw(key):
         k = jr.categorical(key, jnp.log(jnp.asarray(share)))
         return jnp.asarray(omega)[k], jnp.asarray(phase)[k]
 
-    return models.Waves((a * np.cos(phase)).sum(), share.sum(), draw), lambda xs: np.cos(xs @ omega.T + phase) @ a
+    return models.Waves(
+        (a * np.cos(phase)).sum(), share.sum(), draw
+    ), lambda xs: np.cos(xs @ omega.T + phase) @ a
 
 
 def _slope(widths, errors):
@@ -67,7 +84,8 @@ def _slope(widths, errors):
 
 
 def _grid_error(n, k):
-    """The least mean square error of a function constant on each of k^n equal cells of [−1, 1]^n, for the bell.
+    """The least mean square error of a function constant on each of k^n equal cells of [−1, 1]^n,
+    for the bell.
 
     The bell is a product, so the integrals of its square and of its cell means are n-th powers.
     """
@@ -85,7 +103,11 @@ def _waves_with_phases(key):
     waves, function = _four_waves(chance(key), 3)
     outputs, xs, _ = _outputs(jr.fold_in(key, 1), waves, 3)
     f, (mean, error) = function(xs), _moments(outputs[:, :, -1])
-    shares = np.square(outputs - f[None, :, None]).mean(axis=(0, 1)) * WIDTHS / (2 * RADIUS * waves.constant) ** 2
+    shares = (
+        np.square(outputs - f[None, :, None]).mean(axis=(0, 1))
+        * WIDTHS
+        / (2 * RADIUS * waves.constant) ** 2
+    )
     return [
         within("four waves with phases, n=3: mean of the networks", mean, f, error=error),
         at_most("four waves with phases, n=3: mean error over the bound", shares, 1.0),
@@ -93,16 +115,25 @@ def _waves_with_phases(key):
 
 
 @claim(
-    "2.5-barron", "2.5-barron-dim", title="Barron's theorem, in any dimension", kind="theorem",
-    of=("models.barron_network", "models.bell", "models.Waves"), cites="Barron 1993",
-)  # fmt: skip
+    "2.5-barron",
+    "2.5-barron-dim",
+    title="Barron's theorem, in any dimension",
+    kind="theorem",
+    of=("models.barron_network", "models.bell", "models.Waves"),
+    cites="Barron 1993",
+)
 def barron(key):
-    r"""If $C_f = \int \|\omega\| |\hat f(\omega)| d\omega < \infty$, then for every $m$ and every probability $\mu$ on the ball
-    of radius $r$ a network $g_m$ of $m$ sigmoids and a constant has $\int (f - g_m)^2 d\mu \le (2 r C_f)^2 / m$. The rate
-    $1/m$ does not depend on the dimension $n$, whereas $m$ cells of a grid achieve $m^{-2/n}$. Here
-    $f(x) = e^{-\|x\|^2 / 2}$ with $C_f = \sqrt 2\, \Gamma(\frac{n+1}{2}) / \Gamma(\frac n2)$, or a sum of four waves, and
-    $g_m$ is drawn."""  # noqa: E501
-    checks, shares, errors, bounds = [], [], {}, {}
+    r"""If $C_f = \int \|\omega\| |\hat f(\omega)| d\omega < \infty$, then for every $m$ and every
+    probability $\mu$ on the ball of radius $r$ a network $g_m$ of $m$ sigmoids and a constant has
+    $\int (f - g_m)^2 d\mu \le (2 r C_f)^2 / m$. The rate $1/m$ does not depend on the dimension
+    $n$, whereas $m$ cells of a grid achieve $m^{-2/n}$. Here $f(x) = e^{-\|x\|^2 / 2}$ with
+    $C_f = \sqrt 2\, \Gamma(\frac{n+1}{2}) / \Gamma(\frac n2)$, or a sum of four waves, and $g_m$ is
+    drawn.
+    """
+    checks = []
+    shares = []
+    errors = {}
+    bounds = {}
     for n in DIMENSIONS:
         outputs, xs, gap = _outputs(jr.fold_in(key, n), models.bell(n), n)
         f, (mean, error) = _bell(xs), _moments(outputs[:, :, -1])
@@ -110,7 +141,12 @@ def barron(key):
         bounds[n] = (2 * RADIUS * stats.chi(n).mean()) ** 2 / WIDTHS
         shares.append((errors[n] / bounds[n]).mean())
         checks += [
-            close(f"n={n}: C_f, against the χ law", models.bell(n).constant, stats.chi(n).mean(), tolerance=1e-9),
+            close(
+                f"n={n}: C_f, against the χ law",
+                models.bell(n).constant,
+                stats.chi(n).mean(),
+                tolerance=1e-9,
+            ),
             at_most(f"n={n}: the model's outputs, less the sum of its units", gap, 1e-9),
             within(f"n={n}: mean of the networks", mean, f, error=error),
             at_most(f"n={n}: mean error over the bound, m=1..256", errors[n] / bounds[n], 1.0),
@@ -122,22 +158,50 @@ def barron(key):
     many = {n: np.array([4.0, 8.0, 16.0, 32.0]) ** n for n in cells}
     checks += [
         at_most("n=5, sigmoids of slope 1,000: mean error over the bound", steep / bounds[5], 1.0),
-        between("n=5, sigmoids of slope 1,000: slope of the error in m", _slope(WIDTHS, steep), -1.1, -0.9),
+        between(
+            "n=5, sigmoids of slope 1,000: slope of the error in m",
+            _slope(WIDTHS, steep),
+            -1.1,
+            -0.9,
+        ),
         *_waves_with_phases(key),
-        at_most("largest over smallest share of the bound, n=2..20", max(shares) / min(shares), 2.0),
-        *[between(f"cells, n={n}: slope, near −2/n", _slope(many[n], cells[n]), -2.15 / n, -1.85 / n) for n in cells],
-        close("grid of 16 cells, n=2, by quadrature", _grid_error(2, 4), _cells_by_quadrature(), tolerance=1e-9),
-    ]  # fmt: skip
+        at_most(
+            "largest over smallest share of the bound, n=2..20", max(shares) / min(shares), 2.0
+        ),
+        *[
+            between(
+                f"cells, n={n}: slope, near −2/n", _slope(many[n], cells[n]), -2.15 / n, -1.85 / n
+            )
+            for n in cells
+        ],
+        close(
+            "grid of 16 cells, n=2, by quadrature",
+            _grid_error(2, 4),
+            _cells_by_quadrature(),
+            tolerance=1e-9,
+        ),
+    ]
     shown = {f"{n} inputs": (WIDTHS, errors[n]) for n in (2, 5, 20)}
     return Verdict(
         *checks,
         figure=Chart(
-            Panel("units m", "mean square error", points=shown, bounds={"bound for 2": (WIDTHS, bounds[2])}, log="xy",
-                  title="drawn networks"),
-            Panel("cells m", "mean square error", log="xy", title="a grid of cells",
-                  lines={f"{n} input{'s' if n > 1 else ''}": (many[n], cells[n]) for n in cells}),
+            Panel(
+                "units m",
+                "mean square error",
+                points=shown,
+                bounds={"bound for 2": (WIDTHS, bounds[2])},
+                log="xy",
+                title="drawn networks",
+            ),
+            Panel(
+                "cells m",
+                "mean square error",
+                log="xy",
+                title="a grid of cells",
+                lines={f"{n} input{'s' if n > 1 else ''}": (many[n], cells[n]) for n in cells},
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _cells_by_quadrature():
@@ -146,13 +210,17 @@ def _cells_by_quadrature():
     for a in (-1.0, -0.5, 0.0, 0.5):
         for b in (-1.0, -0.5, 0.0, 0.5):
             mean = integrate.dblquad(f, a, a + 0.5, b, b + 0.5)[0] / 0.25
-            total += integrate.dblquad(lambda y, x, mean=mean: (f(y, x) - mean) ** 2, a, a + 0.5, b, b + 0.5)[0]
+            total += integrate.dblquad(
+                lambda y, x, mean=mean: (f(y, x) - mean) ** 2, a, a + 0.5, b, b + 0.5
+            )[0]
     return total / 4
 
 
 def _best_units(units, f, steps):
     """Tries every unit at every step, by least squares on it, the network so far and a constant."""
-    g, best, least = np.zeros_like(f), [], []
+    g = np.zeros_like(f)
+    best = []
+    least = []
     for _ in range(steps):
         columns = [np.stack([np.ones_like(f), g, unit], axis=1) for unit in units.T]
         fits = [X @ np.linalg.lstsq(X, f)[0] for X in columns]
@@ -164,48 +232,93 @@ def _best_units(units, f, steps):
 
 
 @claim(
-    "2.5-barron-maurey", title="Maurey's sampling, and choosing instead of drawing", kind="identity",
-    of=("models.sample_units", "models.greedy_network"), cites="Pisier 1981; Jones 1992; Barron 1993",
-)  # fmt: skip
+    "2.5-barron-maurey",
+    title="Maurey's sampling, and choosing instead of drawing",
+    kind="identity",
+    of=("models.sample_units", "models.greedy_network"),
+    cites="Pisier 1981; Jones 1992; Barron 1993",
+)
 def maurey(key):
     r"""If $f = \mathbb{E}\,u$ is a mixture of units, the mean $g_m$ of $m$ independent draws has
-    $\mathbb{E}\|f - g_m\|^2 = \mathrm{Var}(u) / m$, exactly. For $f = \sum_j v_j \varphi_j$, adding to a multiple of
-    $g_{m-1}$ and a constant the unit that leaves least, instead of drawing it, has
+    $\mathbb{E}\|f - g_m\|^2 = \mathrm{Var}(u) / m$, exactly. For $f = \sum_j v_j \varphi_j$, adding
+    to a multiple of $g_{m-1}$ and a constant the unit that leaves least, instead of drawing it, has
     $\|f - g_m\|^2 \le (b^2 - \|f - \bar f\|^2) / m$ without chance, where
-    $b = \sum_j |v_j| \cdot \max_j \|\varphi_j - \bar\varphi_j\|$ and bars are means over the data."""
+    $b = \sum_j |v_j| \cdot \max_j \|\varphi_j - \bar\varphi_j\|$ and bars are means over the data.
+    """
     net = MLP.init(3, 400, 1, activation=jax.nn.sigmoid, key=key)
     net = models.multiply(tree.axpy(1.0, tree.normal_like(jr.fold_in(key, 1), net), net), 1 / 400)
     xs = jr.normal(jr.fold_in(key, 2), (100, 3))
     first, _, last = net.body.layers
     units = special.expit(np.asarray(xs) @ np.asarray(first.W).T + np.asarray(first.b))
-    v, c = np.asarray(last.W)[0], np.asarray(last.b)[0]
-    f, weight = units @ v, np.abs(v).sum()
+    v = np.asarray(last.W)[0]
+    c = np.asarray(last.b)[0]
+    f = units @ v
+    weight = np.abs(v).sum()
     variance = weight * (np.abs(v) * np.square(units).mean(axis=0)).sum() - np.square(f).mean()
-    widths, means, errors = (1, 4, 16, 64), [], []
+    widths = (1, 4, 16, 64)
+    means = []
+    errors = []
     for m in widths:
-        thin = lambda key, net, xs, m=m: jax.vmap(models.sample_units(net, width=m, key=key))(xs)[:, 0]
+        thin = lambda key, net, xs, m=m: jax.vmap(models.sample_units(net, width=m, key=key))(xs)[
+            :, 0
+        ]
         draw = jax.jit(jax.vmap(thin, in_axes=(0, None, None)))
-        gaps = np.square(np.asarray(draw(jr.split(jr.fold_in(key, m), 500), net, xs)) - c - f).mean(axis=1)
+        gaps = np.square(np.asarray(draw(jr.split(jr.fold_in(key, m), 500), net, xs)) - c - f).mean(
+            axis=1
+        )
         means.append(m * gaps.mean())
         errors.append(m * gaps.std(ddof=1) / np.sqrt(500))
     found = models.greedy_network(xs, jnp.asarray(f), first, width=64)
-    flat, level = units - units.mean(axis=0), f - f.mean()
+    flat = units - units.mean(axis=0)
+    level = f - f.mean()
     b = weight * np.sqrt(np.square(flat).mean(axis=0).max())
     many = np.arange(1, 65)
     promise = (b**2 - np.square(level).mean()) / many
     best, least = _best_units(units, f, 8)
     direct = np.square(np.asarray(jax.vmap(found.model)(xs))[:, 0] - f).mean()
     return Verdict(
-        within("m times the error of m = 1, 4, 16, 64 draws", means, [variance] * 4, error=errors, false_alarm=6e-5),
-        equal("greedy: the first 8 units, against trying all 400", found.chosen[:8], best, method="brute force"),
-        close("greedy: log error of the first 8", np.log(found.errors[:8]), np.log(least), tolerance=1e-6,
-              method="brute force"),
-        at_most("greedy: error over the bound, m = 1..64", np.asarray(found.errors) / promise, 1.0),
-        close("greedy: its last error, by its network", found.errors[-1], direct, tolerance=1e-6, relative=True),
-        at_least("drawing over choosing, error at 64", means[-1] / 64 / float(found.errors[-1]), 10.0),
-        figure=Chart(
-            Panel("units m", "mean square error", log="xy", points={"drawn": (widths, np.array(means) / widths)},
-                  lines={"chosen one by one": (many, np.asarray(found.errors))},
-                  bounds={"Var / m": (many, variance / many), "(b² − ‖f − mean‖²) / m": (many, promise)}),
+        within(
+            "m times the error of m = 1, 4, 16, 64 draws",
+            means,
+            [variance] * 4,
+            error=errors,
+            false_alarm=6e-5,
         ),
-    )  # fmt: skip
+        equal(
+            "greedy: the first 8 units, against trying all 400",
+            found.chosen[:8],
+            best,
+            method="brute force",
+        ),
+        close(
+            "greedy: log error of the first 8",
+            np.log(found.errors[:8]),
+            np.log(least),
+            tolerance=1e-6,
+            method="brute force",
+        ),
+        at_most("greedy: error over the bound, m = 1..64", np.asarray(found.errors) / promise, 1.0),
+        close(
+            "greedy: its last error, by its network",
+            found.errors[-1],
+            direct,
+            tolerance=1e-6,
+            relative=True,
+        ),
+        at_least(
+            "drawing over choosing, error at 64", means[-1] / 64 / float(found.errors[-1]), 10.0
+        ),
+        figure=Chart(
+            Panel(
+                "units m",
+                "mean square error",
+                log="xy",
+                points={"drawn": (widths, np.array(means) / widths)},
+                lines={"chosen one by one": (many, np.asarray(found.errors))},
+                bounds={
+                    "Var / m": (many, variance / many),
+                    "(b² − ‖f − mean‖²) / m": (many, promise),
+                },
+            ),
+        ),
+    )

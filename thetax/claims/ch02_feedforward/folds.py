@@ -25,10 +25,11 @@ def _folded(m, L):
 
 
 def _square(rng):
-    """Two inputs, each folded once by two units, then four lines across the middle of the folded square.
+    """Two inputs, each folded once by two units, then four lines across the middle of the folded
+    square.
 
-    All four units are on in a bounded cell, amid the first three lines; so they are nowhere all off, where the
-    network would be 0 on several cells that touch.
+    All four units are on in a bounded cell, amid the first three lines; so they are nowhere all
+    off, where the network would be 0 on several cells that touch.
     """
     fold = np.kron(np.eye(2), [[2.0], [4.0]]), np.tile([0.0, -2.0], 2)
     angle = np.pi * (np.arange(4) + rng.uniform(0.2, 0.8, 4)) / 4
@@ -36,7 +37,8 @@ def _square(rng):
     shift = -normal @ [0.5, 0.5] + rng.uniform(-0.2, 0.2, 4)
     corners = [np.linalg.solve(normal[[i, j]], -shift[[i, j]]) for i, j in ((0, 1), (1, 2), (0, 2))]
     facing = np.sign(normal @ np.mean(corners, axis=0) + shift)
-    normal, shift = facing[:, None] * normal, facing * shift
+    normal = facing[:, None] * normal
+    shift = facing * shift
     lines = normal @ np.kron(np.eye(2), [[1.0, -1.0]]), shift
     linear = lambda W, b: Linear(jnp.asarray(W, float), jnp.asarray(b, float))
     return Chain(linear(*fold), layers.relu, linear(*lines), layers.relu)
@@ -49,16 +51,22 @@ def _ramp():
 
 
 def _on_grid(net, side):
-    """How many patterns the points of a grid on the unit square have, and how many affine maps, by products."""
+    """How many patterns the points of a grid on the unit square have, and how many affine maps, by
+    products.
+    """
     t = (np.arange(side) + 0.5) / side
     xs = np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2)
     first, _, second, _ = net.layers
     z = xs @ np.asarray(first.W).T + np.asarray(first.b)
     y = np.maximum(z, 0) @ np.asarray(second.W).T + np.asarray(second.b)
     _, at = np.unique(np.concatenate([z > 0, y > 0], axis=1) @ 2 ** np.arange(8), return_index=True)
-    on, out = (z[at] > 0)[:, :, None], (y[at] > 0)[:, :, None]
-    W, b, V = np.asarray(first.W), np.asarray(first.b)[:, None], np.asarray(second.W)
-    A, c = out * (V @ (on * W)), out * (V @ (on * b) + np.asarray(second.b)[:, None])
+    on = (z[at] > 0)[:, :, None]
+    out = (y[at] > 0)[:, :, None]
+    W = np.asarray(first.W)
+    b = np.asarray(first.b)[:, None]
+    V = np.asarray(second.W)
+    A = out * (V @ (on * W))
+    c = out * (V @ (on * b) + np.asarray(second.b)[:, None])
     maps = np.concatenate([A, c], axis=2).reshape(len(at), -1)
     return [len(at), len(np.unique(maps.round(9), axis=0))]
 
@@ -73,15 +81,24 @@ def _by_counting(n, widths):
 
 
 @claim(
-    "2.6-montufar", title="Montufar's networks with many regions", kind="theorem",
-    of=("certify.montufar", "certify.region_bound", "certify.fold_network", "explain.pieces", "explain.regions"),
+    "2.6-montufar",
+    title="Montufar's networks with many regions",
+    kind="theorem",
+    of=(
+        "certify.montufar",
+        "certify.region_bound",
+        "certify.fold_network",
+        "explain.pieces",
+        "explain.regions",
+    ),
     cites="Montufar, Pascanu, Cho & Bengio 2014; Serra, Tjandraatmadja & Ramalingam 2018",
-)  # fmt: skip
+)
 def montufar(key, scale):
-    r"""Among the ReLU networks of $n$ inputs with $L$ hidden layers of width $m \ge n$ there is one with at least
-    $R(m, n) \lfloor m/n \rfloor^{n(L-1)}$ linear regions: layers that fold space onto itself repeat what the last layer
-    draws. None has more than $\sum_j \prod_l \binom{m_l}{j_l}$, over
-    $j_l \le \min(n, m_1 - j_1, \dots, m_{l-1} - j_{l-1}, m_l)$."""
+    r"""Among the ReLU networks of $n$ inputs with $L$ hidden layers of width $m \ge n$ there is one
+    with at least $R(m, n) \lfloor m/n \rfloor^{n(L-1)}$ linear regions: layers that fold space onto
+    itself repeat what the last layer draws. None has more than $\sum_j \prod_l \binom{m_l}{j_l}$,
+    over $j_l \le \min(n, m_1 - j_1, \dots, m_{l-1} - j_{l-1}, m_l)$.
+    """
     sizes = [(m, L) for m in COUNTED for L in range(1, 5)]
     counted = [_folded(m, L) for m, L in sizes]
     rng = chance(key)
@@ -95,30 +112,57 @@ def montufar(key, scale):
     t = np.linspace(0, 1, 2000)
     shown = jax.vmap(certify.fold_network(width=3, depth=3))(jnp.asarray(t)[:, None])[:, 0]
     return Verdict(
-        equal("pieces of the folding networks, by exact fractions", counted, [k for m in COUNTED for k in COUNTED[m]]),
-        at_least("pieces, against (m + 1) · m^(L - 1)", counted, [(m + 1) * m ** (L - 1) for m, L in sizes]),
-        equal("the bound for one input", [certify.montufar(inputs=1, width=m, depth=L) for m, L in sizes],
-              [(m + 1) * m ** (L - 1) for m, L in sizes]),
+        equal(
+            "pieces of the folding networks, by exact fractions",
+            counted,
+            [k for m in COUNTED for k in COUNTED[m]],
+        ),
+        at_least(
+            "pieces, against (m + 1) · m^(L - 1)",
+            counted,
+            [(m + 1) * m ** (L - 1) for m, L in sizes],
+        ),
+        equal(
+            "the bound for one input",
+            [certify.montufar(inputs=1, width=m, depth=L) for m, L in sizes],
+            [(m + 1) * m ** (L - 1) for m, L in sizes],
+        ),
         at_most("pieces, against the upper bound", counted, most),
         equal("the bound for two inputs, two layers of 4", many, 11 * 2**2),
-        at_least("two inputs, two layers of 4: cells, and different maps on them",
-                 [cells[best].count, cells[best].maps], many),
+        at_least(
+            "two inputs, two layers of 4: cells, and different maps on them",
+            [cells[best].count, cells[best].maps],
+            many,
+        ),
         at_least("the same on a grid", _on_grid(nets[best], side), many),
-        equal("the upper bound, by counting", [certify.region_bound(*w, inputs=n) for n, w in NARROW],
-              [_by_counting(n, w) for n, w in NARROW]),
-        equal("(1 − (x)₊)₊: pieces, and the upper bound",
-              [explain.pieces(_ramp(), exact=True).count, certify.region_bound(1, 1, inputs=1)], [3, 3]),
-        figure=Chart(Panel("input", "output", lines={"three layers of three units": (t, np.asarray(shown))})),
-    )  # fmt: skip
+        equal(
+            "the upper bound, by counting",
+            [certify.region_bound(*w, inputs=n) for n, w in NARROW],
+            [_by_counting(n, w) for n, w in NARROW],
+        ),
+        equal(
+            "(1 − (x)₊)₊: pieces, and the upper bound",
+            [explain.pieces(_ramp(), exact=True).count, certify.region_bound(1, 1, inputs=1)],
+            [3, 3],
+        ),
+        figure=Chart(
+            Panel("input", "output", lines={"three layers of three units": (t, np.asarray(shown))})
+        ),
+    )
 
 
 @erratum(
-    "2.6-montufar", title="Montufar's bound is on the best network",
-    printed=r"\text{the number of linear regions is bounded by } R(m, L) \ge R(m) \lfloor m/n \rfloor^{n(L-1)}",
-    corrected=r"\text{the maximal number of linear regions is bounded by } R(m, L) \ge R(m) \lfloor m/n "
-              r"\rfloor^{n(L-1)}",
-    of=("certify.montufar", "certify.fold_network"), cites="Montufar, Pascanu, Cho & Bengio 2014", slip=True,
-)  # fmt: skip
+    "2.6-montufar",
+    title="Montufar's bound is on the best network",
+    printed=r"\text{the number of linear regions is bounded by } R(m, L) \ge R(m) \lfloor m/n "
+    r"\rfloor^{n(L-1)}",
+    corrected=r"\text{the maximal number of linear regions is bounded by } R(m, L) \ge R(m) "
+    r"\lfloor m/n "
+    r"\rfloor^{n(L-1)}",
+    of=("certify.montufar", "certify.fold_network"),
+    cites="Montufar, Pascanu, Cho & Bengio 2014",
+    slip=True,
+)
 def montufar_is_a_maximum(key):
     r"""The word "maximal" is missing; in the formula $R(m, L)$ is a maximum over the weights, as
     $R(m)$ is before it. A network with zero weights has one region, and random ones have far fewer
@@ -131,18 +175,27 @@ def montufar_is_a_maximum(key):
     return Verdict(
         at_least("the best of three networks", max(map(count, (zero, drawn, folded))), bound),
         equal("regions with zero weights", count(zero), 1),
-        printed=[at_least("zero weights", count(zero), bound), at_least("random weights", count(drawn), bound)],
+        printed=[
+            at_least("zero weights", count(zero), bound),
+            at_least("random weights", count(drawn), bound),
+        ],
     )
 
 
 @claim(
-    "2.6-depth-vs-width", title="Depth against width", kind="experiment",
-    of=("certify.fold_network", "explain.pieces", "certify.zaslavsky"), cites="Telgarsky 2016",
-)  # fmt: skip
+    "2.6-depth-vs-width",
+    title="Depth against width",
+    kind="experiment",
+    of=("certify.fold_network", "explain.pieces", "certify.zaslavsky"),
+    cites="Telgarsky 2016",
+)
 def depth_against_width(key):
-    r"""With the same number of units, $Lm$, a deep network of one input can have $(m + 1) m^{L-1}$ linear pieces and
-    more, exponentially many in $L$; a shallow one has at most $R(Lm, 1) = Lm + 1$."""
-    m, depth = 4, np.arange(1, 5)
+    r"""With the same number of units, $Lm$, a deep network of one input can have $(m + 1) m^{L-1}$
+    linear pieces and more, exponentially many in $L$; a shallow one has at most
+    $R(Lm, 1) = Lm + 1$.
+    """
+    m = 4
+    depth = np.arange(1, 5)
     deep = np.array([_folded(m, int(L)) for L in depth])
     shallow = []
     for L in depth:
@@ -150,20 +203,32 @@ def depth_against_width(key):
         key, key_b, key_net = jr.split(key, 3)
         flat = MLP.init(1, width, 1, key=key_net)
         hidden = flat.body.layers[0]
-        flat = MLP(Chain(Linear(hidden.W, jr.normal(key_b, (width,))), layers.relu, flat.body.layers[2]))
+        flat = MLP(
+            Chain(Linear(hidden.W, jr.normal(key_b, (width,))), layers.relu, flat.body.layers[2])
+        )
         shallow.append(explain.pieces(flat, exact=True).count)
     return Verdict(
         at_least("deep, against (m + 1) m^(L - 1)", deep, (m + 1) * m ** (depth - 1)),
-        equal("shallow, exactly, against R(Lm, 1)", shallow, [certify.zaslavsky(int(L) * m, inputs=1) for L in depth]),
+        equal(
+            "shallow, exactly, against R(Lm, 1)",
+            shallow,
+            [certify.zaslavsky(int(L) * m, inputs=1) for L in depth],
+        ),
         at_least("16 units: deep over shallow", deep[-1] / shallow[-1], 10.0),
         rises("deep over shallow", deep / shallow),
         at_least("each layer multiplies the pieces by nearly m", deep[1:] / deep[:-1], 0.9 * m),
-        refuted(at_least("so do m more units of one layer", np.divide(shallow[1:], shallow[:-1]), 0.9 * m)),
+        refuted(
+            at_least(
+                "so do m more units of one layer", np.divide(shallow[1:], shallow[:-1]), 0.9 * m
+            )
+        ),
         figure=Chart(
             Panel(
-                "units", "linear pieces", log="y",
+                "units",
+                "linear pieces",
+                log="y",
                 points={"deep, layers of 4": (m * depth, deep), "one layer": (m * depth, shallow)},
                 bounds={"5 · 4^(L - 1)": (m * depth, (m + 1.0) * m ** (depth - 1))},
             )
         ),
-    )  # fmt: skip
+    )

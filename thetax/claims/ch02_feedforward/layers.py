@@ -31,7 +31,9 @@ def _unit_by_unit(W, b, phi, x):
     return np.array([phi(sum(W[i, j] * x[j] for j in range(len(x))) + b[i]) for i in range(len(b))])
 
 
-@claim("2.2-layer", title="A fully connected layer", kind="layer", of=("layers.Linear", "layers.Chain"))
+@claim(
+    "2.2-layer", title="A fully connected layer", kind="layer", of=("layers.Linear", "layers.Chain")
+)
 def fully_connected_layer(key):
     r"""A layer of width $m$ is $F[W, b](x) = \varphi(Wx + b)$ with $W \in \mathbb{R}^{m \times n}$,
     $b \in \mathbb{R}^m$ and $\varphi$ applied to each number."""
@@ -41,26 +43,50 @@ def fully_connected_layer(key):
     u = jnp.asarray(rng.normal(size=4))
     W, b, x = (np.asarray(a) for a in given.values())
     checks = []
-    for name, phi, scalar in (("sigmoid", layers.sigmoid, special.expit), ("tanh", layers.tanh, np.tanh)):
+    for name, phi, scalar in (
+        ("sigmoid", layers.sigmoid, special.expit),
+        ("tanh", layers.tanh, np.tanh),
+    ):
         layer = partial(_layer, phi)
         heard = lambda given, layer=layer: jnp.vdot(u, layer(**given))
-        checks += [close(f"{name}, unit by unit", layer(**given), _unit_by_unit(W, b, scalar, x), tolerance=1e-12)]
+        checks += [
+            close(
+                f"{name}, unit by unit",
+                layer(**given),
+                _unit_by_unit(W, b, scalar, x),
+                tolerance=1e-12,
+            )
+        ]
         for part, pulled in jax.grad(heard)(given).items():
-            numeric = differences.jacobian(lambda a, part=part, heard=heard: heard({**given, part: a}), given[part])
-            checks += [close(f"{name}, by {part}", pulled, numeric, tolerance=1e-8, method="finite differences")]
+            numeric = differences.jacobian(
+                lambda a, part=part, heard=heard: heard({**given, part: a}), given[part]
+            )
+            checks += [
+                close(
+                    f"{name}, by {part}",
+                    pulled,
+                    numeric,
+                    tolerance=1e-8,
+                    method="finite differences",
+                )
+            ]
     return Verdict(*checks)
 
 
 @erratum(
     "2.2-layer",
     title="The length of a bias",
-    printed=r"F[W, b](x) = \varphi(Wx + b), \quad W \in \mathbb{R}^{m \times n},\; b \in \mathbb{R}^n",
-    corrected=r"F[W, b](x) = \varphi(Wx + b), \quad W \in \mathbb{R}^{m \times n},\; b \in \mathbb{R}^m",
+    printed=r"F[W, b](x) = \varphi(Wx + b), \quad W \in \mathbb{R}^{m \times n},\; b \in "
+    r"\mathbb{R}^n",
+    corrected=r"F[W, b](x) = \varphi(Wx + b), \quad W \in \mathbb{R}^{m \times n},\; b \in "
+    r"\mathbb{R}^m",
     of=("layers.Linear",),
     slip=True,
 )
 def bias_length(key):
-    r"""$Wx \in \mathbb{R}^m$ has as many entries as there are units; so must $b$, one number for each unit."""
+    r"""$Wx \in \mathbb{R}^m$ has as many entries as there are units; so must $b$, one number for
+    each unit.
+    """
     n, m = 3, 4
 
     def accepts(length):
@@ -69,19 +95,30 @@ def bias_length(key):
         except (TypeError, ValueError):  # by the checker of shapes, or by the layer
             return False
 
-    defined = lambda length: equal(f"Wx + b is defined for b of length {length}, n={n}, m={m}", accepts(length), True)
+    defined = lambda length: equal(
+        f"Wx + b is defined for b of length {length}, n={n}, m={m}", accepts(length), True
+    )
     return Verdict(defined(m), printed=[defined(n)])
 
 
-@claim("2.2-composition", title="A network is a composition", kind="definition", of=("layers.Chain", "explain.listen"))
+@claim(
+    "2.2-composition",
+    title="A network is a composition",
+    kind="definition",
+    of=("layers.Chain", "explain.listen"),
+)
 def composition(key):
-    r"""A network is $G = F_L \circ \dots \circ F_1$ with activations $x^\ell = F_\ell(x^{\ell-1})$, $x^0 = x$. What a
-    layer puts out is what the layers before it compute by themselves, and brackets do not matter."""
+    r"""A network is $G = F_L \circ \dots \circ F_1$ with activations $x^\ell = F_\ell(x^{\ell-1})$,
+    $x^0 = x$. What a layer puts out is what the layers before it compute by themselves, and
+    brackets do not matter.
+    """
     rng = chance(key)
-    sizes, x = (3, 4, 4, 2), rng.normal(size=3)
+    sizes = (3, 4, 4, 2)
+    x = rng.normal(size=3)
     weights = [(rng.normal(size=(m, n)), rng.normal(size=m)) for n, m in pairwise(sizes)]
     parts = [Chain(Linear(jnp.asarray(W), jnp.asarray(b)), layers.tanh) for W, b in weights]
-    net, stored = Chain(*parts), []
+    net = Chain(*parts)
+    stored = []
 
     def hear(path, h):
         stored.append(h)
@@ -89,18 +126,28 @@ def composition(key):
 
     heard = explain.listen(net, hear)(jnp.asarray(x))
     prefixes = [Chain(*parts[: i + 1])(jnp.asarray(x)) for i in range(3)]
-    loop, by_hand = x, []
+    loop = x
+    by_hand = []
     for W, b in weights:
         loop = _unit_by_unit(W, b, np.tanh, loop)
         by_hand.append(loop)
     a, b, c = parts
-    left, right = Chain(Chain(a, b), c)(jnp.asarray(x)), Chain(a, Chain(b, c))(jnp.asarray(x))
-    outputs = np.concatenate(stored[1::2])  # each layer is heard twice: before and after its activation
+    left = Chain(Chain(a, b), c)(jnp.asarray(x))
+    right = Chain(a, Chain(b, c))(jnp.asarray(x))
+    outputs = np.concatenate(
+        stored[1::2]
+    )  # each layer is heard twice: before and after its activation
     return Verdict(
-        equal("activations stored on the way, against each prefix alone", outputs, np.concatenate(prefixes)),
+        equal(
+            "activations stored on the way, against each prefix alone",
+            outputs,
+            np.concatenate(prefixes),
+        ),
         close("against loops over units", outputs, np.concatenate(by_hand), tolerance=1e-12),
         equal("(F₃F₂)F₁ and F₃(F₂F₁)", np.stack([left, right]), np.stack([heard, heard])),
-        refuted(close("with a layer twice", Chain(a, b, b, c)(jnp.asarray(x)), heard, tolerance=1e-6)),
+        refuted(
+            close("with a layer twice", Chain(a, b, b, c)(jnp.asarray(x)), heard, tolerance=1e-6)
+        ),
     )
 
 
@@ -110,17 +157,25 @@ def _three_layers(key):
 
 
 @claim(
-    "2.2-permutation", title="Hidden units have no order", kind="identity", of=("models.permute",),
+    "2.2-permutation",
+    title="Hidden units have no order",
+    kind="identity",
+    of=("models.permute",),
     cites="Hecht-Nielsen 1990",
-)  # fmt: skip
+)
 def permutation_symmetry(key):
-    r"""For a permutation matrix $P$, $P^{-1}\varphi(PWx + Pb) = \varphi(Wx + b)$. So $W_1 \to PW_1$, $b_1 \to Pb_1$,
-    $W_2 \to W_2 P^\top$ leaves a network's function as it is: each hidden layer of $m$ units has $m!$ equivalent sets
-    of weights, and the gradients of any loss are permuted alike. Other orthogonal matrices do not do this."""
-    net, xs = _three_layers(key), jr.normal(jr.fold_in(key, 2), (16, 3))
+    r"""For a permutation matrix $P$, $P^{-1}\varphi(PWx + Pb) = \varphi(Wx + b)$. So
+    $W_1 \to PW_1$, $b_1 \to Pb_1$, $W_2 \to W_2 P^\top$ leaves a network's function as it is: each
+    hidden layer of $m$ units has $m!$ equivalent sets of weights, and the gradients of any loss are
+    permuted alike. Other orthogonal matrices do not do this.
+    """
+    net = _three_layers(key)
+    xs = jr.normal(jr.fold_in(key, 2), (16, 3))
     batch = xs, jr.normal(jr.fold_in(key, 3), (16, 2))
-    compiled, slopes = jax.jit(predict), jax.jit(jax.grad(train.squared_error))
-    outputs, slope = lambda model: compiled(model, xs), lambda model: slopes(model, batch)
+    compiled = jax.jit(predict)
+    slopes = jax.jit(jax.grad(train.squared_error))
+    outputs = lambda model: compiled(model, xs)
+    slope = lambda model: slopes(model, batch)
     twins = [models.permute(net, layer, order) for layer in (0, 1) for order in ORDERS]
     expected = np.asarray(outputs(net))
     gradient = slope(net)
@@ -128,21 +183,28 @@ def permutation_symmetry(key):
     drift = [tree.norm(tree.axpy(-1.0, slope(a), b)).item() for a, b in zip(twins, turned)]
     vectors = np.stack([tree.ravel(twin)[0] for twin in twins[:24]])
     P = np.eye(4)[[2, 0, 3, 1]]
-    first, x = net.body.layers[0], np.asarray(xs[0])
-    W, b = np.asarray(first.W), np.asarray(first.b)
+    first = net.body.layers[0]
+    x = np.asarray(xs[0])
+    W = np.asarray(first.W)
+    b = np.asarray(first.b)
     Q = np.linalg.qr(chance(key).normal(size=(4, 4)))[0]
     relu = lambda z: np.maximum(z, 0)
 
     def commutes(name, M, phi):
         return close(
-            f"{name}, M⁻¹φ(MWx + Mb)", np.linalg.inv(M) @ phi(M @ (W @ x + b)), phi(W @ x + b), tolerance=1e-12
+            f"{name}, M⁻¹φ(MWx + Mb)",
+            np.linalg.inv(M) @ phi(M @ (W @ x + b)),
+            phi(W @ x + b),
+            tolerance=1e-12,
         )
 
     alike = np.stack([outputs(twin) for twin in twins])
     return Verdict(
         close("outputs of all 2 · 24 twins", alike, np.stack([expected] * 48), tolerance=1e-12),
         at_most("distance of their gradients from the permuted gradient", max(drift), 1e-12),
-        equal("different weights among the twins of one layer", len(np.unique(vectors, axis=0)), 24),
+        equal(
+            "different weights among the twins of one layer", len(np.unique(vectors, axis=0)), 24
+        ),
         commutes("permutation, sigmoid", P, special.expit),
         commutes("permutation, rectifier", P, relu),
         refuted(commutes("rotation, sigmoid", Q, special.expit)),
@@ -159,16 +221,26 @@ def _permutation_matrices():
 
 
 def _permuted_by():
-    """The matrices P by which the library permutes 4 units: those it makes of W = I, since PI = P."""
+    """The matrices P by which the library permutes 4 units: those it makes of W = I, since PI =
+    P.
+    """
     eye = jnp.eye(4)
     net = Chain(Linear(eye, jnp.zeros(4)), layers.tanh, Linear(eye, jnp.zeros(4)))
     return np.stack([models.permute(net, 0, order).layers[0].W for order in ORDERS])
 
 
-@claim("2.2-permutation-matrix", title="Permutation matrices", kind="definition", of=("models.permute",))
+@claim(
+    "2.2-permutation-matrix",
+    title="Permutation matrices",
+    kind="definition",
+    of=("models.permute",),
+)
 def permutation_matrices(key):
-    r"""A permutation matrix has entries 0 and 1, exactly one 1 in every row and column; then $P^{-1} = P^\top$."""
-    found, made = _permutation_matrices(), _permuted_by()
+    r"""A permutation matrix has entries 0 and 1, exactly one 1 in every row and column; then
+    $P^{-1} = P^\top$.
+    """
+    found = _permutation_matrices()
+    made = _permuted_by()
     squares = found @ found.transpose(0, 2, 1)
     return Verdict(
         equal("how many there are of size 4", len(found), 24, method="brute force"),
@@ -185,13 +257,24 @@ def permutation_matrices(key):
     of=("models.permute",),
 )
 def permutation_matrices_erratum(key):
-    r"""An earlier version of the notes asked only that rows and columns sum to 1. That is not enough: the matrix with
-    all entries $\frac12$ has such sums and no inverse. The entries must be 0 or 1, as where units are permuted."""
-    half, made = np.full((2, 2), 0.5), _permuted_by()
+    r"""An earlier version of the notes asked only that rows and columns sum to 1. That is not
+    enough: the matrix with all entries $\frac12$ has such sums and no inverse. The entries must be
+    0 or 1, as where units are permuted.
+    """
+    half = np.full((2, 2), 0.5)
+    made = _permuted_by()
     inverts = lambda name, P: close(f"P Pᵀ, {name}", P @ P.T, np.eye(len(P)), tolerance=1e-12)
     sums = [
-        equal("row and column sums of the matrix of halves", np.array([half.sum(0), half.sum(1)]), np.ones((2, 2))),
-        equal("row and column sums of the library's", np.stack([made.sum(2), made.sum(1)]), np.ones((2, 24, 4))),
+        equal(
+            "row and column sums of the matrix of halves",
+            np.array([half.sum(0), half.sum(1)]),
+            np.ones((2, 2)),
+        ),
+        equal(
+            "row and column sums of the library's",
+            np.stack([made.sum(2), made.sum(1)]),
+            np.ones((2, 24, 4)),
+        ),
     ]
     return Verdict(
         *[inverts(f"permutation {i + 1} of the library", P) for i, P in enumerate(made)],
@@ -202,22 +285,27 @@ def permutation_matrices_erratum(key):
 
 
 @claim(
-    "2.2-act-linear", "2.2-act-sigmoid", "2.2-act-relu", title="Activations and their slopes", kind="layer",
+    "2.2-act-linear",
+    "2.2-act-sigmoid",
+    "2.2-act-relu",
+    title="Activations and their slopes",
+    kind="layer",
     of=("layers.identity", "layers.sigmoid", "layers.relu"),
-)  # fmt: skip
+)
 def activations(key):
-    r"""The identity has slope 1; the sigmoid has $\sigma' = \sigma(1 - \sigma)$, at most $\frac14$ and that at 0; the
-    rectifier $(z)_+ = \max(0, z)$ has slope $1\{z > 0\}$, any value of $[0, 1]$ at 0, with $(z)_+ - (-z)_+ = z$ and
-    $(cz)_+ = c (z)_+$ for $c \ge 0$."""
+    r"""The identity has slope 1; the sigmoid has $\sigma' = \sigma(1 - \sigma)$, at most $\frac14$
+    and that at 0; the rectifier $(z)_+ = \max(0, z)$ has slope $1\{z > 0\}$, any value of $[0, 1]$
+    at 0, with $(z)_+ - (-z)_+ = z$ and $(cz)_+ = c (z)_+$ for $c \ge 0$.
+    """
     z = np.linspace(-6, 6, 241)
     away = z[np.abs(z) > 0.01]
     at = jnp.asarray(z)
 
     def slopes(phi, z):
         step = 1e-3
-        return np.asarray(sum(c * phi(jnp.asarray(z + k * step)) for k, c in ((-2, 1), (-1, -8), (1, 8), (2, -1)))) / (
-            12 * step
-        )
+        return np.asarray(
+            sum(c * phi(jnp.asarray(z + k * step)) for k, c in ((-2, 1), (-1, -8), (1, 8), (2, -1)))
+        ) / (12 * step)
 
     s = special.expit(z)
     bend = slopes(layers.sigmoid, z)
@@ -238,25 +326,39 @@ def activations(key):
         close("its largest", bend.max(), 0.25, **numeric),
         close("where that is", z[bend.argmax()], 0.0, tolerance=1e-12),
         equal("rectifier", relu, np.array([max(0.0, v) for v in z])),
-        close("slope of the rectifier away from 0", slopes(layers.relu, away), (away > 0) * 1.0, **numeric),
+        close(
+            "slope of the rectifier away from 0",
+            slopes(layers.relu, away),
+            (away > 0) * 1.0,
+            **numeric,
+        ),
         between("its slope at 0", jax.grad(layers.relu)(0.0).item(), 0.0, 1.0, method="exact"),
         equal("(z)₊ − (−z)₊", relu - np.asarray(layers.relu(-at)), z),
         close("(cz)₊ against c(z)₊", scaled, scales[:, None] * relu, tolerance=1e-12),
         refuted(close("(−z)₊ against −(z)₊", layers.relu(-at), -relu, tolerance=1e-6)),
         figure=Chart(
-            Panel("z", "activation", lines=lines), Panel("z", "slope", lines=slope_lines),
+            Panel("z", "activation", lines=lines),
+            Panel("z", "slope", lines=slope_lines),
         ),
-    )  # fmt: skip
+    )
 
 
-@claim("2.3-linear-closed", title="Linear layers collapse into one", kind="identity", of=("models.collapse",))
+@claim(
+    "2.3-linear-closed",
+    title="Linear layers collapse into one",
+    kind="identity",
+    of=("models.collapse",),
+)
 def linear_layers_collapse(key):
     r"""The composition of affine layers is one affine map, $W = W_L \cdots W_1$ and
-    $b = \sum_\ell W_L \cdots W_{\ell+1} b_\ell$, whose rank is at most the least width: depth without an activation
-    gains nothing."""
+    $b = \sum_\ell W_L \cdots W_{\ell+1} b_\ell$, whose rank is at most the least width: depth
+    without an activation gains nothing.
+    """
     rng = chance(key)
     sizes = (5, 7, 6, 2, 8, 6, 4)
-    weights = [(rng.normal(size=(m, n)) / np.sqrt(n), rng.normal(size=m)) for n, m in pairwise(sizes)]
+    weights = [
+        (rng.normal(size=(m, n)) / np.sqrt(n), rng.normal(size=m)) for n, m in pairwise(sizes)
+    ]
     net = MLP(Chain(*[Linear(jnp.asarray(W), jnp.asarray(b)) for W, b in weights]))
     one = models.collapse(net)
     tails = [np.eye(4)]  # W_L … W_{ℓ+1}, from the last layer backwards
@@ -265,9 +367,31 @@ def linear_layers_collapse(key):
     xs = jnp.asarray(rng.normal(size=(50, 5)))
     bent = Chain(*[part for layer in net.body.layers for part in (layer, layers.tanh)][:-1])
     return Verdict(
-        close("outputs of the six layers and of the one", jax.vmap(one)(xs), jax.vmap(net)(xs), tolerance=1e-10),
-        close("W, as a product", one.W, np.linalg.multi_dot([W for W, _ in weights[::-1]]), tolerance=1e-10),
-        close("b, as a sum", one.b, sum(T @ b for T, (_, b) in zip(tails, weights[::-1])), tolerance=1e-10),
+        close(
+            "outputs of the six layers and of the one",
+            jax.vmap(one)(xs),
+            jax.vmap(net)(xs),
+            tolerance=1e-10,
+        ),
+        close(
+            "W, as a product",
+            one.W,
+            np.linalg.multi_dot([W for W, _ in weights[::-1]]),
+            tolerance=1e-10,
+        ),
+        close(
+            "b, as a sum",
+            one.b,
+            sum(T @ b for T, (_, b) in zip(tails, weights[::-1])),
+            tolerance=1e-10,
+        ),
         equal("rank through a bottleneck of width 2", np.linalg.matrix_rank(np.asarray(one.W)), 2),
-        refuted(close("with tanh between the layers", jax.vmap(bent)(xs), jax.vmap(one)(xs), tolerance=1e-3)),
+        refuted(
+            close(
+                "with tanh between the layers",
+                jax.vmap(bent)(xs),
+                jax.vmap(one)(xs),
+                tolerance=1e-3,
+            )
+        ),
     )

@@ -19,7 +19,8 @@ STEPS = 20_000
 
 def _newton(xs, ys):
     """Iteratively reweighted least squares, the constant last."""
-    A, theta = np.c_[xs, np.ones(len(xs))], np.zeros(xs.shape[1] + 1)
+    A = np.c_[xs, np.ones(len(xs))]
+    theta = np.zeros(xs.shape[1] + 1)
     for _ in range(25):
         s = special.expit(A @ theta)
         theta = theta - np.linalg.solve(A.T * (s * (1 - s)) @ A, A.T @ (s - ys))
@@ -27,23 +28,33 @@ def _newton(xs, ys):
 
 
 @claim(
-    "2.1-logreg-fit", title="Fitting logistic regression", kind="experiment",
+    "2.1-logreg-fit",
+    title="Fitting logistic regression",
+    kind="experiment",
     of=("models.logistic_regression", "train.binary_cross_entropy", "train.descend"),
-)  # fmt: skip
+)
 def logistic_fit(key):
-    r"""Logistic regression has no closed form, but one minimum where the classes overlap: Newton's method, L-BFGS and
-    stochastic descent on $(\sigma(w^\top x_i) - y_i) x_i$ find it. On separable data the loss goes to 0 and
-    $\|w\|$ grows without bound."""
+    r"""Logistic regression has no closed form, but one minimum where the classes overlap: Newton's
+    method, L-BFGS and stochastic descent on $(\sigma(w^\top x_i) - y_i) x_i$ find it. On separable
+    data the loss goes to 0 and $\|w\|$ grows without bound.
+    """
     rng = chance(key)
-    xs, truth = rng.normal(size=(500, 5)), np.array([1.5, -1.0, 0.5, 0.0, 1.0])
+    xs = rng.normal(size=(500, 5))
+    truth = np.array([1.5, -1.0, 0.5, 0.0, 1.0])
     ys = (rng.uniform(size=500) < special.expit(xs @ truth - 0.3)).astype(float)
     everything = jnp.asarray(xs), jnp.asarray(ys)
     origin = models.logistic_regression(5)
     flat, back = tree.ravel(origin)
-    objective = jax.jit(jax.value_and_grad(lambda theta, batch: train.binary_cross_entropy(back(theta), batch)))
+    objective = jax.jit(
+        jax.value_and_grad(lambda theta, batch: train.binary_cross_entropy(back(theta), batch))
+    )
     newton = _newton(xs, ys)
-    value = lambda theta: tuple(np.asarray(a, np.float64) for a in objective(jnp.asarray(theta), everything))
-    quasi = optimize.minimize(value, np.asarray(flat), jac=True, method="L-BFGS-B", options={"ftol": 0, "gtol": 1e-9})
+    value = lambda theta: tuple(
+        np.asarray(a, np.float64) for a in objective(jnp.asarray(theta), everything)
+    )
+    quasi = optimize.minimize(
+        value, np.asarray(flat), jac=True, method="L-BFGS-B", options={"ftol": 0, "gtol": 1e-9}
+    )
     least = value(newton)[0]
 
     rows = rng.integers(0, 500, (STEPS, 1))
@@ -55,7 +66,9 @@ def logistic_fit(key):
     batches = jax.tree.map(lambda a: jnp.broadcast_to(a, (2000, *a.shape)), (everything[0], apart))
     descent = train.descend(train.binary_cross_entropy, optax.sgd(4.0))
     follow = jax.jit(
-        lambda batches: run(descent, origin, batches, key=jr.key(0), keep=lambda state: tree.norm(state.model.W))
+        lambda batches: run(
+            descent, origin, batches, key=jr.key(0), keep=lambda state: tree.norm(state.model.W)
+        )
     )
     norms, info = follow(batches)[1]
     at = np.array([10, 50, 200, 800, 1999])
@@ -70,7 +83,17 @@ def logistic_fit(key):
         at_most("loss on separable data in the end", np.asarray(info.loss)[-1], 0.05),
         assumptions=[at_least("loss at the minimum: the classes overlap", least, 0.1)],
         figure=Chart(
-            Panel("step", "loss on separable data", lines={"loss": (steps, np.asarray(info.loss))}, log="xy"),
-            Panel("step", "length of the weights", lines={"length": (steps, np.asarray(norms))}, log="x"),
+            Panel(
+                "step",
+                "loss on separable data",
+                lines={"loss": (steps, np.asarray(info.loss))},
+                log="xy",
+            ),
+            Panel(
+                "step",
+                "length of the weights",
+                lines={"length": (steps, np.asarray(norms))},
+                log="x",
+            ),
         ),
     )

@@ -27,57 +27,91 @@ def _weights(net):
 
 
 def _unit_by_unit(net, xs):
-    """The network's sum over its units, from the first to the last: a term of 0 changes no bit of it."""
+    """The network's sum over its units, from the first to the last: a term of 0 changes no bit of
+    it.
+    """
     W, b, v, c = _weights(net)
     hidden = [
-        special.expit(sum(np.asarray(xs)[:, j] * W[i, j] for j in range(W.shape[1])) + b[i]) for i in range(len(b))
+        special.expit(sum(np.asarray(xs)[:, j] * W[i, j] for j in range(W.shape[1])) + b[i])
+        for i in range(len(b))
     ]
     return sum(v[0, i] * h for i, h in enumerate(hidden)) + c[0]
 
 
 @claim("2.5-mlp", title="One hidden layer", kind="model", of=("models.MLP",))
 def one_hidden_layer(key):
-    r"""A network with one hidden layer is $g(x) = v^\top \sigma(Wx + b)$ with $v, b \in \mathbb{R}^m$ and
-    $W \in \mathbb{R}^{m \times n}$; the library's has a constant besides."""
+    r"""A network with one hidden layer is $g(x) = v^\top \sigma(Wx + b)$ with
+    $v, b \in \mathbb{R}^m$ and $W \in \mathbb{R}^{m \times n}$; the library's has a constant
+    besides.
+    """
     net = _net(key, 3, 5, 1)
     x = jr.normal(jr.fold_in(key, 2), (3,))
     W, b, v, c = _weights(net)
     units = [special.expit(sum(W[i, j] * float(x[j]) for j in range(3)) + b[i]) for i in range(5)]
     theta, back = tree.ravel(net)
     value = lambda theta: back(theta)(x)[0]
-    numeric, slopes = differences.jacobian(value, theta), jax.grad(value)(theta)
+    numeric = differences.jacobian(value, theta)
+    slopes = jax.grad(value)(theta)
     return Verdict(
-        close("unit by unit", net(x).item(), sum(v[0, i] * units[i] for i in range(5)) + c[0], tolerance=1e-12),
-        close("gradient by all 26 parameters", slopes, numeric, tolerance=1e-8, method="finite differences"),
+        close(
+            "unit by unit",
+            net(x).item(),
+            sum(v[0, i] * units[i] for i in range(5)) + c[0],
+            tolerance=1e-12,
+        ),
+        close(
+            "gradient by all 26 parameters",
+            slopes,
+            numeric,
+            tolerance=1e-8,
+            method="finite differences",
+        ),
         close("slope by v: the units", back(slopes).body.layers[-1].W[0], units, tolerance=1e-12),
-        refuted(close("without the constant", net(x).item(), v[0] @ np.array(units), tolerance=1e-6)),
+        refuted(
+            close("without the constant", net(x).item(), v[0] @ np.array(units), tolerance=1e-6)
+        ),
     )
 
 
 @claim(
-    "2.5-tanh-sigmoid", "2.5-tanh-equivalence", title="Tanh networks are sigmoid networks", kind="identity",
+    "2.5-tanh-sigmoid",
+    "2.5-tanh-equivalence",
+    title="Tanh networks are sigmoid networks",
+    kind="identity",
     of=("models.as_sigmoid", "models.as_tanh", "layers.tanh", "layers.sigmoid"),
-)  # fmt: skip
+)
 def tanh_and_sigmoid(key):
-    r"""$\tanh z = 2\sigma(2z) - 1$ and $\sigma(z) = \frac12 (1 + \tanh \frac z2)$. So a tanh network is a sigmoid network plus
-    a constant, $v^\top \tanh(Wx + b) = 2 v^\top \sigma(2Wx + 2b) - 1^\top v$, and back; the constant is needed."""  # noqa: E501
+    r"""$\tanh z = 2\sigma(2z) - 1$ and $\sigma(z) = \frac12 (1 + \tanh \frac z2)$. So a tanh
+    network is a sigmoid network plus a constant,
+    $v^\top \tanh(Wx + b) = 2 v^\top \sigma(2Wx + 2b) - 1^\top v$, and back; the constant is needed.
+    """
     z = np.linspace(-50, 50, 2001)
-    tanh, sigmoid = np.asarray(layers.tanh(jnp.asarray(z))), np.asarray(layers.sigmoid(jnp.asarray(z)))
-    net, other = _net(key, 3, 6, 2, activation=layers.tanh), _net(key, 3, 6, 4, 2)
+    tanh = np.asarray(layers.tanh(jnp.asarray(z)))
+    sigmoid = np.asarray(layers.sigmoid(jnp.asarray(z)))
+    net = _net(key, 3, 6, 2, activation=layers.tanh)
+    other = _net(key, 3, 6, 4, 2)
     xs = jr.normal(jr.fold_in(key, 2), (40, 3))
     on = lambda model: np.asarray(predict(model, xs))
     W, b, v, c = _weights(net)
     hidden = np.asarray(xs) @ W.T + b
     formula = 2 * special.expit(2 * hidden) @ v.T - v.sum(axis=1) + c
-    there, back = models.as_sigmoid(net), models.as_tanh(other)
+    there = models.as_sigmoid(net)
+    back = models.as_tanh(other)
     names = lambda net: [part.activation.__name__ for part in net.body.layers[1::2]]
-    without = MLP(Chain(*there.body.layers[:-1], Linear(there.body.layers[-1].W, net.body.layers[-1].b)))
+    without = MLP(
+        Chain(*there.body.layers[:-1], Linear(there.body.layers[-1].W, net.body.layers[-1].b))
+    )
     return Verdict(
         close("tanh z and 2σ(2z) − 1", tanh, 2 * special.expit(2 * z) - 1, tolerance=1e-15),
         close("σ(z) and (1 + tanh(z/2)) / 2", sigmoid, (1 + np.tanh(z / 2)) / 2, tolerance=1e-15),
         close("tanh network as sigmoid network", on(there), on(net), tolerance=1e-12),
         close("and by the formula", on(there), formula, tolerance=1e-12),
-        close("sigmoid network of two hidden layers as tanh network", on(back), on(other), tolerance=1e-12),
+        close(
+            "sigmoid network of two hidden layers as tanh network",
+            on(back),
+            on(other),
+            tolerance=1e-12,
+        ),
         close("there and back", on(models.as_tanh(there)), on(net), tolerance=1e-12),
         equal("activations", names(there) + names(back), ["sigmoid", "tanh", "tanh"]),
         refuted(close("without the constant", on(without), on(net), tolerance=1e-3)),
@@ -85,25 +119,40 @@ def tanh_and_sigmoid(key):
 
 
 @claim(
-    "2.5-function-class", "2.5-class-span", title="The class of networks with one hidden layer", kind="definition",
+    "2.5-function-class",
+    "2.5-class-span",
+    title="The class of networks with one hidden layer",
+    kind="definition",
     of=("models.widen", "models.add", "models.multiply"),
-)  # fmt: skip
+)
 def function_class(key):
-    r"""$G_{n,m} = \{v^\top \sigma(Wx + b)\}$ grows with the width, $G_{n,m} \subset G_{n,m+1}$, and the union
-    $G_n = \bigcup_m G_{n,m}$ is the span of its units $\sigma(w^\top x + b)$: sums and multiples of networks are
-    networks, of width $m_1 + m_2$ and $m$."""
-    f, g = _net(jr.fold_in(key, 3), 3, 4, 1), _net(jr.fold_in(key, 4), 3, 7, 1)
+    r"""$G_{n,m} = \{v^\top \sigma(Wx + b)\}$ grows with the width, $G_{n,m} \subset G_{n,m+1}$, and
+    the union $G_n = \bigcup_m G_{n,m}$ is the span of its units $\sigma(w^\top x + b)$: sums and
+    multiples of networks are networks, of width $m_1 + m_2$ and $m$.
+    """
+    f = _net(jr.fold_in(key, 3), 3, 4, 1)
+    g = _net(jr.fold_in(key, 4), 3, 7, 1)
     xs = jr.normal(jr.fold_in(key, 2), (40, 3))
     on = lambda model: np.asarray(predict(model, xs))
     unit = Linear.init(3, 1, key=key)
-    wide, both = models.widen(f, 0, unit), models.add(f, g)
+    wide = models.widen(f, 0, unit)
+    both = models.add(f, g)
     by_units = _unit_by_unit(both, xs)
     widths = [len(_weights(model)[1]) for model in (f, g, wide, both, models.multiply(f, -2.5))]
     heard = wide.body.layers[-1]
     loud = MLP(Chain(*wide.body.layers[:-1], Linear(heard.W.at[0, -1].set(1.0), heard.b)))
     return Verdict(
-        equal("one unit more, of weight 0, unit by unit", _unit_by_unit(wide, xs), _unit_by_unit(f, xs)),
-        close("the same, called as models, which add in another order", on(wide), on(f), tolerance=1e-14),
+        equal(
+            "one unit more, of weight 0, unit by unit",
+            _unit_by_unit(wide, xs),
+            _unit_by_unit(f, xs),
+        ),
+        close(
+            "the same, called as models, which add in another order",
+            on(wide),
+            on(f),
+            tolerance=1e-14,
+        ),
         close("f + g", on(both), on(f) + on(g), tolerance=1e-12),
         close("f + g, unit by unit", on(both)[:, 0], by_units, tolerance=1e-12),
         close("−2.5 f", on(models.multiply(f, -2.5)), -2.5 * on(f), tolerance=1e-12),

@@ -18,7 +18,9 @@ from ..engine.claim import Verdict, claim, erratum
 
 
 def _evaluate(net, x):
-    """A network of one hidden layer at many numbers, by its weights, without compiling each width."""
+    """A network of one hidden layer at many numbers, by its weights, without compiling each
+    width.
+    """
     hidden, _, output = net.body.layers
     h = np.maximum(x[:, None] * np.asarray(hidden.W)[:, 0] + np.asarray(hidden.b), 0)
     return h @ np.asarray(output.W)[0] + np.asarray(output.b)[0]
@@ -33,28 +35,41 @@ def _polygon(x, knots, values):
 
 
 def _random_polygon(rng, m):
-    """A piecewise linear function of m pieces: m + 1 knots, of which m - 1 are kinks, none too near the next."""
+    """A piecewise linear function of m pieces: m + 1 knots, of which m - 1 are kinks, none too near
+    the next.
+    """
     return np.cumsum(rng.uniform(0.2, 1.0, m + 1)) - m / 4, rng.normal(size=m + 1)
 
 
 def _features(x, kinks):
-    return np.concatenate([x[:, None], np.ones((len(x), 1)), np.maximum(x[:, None] - kinks, 0)], axis=1)
+    return np.concatenate(
+        [x[:, None], np.ones((len(x), 1)), np.maximum(x[:, None] - kinks, 0)], axis=1
+    )
 
 
 @claim(
-    "2.6-lebesgue", title="Piecewise linear functions are ReLU networks", kind="identity",
-    of=("models.interpolate", "explain.pieces"), cites="Lebesgue 1898; Shekhtman 1982",
-)  # fmt: skip
+    "2.6-lebesgue",
+    title="Piecewise linear functions are ReLU networks",
+    kind="identity",
+    of=("models.interpolate", "explain.pieces"),
+    cites="Lebesgue 1898; Shekhtman 1982",
+)
 def lebesgue(key):
     r"""A continuous piecewise linear function with $m$ pieces and kinks $x_1 < \dots < x_{m-1}$ is
-    $g(x) = ax + b + \sum_{i=1}^{m-1} c_i (x - x_i)_+$, with $a$ its first slope and $c_i$ the change of slope at $x_i$,
-    in exactly one way."""
+    $g(x) = ax + b + \sum_{i=1}^{m-1} c_i (x - x_i)_+$, with $a$ its first slope and $c_i$ the
+    change of slope at $x_i$, in exactly one way.
+    """
     rng = chance(key)
-    errors, network, ranks, unique, pieces = [], [], [], [], []
+    errors = []
+    network = []
+    ranks = []
+    unique = []
+    pieces = []
     for m in range(1, 21):
         knots, values = _random_polygon(rng, m)
         x = rng.uniform(knots[0] - 2, knots[-1] + 2, 10_000)
-        y, slopes = _polygon(x, knots, values), np.diff(values) / np.diff(knots)
+        y = _polygon(x, knots, values)
+        slopes = np.diff(values) / np.diff(knots)
         c = np.concatenate([slopes[:1], [values[0] - slopes[0] * knots[0]], np.diff(slopes)])
         errors.append(np.abs(_features(x, knots[1:-1]) @ c - y).max())
         net = models.interpolate(knots, values)
@@ -69,19 +84,34 @@ def lebesgue(key):
     return Verdict(
         close("the formula, against the function", errors, np.zeros(20), tolerance=1e-10),
         close("the network, against the function", network, np.zeros(20), tolerance=1e-10),
-        close("the network called as a model", direct, _polygon(x[:100], knots, values), tolerance=1e-10),
+        close(
+            "the network called as a model",
+            direct,
+            _polygon(x[:100], knots, values),
+            tolerance=1e-10,
+        ),
         equal("pieces of the network", pieces, m, method="exact"),
         equal("rank of 1, x and the units on random points", ranks, m + 1, method="brute force"),
-        close("coefficients found by least squares", unique, np.zeros(20), tolerance=1e-8, method="brute force"),
+        close(
+            "coefficients found by least squares",
+            unique,
+            np.zeros(20),
+            tolerance=1e-8,
+            method="brute force",
+        ),
     )
 
 
 @erratum(
-    "2.6-lebesgue", title="Lebesgue's lemma needs continuity and an affine part",
-    printed=r"\text{any piecewise linear function with } m \text{ pieces is a sum of } m - 1 \text{ ReLUs}",
+    "2.6-lebesgue",
+    title="Lebesgue's lemma needs continuity and an affine part",
+    printed=r"\text{any piecewise linear function with } m \text{ pieces is a sum of } m - 1 "
+    r"\text{ ReLUs}",
     corrected=r"\text{any continuous one is } ax + b \text{ plus a sum of } m - 1 \text{ ReLUs}",
-    of=("models.interpolate",), cites="Lebesgue 1898", slip=True,
-)  # fmt: skip
+    of=("models.interpolate",),
+    cites="Lebesgue 1898",
+    slip=True,
+)
 def lebesgue_needs_more(key):
     r"""The formula of the theorem has the affine part $ax + b$; the sentence after it does not
     mention it, and the word "continuous" is missing in both. A step has two pieces, but no
@@ -101,13 +131,22 @@ def lebesgue_needs_more(key):
     line = np.zeros((202, 1))  # a sum of no units
     two = models.interpolate(np.array([-1.0, 1.0]), np.array([-1.0, 1.0]))
     return Verdict(
-        at_most("a continuous function of two pieces, with the affine part", distance(whole, tent), 1e-9),
+        at_most(
+            "a continuous function of two pieces, with the affine part", distance(whole, tent), 1e-9
+        ),
         close("x, of two units", _evaluate(two, x), x, tolerance=1e-12),
-        close("the least distance to a step, half its jump", distance(everything, step), 0.5, tolerance=1e-9),
+        close(
+            "the least distance to a step, half its jump",
+            distance(everything, step),
+            0.5,
+            tolerance=1e-9,
+        ),
         printed=[
             at_most("a step of two pieces, by the best of 82 units", alone(step), 1e-9),
             at_most("a step, by all of them and an affine part", distance(everything, step), 1e-9),
-            at_most("a continuous function of two pieces, by the best of 82 units", alone(tent), 1e-9),
+            at_most(
+                "a continuous function of two pieces, by the best of 82 units", alone(tent), 1e-9
+            ),
             at_most("x, by no unit", distance(line, x), 1e-9),
         ],
     )
@@ -126,32 +165,52 @@ TWICE = {"sin 2πx": (lambda x: np.sin(2 * np.pi * x), 4 * np.pi**2), "exp x": (
 
 
 @claim(
-    "2.6-pl-rate", title="The rate of piecewise linear interpolation", kind="identity", of=("models.interpolate",),
+    "2.6-pl-rate",
+    title="The rate of piecewise linear interpolation",
+    kind="identity",
+    of=("models.interpolate",),
     cites="de Boor 1978",
-)  # fmt: skip
+)
 def interpolation_rate(key):
-    r"""Interpolating $f \in C^2[0, 1]$ at $m + 1$ equidistant knots, which takes $m - 1$ ReLUs and an affine part, errs
-    by at most $\max |f''| / (8 m^2)$."""
-    widths, x = np.arange(2, 129), np.linspace(0, 1, 4001)
-    errors, bounds, slopes = {}, {}, {}
+    r"""Interpolating $f \in C^2[0, 1]$ at $m + 1$ equidistant knots, which takes $m - 1$ ReLUs and
+    an affine part, errs by at most $\max |f''| / (8 m^2)$.
+    """
+    widths = np.arange(2, 129)
+    x = np.linspace(0, 1, 4001)
+    errors = {}
+    bounds = {}
+    slopes = {}
     for name, (f, bend) in TWICE.items():
         knots = [np.linspace(0, 1, m + 1) for m in widths]
-        errors[name] = np.array([np.abs(_evaluate(models.interpolate(t, f(t)), x) - f(x)).max() for t in knots])
+        errors[name] = np.array(
+            [np.abs(_evaluate(models.interpolate(t, f(t)), x) - f(x)).max() for t in knots]
+        )
         bounds[name] = bend / (8.0 * widths**2)
         slopes[name] = np.polyfit(np.log(widths), np.log(errors[name]), 1)[0]
     every = lambda told: np.concatenate(list(told.values()))
     return Verdict(
-        at_most("error of sin and exp, m = 2 to 128, against the bound", every(errors), every(bounds), slack=1e-12),
-        *[between(f"slope of log error, {name}, m = 2 to 128", slope, -2.05, -1.95) for name, slope in slopes.items()],
+        at_most(
+            "error of sin and exp, m = 2 to 128, against the bound",
+            every(errors),
+            every(bounds),
+            slack=1e-12,
+        ),
+        *[
+            between(f"slope of log error, {name}, m = 2 to 128", slope, -2.05, -1.95)
+            for name, slope in slopes.items()
+        ],
         at_least("error of exp, against half the bound", errors["exp x"], bounds["exp x"] / 2),
         refuted(at_most("half the bound for sin", errors["sin 2πx"], bounds["sin 2πx"] / 2)),
         figure=Chart(
             Panel(
-                "pieces", "largest error", log="xy", lines={name: (widths, errors[name]) for name in TWICE},
+                "pieces",
+                "largest error",
+                log="xy",
+                lines={name: (widths, errors[name]) for name in TWICE},
                 bounds={f"bound for {name}": (widths, bounds[name]) for name in TWICE},
             )
         ),
-    )  # fmt: skip
+    )
 
 
 def _weierstrass(x):
@@ -160,53 +219,89 @@ def _weierstrass(x):
 
 
 @claim(
-    "2.6-shekhtman", title="Piecewise linear functions are dense", kind="theorem", of=("models.interpolate",),
+    "2.6-shekhtman",
+    title="Piecewise linear functions are dense",
+    kind="theorem",
+    of=("models.interpolate",),
     cites="Shekhtman 1982",
-)  # fmt: skip
+)
 def dense(key):
-    r"""On a compact interval every continuous $f$ is a uniform limit of continuous piecewise linear functions: that
-    through $m + 1$ equidistant points errs by at most $\omega(f, 1/m)$, the most by which $f$ differs over a
-    distance of $1/m$, and that falls to 0 however rough $f$ is."""
-    x, widths = np.linspace(0, 1, 2**12 + 1), 2 ** np.arange(1, 10)
+    r"""On a compact interval every continuous $f$ is a uniform limit of continuous piecewise linear
+    functions: that through $m + 1$ equidistant points errs by at most $\omega(f, 1/m)$, the most by
+    which $f$ differs over a distance of $1/m$, and that falls to 0 however rough $f$ is.
+    """
+    x = np.linspace(0, 1, 2**12 + 1)
+    widths = 2 ** np.arange(1, 10)
     functions = {
         "root": lambda x: np.sqrt(np.abs(x - 1 / 3)),
         "sine": lambda x: np.sin(7 * x),
         "Weierstrass": _weierstrass,
     }
-    errors, bounds = {}, {}
+    errors = {}
+    bounds = {}
     for name, f in functions.items():
         y = f(x)
         reach = 2 * (len(x) - 1) // widths + 1  # a window of 1/m to either side
         bounds[name] = np.array(
-            [max((maximum_filter1d(y, r) - y).max(), (y - minimum_filter1d(y, r)).max()) for r in reach]
+            [
+                max((maximum_filter1d(y, r) - y).max(), (y - minimum_filter1d(y, r)).max())
+                for r in reach
+            ]
         )
         knots = [np.linspace(0, 1, m + 1) for m in widths]
-        errors[name] = np.array([np.abs(_evaluate(models.interpolate(t, f(t)), x) - y).max() for t in knots])
+        errors[name] = np.array(
+            [np.abs(_evaluate(models.interpolate(t, f(t)), x) - y).max() for t in knots]
+        )
     every = lambda told: np.concatenate(list(told.values()))
     return Verdict(
-        at_most("error of three functions, against ω(f, 1/m)", every(errors), every(bounds), slack=1e-9),
-        *[falls(f"error, {name}, each time 4 pieces for 1", told[::2]) for name, told in errors.items()],
-        at_most("error of 512 pieces, over that of 2", [told[-1] / told[0] for told in errors.values()], 0.1),
-        refuted(at_most("error of the Weierstrass function, against m^-2", errors["Weierstrass"], 1.0 / widths**2)),
+        at_most(
+            "error of three functions, against ω(f, 1/m)", every(errors), every(bounds), slack=1e-9
+        ),
+        *[
+            falls(f"error, {name}, each time 4 pieces for 1", told[::2])
+            for name, told in errors.items()
+        ],
+        at_most(
+            "error of 512 pieces, over that of 2",
+            [told[-1] / told[0] for told in errors.values()],
+            0.1,
+        ),
+        refuted(
+            at_most(
+                "error of the Weierstrass function, against m^-2",
+                errors["Weierstrass"],
+                1.0 / widths**2,
+            )
+        ),
         assumed=("the largest difference is taken over a grid of 4,097 points",),
         figure=Chart(
             Panel(
-                "pieces", "largest error", log="xy", lines={name: (widths, errors[name]) for name in functions},
+                "pieces",
+                "largest error",
+                log="xy",
+                lines={name: (widths, errors[name]) for name in functions},
                 bounds={"ω(f, 1/m), Weierstrass": (widths, bounds["Weierstrass"])},
             )
         ),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "2.6-relu-universal", title="ReLU networks are universal", kind="theorem",
-    of=("models.ridge_network", "models.interpolate"), cites="Leshno, Lin, Pinkus & Schocken 1993",
-)  # fmt: skip
+    "2.6-relu-universal",
+    title="ReLU networks are universal",
+    kind="theorem",
+    of=("models.ridge_network", "models.interpolate"),
+    cites="Leshno, Lin, Pinkus & Schocken 1993",
+)
 def universal(key, scale):
-    r"""ReLU networks with one hidden layer approximate every continuous function on a compact set of $\mathbb{R}^n$
-    uniformly: on the line by interpolation, in the plane by sums of ridge functions $(w^\top x + b)_+$."""
+    r"""ReLU networks with one hidden layer approximate every continuous function on a compact set
+    of $\mathbb{R}^n$ uniformly: on the line by interpolation, in the plane by sums of ridge
+    functions $(w^\top x + b)_+$.
+    """
     key_t, *keys = jr.split(key, 4)
-    side, widths, small = (45, (20, 100, 500), 0.005) if scale == "full" else (35, (20, 70, 200), 0.015)
+    side, widths, small = (
+        (45, (20, 100, 500), 0.005) if scale == "full" else (35, (20, 70, 200), 0.015)
+    )
     xs = jnp.stack(jnp.meshgrid(*[jnp.linspace(-1, 1, side)] * 2), axis=-1).reshape(-1, 2)
     ts = jr.uniform(key_t, (1000, 2), minval=-1.0, maxval=1.0)
     bump = lambda xs: jnp.exp(-(xs**2).sum(axis=1))
@@ -219,22 +314,30 @@ def universal(key, scale):
     errors = [np.median([unseen(K, k, ts) for k in keys]) for K in widths]
     x = np.linspace(-1, 1, 4001)
     line = [
-        _evaluate(models.interpolate(t, np.exp(-(t**2))), x) for t in (np.linspace(-1, 1, m + 1) for m in (4, 16, 64))
+        _evaluate(models.interpolate(t, np.exp(-(t**2))), x)
+        for t in (np.linspace(-1, 1, m + 1) for m in (4, 16, 64))
     ]
     on_line = [np.abs(y - np.exp(-(x**2))).max() for y in line]
     return Verdict(
-        falls(f"largest error on 1,000 points not seen, {widths} units, median of three draws", errors),
+        falls(
+            f"largest error on 1,000 points not seen, {widths} units, median of three draws", errors
+        ),
         at_most(f"with {widths[-1]} units", errors[-1], small),
         at_most("on the line, against max|f''| h²/8", on_line, [1 / m**2 for m in (4, 16, 64)]),
         refuted(at_most("with 20 units", errors[0], small)),
-        figure=Chart(Panel("units", "largest error", points={"random ReLU units": (widths, errors)}, log="xy")),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "units", "largest error", points={"random ReLU units": (widths, errors)}, log="xy"
+            )
+        ),
+    )
 
 
 @claim("2.6-fig2.2", title="A curve and its polygon", kind="figure", of=("models.interpolate",))
 def curve_and_polygon(key):
-    r"""A continuous curve and the piecewise linear function through ten of its points: the largest gap in the figure is
-    the largest gap, and at most $\max |f''| / (8 m^2)$."""
+    r"""A continuous curve and the piecewise linear function through ten of its points: the largest
+    gap in the figure is the largest gap, and at most $\max |f''| / (8 m^2)$.
+    """
     f = lambda x: np.sin(2 * np.pi * x) + 0.4 * np.sin(6 * np.pi * x)
     bend = 4 * np.pi**2 + 0.4 * 36 * np.pi**2
     t = np.linspace(0, 1, 10)
@@ -247,7 +350,12 @@ def curve_and_polygon(key):
     largest = max(peak(a, b) for a, b in pairwise(t))
     lines = {"curve": (x, f(x)), "polygon of 9 pieces": (x, drawn)}
     return Verdict(
-        close("largest gap drawn, against that of each piece", np.abs(drawn - f(x)).max(), largest, tolerance=1e-5),
+        close(
+            "largest gap drawn, against that of each piece",
+            np.abs(drawn - f(x)).max(),
+            largest,
+            tolerance=1e-5,
+        ),
         at_most("largest gap, against the bound", largest, bend / (8 * 9**2)),
         close("through the points", _evaluate(net, t), f(t), tolerance=1e-12),
         figure=Chart(Panel("x", "f(x)", lines=lines, points={"knots": (t, f(t))})),

@@ -24,19 +24,26 @@ def _problem(key, d, n):
 
 
 def _loss(X, y):
-    """The library's objective as the course counts: summed over the examples, a function of w alone."""
+    """The library's objective as the course counts: summed over the examples, a function of w
+    alone.
+    """
     batch = jnp.asarray(X.T), jnp.asarray(y)
     return lambda w: len(y) * train.squared_error(Linear(w[None]), batch)
 
 
 @claim(
-    "2.1-lsq-loss", "2.1-lsq-matrix", title="Least squares, by sum and by matrix", kind="loss",
-    of=("train.squared_error", "models.linear_regression"), cites="Legendre 1805",
-)  # fmt: skip
+    "2.1-lsq-loss",
+    "2.1-lsq-matrix",
+    title="Least squares, by sum and by matrix",
+    kind="loss",
+    of=("train.squared_error", "models.linear_regression"),
+    cites="Legendre 1805",
+)
 def least_squares_loss(key):
-    r"""The loss of linear regression is $\ell(w) = \frac12 \sum_{i=1}^n (w^\top x_i - y_i)^2$; with the examples as
-    columns of $X \in \mathbb{R}^{d \times n}$ it is $\frac12 \|X^\top w - y\|^2$. The library's objective is the mean,
-    $\ell / n$."""
+    r"""The loss of linear regression is $\ell(w) = \frac12 \sum_{i=1}^n (w^\top x_i - y_i)^2$; with
+    the examples as columns of $X \in \mathbb{R}^{d \times n}$ it is $\frac12 \|X^\top w - y\|^2$.
+    The library's objective is the mean, $\ell / n$.
+    """
     X, y, rng = _problem(key, 4, 30)
     w = rng.normal(size=4)
     summed = sum((w @ X[:, i] - y[i]) ** 2 for i in range(30)) / 2
@@ -45,9 +52,27 @@ def least_squares_loss(key):
     model = models.linear_regression(4)
     at_origin = 30 * train.squared_error(model, (jnp.asarray(X.T), jnp.asarray(y))).item()
     return Verdict(
-        close("n times the objective, against the sum", measured, summed, tolerance=1e-12, relative=True),
-        close("n times the objective, against the matrix form", measured, matrix, tolerance=1e-12, relative=True),
-        close("of the model at the origin: ½‖y‖²", at_origin, y @ y / 2, tolerance=1e-12, relative=True),
+        close(
+            "n times the objective, against the sum",
+            measured,
+            summed,
+            tolerance=1e-12,
+            relative=True,
+        ),
+        close(
+            "n times the objective, against the matrix form",
+            measured,
+            matrix,
+            tolerance=1e-12,
+            relative=True,
+        ),
+        close(
+            "of the model at the origin: ½‖y‖²",
+            at_origin,
+            y @ y / 2,
+            tolerance=1e-12,
+            relative=True,
+        ),
         equal("the model begins at the origin", jax.tree.leaves(model)[0], np.zeros((1, 4))),
         refuted(close("without the factor one half", 2 * measured, summed, tolerance=1e-6)),
     )
@@ -68,7 +93,9 @@ def least_squares_loss_erratum(key):
     w = rng.normal(size=4)
     mean = np.square(X.T @ w - y).mean()
     printed = sum((w @ X[:, i] - y[i]) ** 2 for i in range(9)) / 2
-    same = lambda name, value: close(f"{name}, against the mean square", value, mean, tolerance=1e-12, relative=True)
+    same = lambda name, value: close(
+        f"{name}, against the mean square", value, mean, tolerance=1e-12, relative=True
+    )
     return Verdict(
         same("the sum, over n/2", printed / (9 / 2)),
         same("twice the library's objective", 2 * _loss(X, y)(jnp.asarray(w)).item() / 9),
@@ -77,23 +104,36 @@ def least_squares_loss_erratum(key):
 
 
 @claim(
-    "2.1-lsq-convex", title="Least squares is convex", kind="theorem", of=("train.squared_error", "explain.hvp"),
-)  # fmt: skip
+    "2.1-lsq-convex",
+    title="Least squares is convex",
+    kind="theorem",
+    of=("train.squared_error", "explain.hvp"),
+)
 def least_squares_is_convex(key):
     r"""The least-squares loss is convex: its Hessian is $XX^\top \succeq 0$, everywhere."""
     X, y, rng = _problem(key, 4, 12)
-    loss, w = _loss(X, y), jnp.asarray(rng.normal(size=4))
+    loss = _loss(X, y)
+    w = jnp.asarray(rng.normal(size=4))
     gram = np.array([[sum(X[i] * X[j]) for j in range(4)] for i in range(4)])
     exact = jax.vmap(lambda v: explain.hvp(lambda w, batch: loss(w), w, None, v))(jnp.eye(4))
-    bent, values = differences.hessian(loss, w), jax.vmap(loss)
+    bent = differences.hessian(loss, w)
+    values = jax.vmap(loss)
     u, v = 3 * rng.normal(size=(2, 1000, 4))
-    middle, ends = values(jnp.asarray(u + v) / 2), (values(jnp.asarray(u)) + values(jnp.asarray(v))) / 2
+    middle = values(jnp.asarray(u + v) / 2)
+    ends = (values(jnp.asarray(u)) + values(jnp.asarray(v))) / 2
     return Verdict(
         close("Hessian by differences", bent, gram, tolerance=1e-4, method="finite differences"),
         close("Hessian by hvp", exact, gram, tolerance=1e-10),
         at_least("smallest eigenvalue", np.linalg.eigvalsh(np.asarray(exact)).min(), -1e-10),
-        at_most("value at 1,000 midpoints, less the mean of the ends", np.asarray(middle - ends), 0.0, slack=1e-10),
-        refuted(at_most("the same of the negative loss", np.asarray(ends - middle), 0.0, slack=1e-10)),
+        at_most(
+            "value at 1,000 midpoints, less the mean of the ends",
+            np.asarray(middle - ends),
+            0.0,
+            slack=1e-10,
+        ),
+        refuted(
+            at_most("the same of the negative loss", np.asarray(ends - middle), 0.0, slack=1e-10)
+        ),
     )
 
 
@@ -104,9 +144,16 @@ def _gradients(X, y, w):
     return np.asarray(jax.grad(loss)(jnp.asarray(w))), by_differences
 
 
-@claim("2.1-ols-gradient", title="The gradient of least squares", kind="identity", of=("train.squared_error",))
+@claim(
+    "2.1-ols-gradient",
+    title="The gradient of least squares",
+    kind="identity",
+    of=("train.squared_error",),
+)
 def least_squares_gradient(key):
-    r"""With the examples as columns of $X \in \mathbb{R}^{d \times n}$, $\nabla \ell(w) = X X^\top w - X y$."""
+    r"""With the examples as columns of $X \in \mathbb{R}^{d \times n}$,
+    $\nabla \ell(w) = X X^\top w - X y$.
+    """
     checks = []
     for d, n in ((3, 7), (5, 5)):
         X, y, rng = _problem(jr.fold_in(key, d), d, n)
@@ -115,7 +162,13 @@ def least_squares_gradient(key):
         formula = X @ X.T @ w - X @ y
         checks += [
             close(f"differentiated, d={d}, n={n}", gradient, formula, tolerance=1e-10),
-            close(f"differences, d={d}, n={n}", numeric, formula, tolerance=1e-7, method="finite differences"),
+            close(
+                f"differences, d={d}, n={n}",
+                numeric,
+                formula,
+                tolerance=1e-7,
+                method="finite differences",
+            ),
         ]
     return Verdict(*checks)
 
@@ -137,7 +190,9 @@ def least_squares_gradient_erratum(key):
     _, numeric = _gradients(S, z, w)
 
     def gradient(form, formula):
-        return close(f"{form}, d = n = 5", formula, numeric, tolerance=1e-6, method="finite differences")
+        return close(
+            f"{form}, d = n = 5", formula, numeric, tolerance=1e-6, method="finite differences"
+        )
 
     def multiplies(form, gram):
         return equal(f"{form}, d = 3, n = 7: columns of what multiplies w", gram.shape[1], 3)
@@ -150,119 +205,210 @@ def least_squares_gradient_erratum(key):
 
 
 def _mirrored(X, y):
-    """The data and their negatives: the intercept is then 0, and the weights are those of the model without one."""
+    """The data and their negatives: the intercept is then 0, and the weights are those of the model
+    without one.
+    """
     return jnp.asarray(np.concatenate([X.T, -X.T])), jnp.asarray(np.concatenate([y, -y]))
 
 
 @claim(
-    "2.1-ols", title="Ordinary least squares", kind="algorithm", of=("models.least_squares", "train.descend"),
+    "2.1-ols",
+    title="Ordinary least squares",
+    kind="algorithm",
+    of=("models.least_squares", "train.descend"),
     cites="Legendre 1805",
-)  # fmt: skip
+)
 def ordinary_least_squares(key):
-    r"""The least-squares loss is least at $w^* = (XX^\top)^{-1} X y$ where $XX^\top$ is invertible, and otherwise the
-    pseudo-inverse gives the minimiser of least norm. The residuals are orthogonal to the data; descent ends there."""
+    r"""The least-squares loss is least at $w^* = (XX^\top)^{-1} X y$ where $XX^\top$ is invertible,
+    and otherwise the pseudo-inverse gives the minimiser of least norm. The residuals are orthogonal
+    to the data; descent ends there.
+    """
     X, y, _ = _problem(key, 4, 25)
     fit = models.least_squares(*_mirrored(X, y))
     w = np.asarray(fit.W)[0]
     gradient, _ = _gradients(X, y, w)
-    plain, ones = models.least_squares(jnp.asarray(X.T), jnp.asarray(y)), np.ones((1, 25))
+    plain = models.least_squares(jnp.asarray(X.T), jnp.asarray(y))
+    ones = np.ones((1, 25))
     with_one = np.linalg.lstsq(np.concatenate([X, ones]).T, y, rcond=None)[0]
     wide_X, wide_y, _ = _problem(jr.fold_in(key, 1), 9, 5)
     least_norm = np.asarray(models.least_squares(*_mirrored(wide_X, wide_y)).W)[0]
-    batches = jax.tree.map(lambda a: jnp.broadcast_to(a, (2000, *a.shape)), (jnp.asarray(X.T), jnp.asarray(y)))
-    descent = train.descend(train.squared_error, optax.sgd(0.2))
-    state, (_, info) = jax.jit(lambda batches: run(descent, models.linear_regression(4), batches, key=jr.key(0)))(
-        batches
+    batches = jax.tree.map(
+        lambda a: jnp.broadcast_to(a, (2000, *a.shape)), (jnp.asarray(X.T), jnp.asarray(y))
     )
+    descent = train.descend(train.squared_error, optax.sgd(0.2))
+    state, (_, info) = jax.jit(
+        lambda batches: run(descent, models.linear_regression(4), batches, key=jr.key(0))
+    )(batches)
     excess = np.asarray(info.loss) - np.square(X.T @ with_one[:4] + with_one[4] - y).mean() / 2
     return Verdict(
         close("against the normal equations", w, np.linalg.solve(X @ X.T, X @ y), tolerance=1e-9),
-        close("against LAPACK's least squares", w, np.linalg.lstsq(X.T, y, rcond=None)[0], tolerance=1e-9),
+        close(
+            "against LAPACK's least squares",
+            w,
+            np.linalg.lstsq(X.T, y, rcond=None)[0],
+            tolerance=1e-9,
+        ),
         close("data times residuals", X @ (X.T @ w - y), np.zeros(4), tolerance=1e-9),
         at_most("norm of the gradient", np.linalg.norm(gradient), 1e-9),
-        close("least norm, 9 weights and 5 examples", least_norm, np.linalg.pinv(wide_X.T) @ wide_y, tolerance=1e-9),
+        close(
+            "least norm, 9 weights and 5 examples",
+            least_norm,
+            np.linalg.pinv(wide_X.T) @ wide_y,
+            tolerance=1e-9,
+        ),
         close("with an intercept", tree.ravel(plain)[0], with_one, tolerance=1e-9),
-        close("where 2,000 steps of descent end", tree.ravel(state.model)[0], with_one, tolerance=1e-6),
+        close(
+            "where 2,000 steps of descent end", tree.ravel(state.model)[0], with_one, tolerance=1e-6
+        ),
         assumptions=[at_least("rank of X", np.linalg.matrix_rank(X), 4)],
         figure=Chart(
-            Panel("step", "mean loss above the least", lines={"descent": (np.arange(1, 121), excess[:120])}, log="y")
+            Panel(
+                "step",
+                "mean loss above the least",
+                lines={"descent": (np.arange(1, 121), excess[:120])},
+                log="y",
+            )
         ),
     )
 
 
 @claim(
-    "2.1-sigmoid", "2.1-logreg", title="Sigmoid and logistic regression", kind="model",
-    of=("layers.sigmoid", "models.logistic_regression"), cites="Cox 1958",
-)  # fmt: skip
+    "2.1-sigmoid",
+    "2.1-logreg",
+    title="Sigmoid and logistic regression",
+    kind="model",
+    of=("layers.sigmoid", "models.logistic_regression"),
+    cites="Cox 1958",
+)
 def logistic_model(key):
-    r"""$\sigma(z) = 1 / (1 + e^{-z})$ has values in $(0, 1)$ and $\sigma(-z) = 1 - \sigma(z)$. Logistic regression is
-    $f[w](x) = \sigma(w^\top x) = P(y = 1 \mid x)$, so that the log-odds $\log \frac{f}{1 - f}$ are $w^\top x$."""
+    r"""$\sigma(z) = 1 / (1 + e^{-z})$ has values in $(0, 1)$ and $\sigma(-z) = 1 - \sigma(z)$.
+    Logistic regression is $f[w](x) = \sigma(w^\top x) = P(y = 1 \mid x)$, so that the log-odds
+    $\log \frac{f}{1 - f}$ are $w^\top x$.
+    """
     rng = chance(key)
     z = np.concatenate([np.linspace(-800, 800, 1601), np.linspace(-30, 30, 601)])
     s = np.asarray(layers.sigmoid(jnp.asarray(z)))
     inner = np.asarray(layers.sigmoid(jnp.linspace(-30.0, 30.0, 601)))
-    w, xs = rng.normal(size=(1, 4)), rng.normal(size=(50, 4))
+    w = rng.normal(size=(1, 4))
+    xs = rng.normal(size=(50, 4))
     origin = models.logistic_regression(4)
     model = Linear(origin.W + w, origin.b)
     f = np.asarray(jax.vmap(lambda x: layers.sigmoid(model(x))[0])(jnp.asarray(xs)))
     grid = np.linspace(-6, 6, 121)
     return Verdict(
         close("against scipy, |z| up to 800", s, special.expit(z), tolerance=1e-15),
-        close("σ(−z) + σ(z)", np.asarray(layers.sigmoid(jnp.asarray(-z))) + s, np.ones_like(z), tolerance=1e-15),
+        close(
+            "σ(−z) + σ(z)",
+            np.asarray(layers.sigmoid(jnp.asarray(-z))) + s,
+            np.ones_like(z),
+            tolerance=1e-15,
+        ),
         at_least("least value on [−30, 30], above 0", inner.min(), np.nextafter(0, 1)),
         at_most("largest value on [−30, 30], below 1", inner.max(), np.nextafter(1, 0)),
         close("log-odds", np.log(f / (1 - f)), [sum(w[0] * x) for x in xs], tolerance=1e-9),
-        figure=Chart(Panel("log-odds z", "probability σ(z)", lines={"sigmoid": (grid, special.expit(grid))})),
+        figure=Chart(
+            Panel("log-odds z", "probability σ(z)", lines={"sigmoid": (grid, special.expit(grid))})
+        ),
     )
 
 
 @claim(
-    "2.1-logreg-ce", "2.1-logreg-margin-form", title="The loss of logistic regression, in two forms", kind="loss",
+    "2.1-logreg-ce",
+    "2.1-logreg-margin-form",
+    title="The loss of logistic regression, in two forms",
+    kind="loss",
     of=("train.binary_cross_entropy",),
-)  # fmt: skip
+)
 def logistic_loss(key):
-    r"""The negative mean log-likelihood $-\frac1n \sum_i [y_i \log \sigma(w^\top x_i) + (1 - y_i) \log(1 - \sigma(w^\top x_i))]$
-    is $\frac1n \sum_i \log(1 + e^{-(2 y_i - 1) w^\top x_i})$, a function of the margin, and finite however large that is."""  # noqa: E501
+    r"""The negative mean log-likelihood
+    $-\frac1n \sum_i [y_i \log \sigma(w^\top x_i) + (1 - y_i) \log(1 - \sigma(w^\top x_i))]$ is
+    $\frac1n \sum_i \log(1 + e^{-(2 y_i - 1) w^\top x_i})$, a function of the margin, and finite
+    however large that is.
+    """
     rng = chance(key)
-    xs, ys, w = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), rng.normal(size=3)
+    xs = rng.normal(size=(60, 3))
+    ys = rng.integers(0, 2, 60)
+    w = rng.normal(size=3)
     z = xs @ w
-    objective = lambda w: train.binary_cross_entropy(Linear(jnp.asarray(w)[None]), (jnp.asarray(xs), jnp.asarray(ys)))
+    objective = lambda w: train.binary_cross_entropy(
+        Linear(jnp.asarray(w)[None]), (jnp.asarray(xs), jnp.asarray(ys))
+    )
     measured = objective(w).item()
     likelihood = -stats.bernoulli.logpmf(ys, special.expit(z)).mean()
-    extreme = train.binary_cross_entropy(Linear(jnp.ones((1, 1))), (jnp.array([[800.0], [-800.0]]), jnp.array([0, 0])))
+    extreme = train.binary_cross_entropy(
+        Linear(jnp.ones((1, 1))), (jnp.array([[800.0], [-800.0]]), jnp.array([0, 0]))
+    )
     grid = np.linspace(-4, 4, 81)
     return Verdict(
         close("against scipy's Bernoulli likelihood", measured, likelihood, tolerance=1e-12),
-        close("the margin form", np.mean(np.logaddexp(0, -(2 * ys - 1) * z)), measured, tolerance=1e-12),
-        close("minus log σ of the margin", -special.log_expit((2 * ys - 1) * z).mean(), measured, tolerance=1e-12),
-        close("mean loss at logits 800 and −800, both labelled 0", extreme.item(), 400.0, tolerance=1e-9),
-        refuted(close("with y for 2y − 1", np.mean(np.logaddexp(0, -ys * z)), measured, tolerance=1e-6)),
-        figure=Chart(
-            Panel("margin (2y − 1) wᵀx", "loss", lines={"log(1 + exp(−margin))": (grid, np.logaddexp(0, -grid))},
-                  bounds={"mistake": (grid, (grid < 0).astype(float))})
+        close(
+            "the margin form",
+            np.mean(np.logaddexp(0, -(2 * ys - 1) * z)),
+            measured,
+            tolerance=1e-12,
         ),
-    )  # fmt: skip
+        close(
+            "minus log σ of the margin",
+            -special.log_expit((2 * ys - 1) * z).mean(),
+            measured,
+            tolerance=1e-12,
+        ),
+        close(
+            "mean loss at logits 800 and −800, both labelled 0",
+            extreme.item(),
+            400.0,
+            tolerance=1e-9,
+        ),
+        refuted(
+            close("with y for 2y − 1", np.mean(np.logaddexp(0, -ys * z)), measured, tolerance=1e-6)
+        ),
+        figure=Chart(
+            Panel(
+                "margin (2y − 1) wᵀx",
+                "loss",
+                lines={"log(1 + exp(−margin))": (grid, np.logaddexp(0, -grid))},
+                bounds={"mistake": (grid, (grid < 0).astype(float))},
+            )
+        ),
+    )
 
 
 @claim(
-    "2.1-logreg-gradient", title="Gradient and curvature of the logistic loss", kind="identity",
+    "2.1-logreg-gradient",
+    title="Gradient and curvature of the logistic loss",
+    kind="identity",
     of=("train.binary_log_loss",),
-)  # fmt: skip
+)
 def logistic_gradient(key):
-    r"""For one example the gradient of the logistic loss is $(\sigma(w^\top x) - y)\, x$ and its Hessian
-    $\sigma(1 - \sigma)\, x x^\top \succeq 0$: the loss is convex."""
+    r"""For one example the gradient of the logistic loss is $(\sigma(w^\top x) - y)\, x$ and its
+    Hessian $\sigma(1 - \sigma)\, x x^\top \succeq 0$: the loss is convex.
+    """
     rng = chance(key)
     checks = []
     for y in (0, 1):
         w, x = rng.normal(size=(2, 4))
-        loss = lambda w, x=x, y=y: train.binary_log_loss(jnp.vdot(w, jnp.asarray(x)), jnp.asarray(y))
+        loss = lambda w, x=x, y=y: train.binary_log_loss(
+            jnp.vdot(w, jnp.asarray(x)), jnp.asarray(y)
+        )
         s = special.expit(w @ x)
-        numeric, bent = differences.jacobian(loss, w), differences.hessian(loss, w)
+        numeric = differences.jacobian(loss, w)
+        bent = differences.hessian(loss, w)
         exact = np.asarray(jax.hessian(loss)(jnp.asarray(w)))
         formula = s * (1 - s) * np.outer(x, x)
         checks += [
-            close(f"gradient, y={y}", numeric, (s - y) * x, tolerance=1e-8, method="finite differences"),
-            close(f"differentiated, y={y}", jax.grad(loss)(jnp.asarray(w)), (s - y) * x, tolerance=1e-12),
+            close(
+                f"gradient, y={y}",
+                numeric,
+                (s - y) * x,
+                tolerance=1e-8,
+                method="finite differences",
+            ),
+            close(
+                f"differentiated, y={y}",
+                jax.grad(loss)(jnp.asarray(w)),
+                (s - y) * x,
+                tolerance=1e-12,
+            ),
             close(f"Hessian, y={y}", bent, formula, tolerance=1e-4, method="finite differences"),
             close(f"Hessian differentiated, y={y}", exact, formula, tolerance=1e-12),
             at_least(f"smallest eigenvalue, y={y}", np.linalg.eigvalsh(exact).min(), -1e-10),

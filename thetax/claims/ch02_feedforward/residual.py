@@ -37,41 +37,65 @@ def _block(W, b, phi, V=None):
 
 
 def _by_differences(name, make, given):
-    """The gradient of a random functional of the block, by each of its arguments, against differences."""
+    """The gradient of a random functional of the block, by each of its arguments, against
+    differences.
+    """
     u = jnp.cos(jnp.arange(1.0, 1 + len(given["b"])))
-    heard = lambda given: jnp.vdot(u, make(**{k: v for k, v in given.items() if k != "x"})(given["x"]))
+    heard = lambda given: jnp.vdot(
+        u, make(**{k: v for k, v in given.items() if k != "x"})(given["x"])
+    )
     checks = []
     for part, pulled in jax.grad(heard)(given).items():
         numeric = differences.jacobian(lambda a, part=part: heard({**given, part: a}), given[part])
-        checks += [close(f"{name}, by {part}", pulled, numeric, tolerance=1e-8, method="finite differences")]
+        checks += [
+            close(
+                f"{name}, by {part}", pulled, numeric, tolerance=1e-8, method="finite differences"
+            )
+        ]
     return checks
 
 
 @claim(
-    "2.4-residual", "2.4-residual-projection", title="Residual layers", kind="layer",
-    of=("layers.Residual", "layers.centred"), cites="He et al. 2016",
-)  # fmt: skip
+    "2.4-residual",
+    "2.4-residual-projection",
+    title="Residual layers",
+    kind="layer",
+    of=("layers.Residual", "layers.centred"),
+    cites="He et al. 2016",
+)
 def residual_layers(key):
-    r"""A residual layer adds its input, $F[W, b](x) = x + \varphi(Wx + b) - \varphi(0)$; where the widths differ a projection
-    does, $F[V, W, b](x) = Vx + \varphi(Wx + b) - \varphi(0)$ with $V, W \in \mathbb{R}^{m \times n}$, and
-    $F[V, 0, 0] = V$."""  # noqa: E501
+    r"""A residual layer adds its input, $F[W, b](x) = x + \varphi(Wx + b) - \varphi(0)$; where the
+    widths differ a projection does, $F[V, W, b](x) = Vx + \varphi(Wx + b) - \varphi(0)$ with
+    $V, W \in \mathbb{R}^{m \times n}$, and $F[V, 0, 0] = V$.
+    """
     rng = chance(key)
     draw = lambda *shape: rng.normal(size=shape)
     checks = []
     for name in ("sigmoid", "tanh", "exponential"):
         phi, scalar = ACTIVATIONS[name]
-        W, b, x = draw(3, 3), draw(3), draw(3)
-        loop = [x[i] + scalar(sum(W[i, j] * x[j] for j in range(3)) + b[i]) - scalar(0.0) for i in range(3)]
+        W = draw(3, 3)
+        b = draw(3)
+        x = draw(3)
+        loop = [
+            x[i] + scalar(sum(W[i, j] * x[j] for j in range(3)) + b[i]) - scalar(0.0)
+            for i in range(3)
+        ]
         same = _block(W, b, phi, np.eye(3))(jnp.asarray(x))
         checks += [
-            close(f"{name}, unit by unit", _block(W, b, phi)(jnp.asarray(x)), loop, tolerance=1e-12),
+            close(
+                f"{name}, unit by unit", _block(W, b, phi)(jnp.asarray(x)), loop, tolerance=1e-12
+            ),
             close(f"{name}, with V = I", same, loop, tolerance=1e-12),
         ]
-        V, W, b = draw(4, 3), draw(4, 3), draw(4)
+        V = draw(4, 3)
+        W = draw(4, 3)
+        b = draw(4)
         loop = [sum(V[i] * x) + scalar(sum(W[i] * x) + b[i]) - scalar(0.0) for i in range(4)]
         still = _block(np.zeros((4, 3)), np.zeros(4), phi, V)(jnp.asarray(x))
         checks += [
-            close(f"{name}, from 3 to 4", _block(W, b, phi, V)(jnp.asarray(x)), loop, tolerance=1e-12),
+            close(
+                f"{name}, from 3 to 4", _block(W, b, phi, V)(jnp.asarray(x)), loop, tolerance=1e-12
+            ),
             equal(f"{name}, F[V, 0, 0] and Vx", still, Linear(jnp.asarray(V))(jnp.asarray(x))),
         ]
     arrays = {name: jnp.asarray(a) for name, a in {"V": V, "W": W, "b": b, "x": x}.items()}
@@ -94,8 +118,9 @@ def residual_layers(key):
     of=("layers.Residual", "layers.centred"),
 )
 def residual_identity(key):
-    r"""$F[0, 0] = \mathrm{Id}$ for every activation, exactly: that is what $-\varphi(0)$ is for. A stack of a hundred such
-    layers is still the identity."""  # noqa: E501
+    r"""$F[0, 0] = \mathrm{Id}$ for every activation, exactly: that is what $-\varphi(0)$ is for. A
+    stack of a hundred such layers is still the identity.
+    """
     x = jr.normal(key, (5,))
     zero = np.zeros((5, 5)), np.zeros(5)
     once = {name: _block(*zero, phi)(x) for name, (phi, _) in ACTIVATIONS.items()}
@@ -118,18 +143,27 @@ def _learner(key, residual, law, depth=10, width=8):
 
 
 def _learning(descent, batches):
-    """From a model to its losses; the batches are an argument, so that one compilation serves every seed."""
-    compiled = jax.jit(lambda model, batches: run(descent, model, batches, key=jr.key(0))[1][1].loss)
+    """From a model to its losses; the batches are an argument, so that one compilation serves every
+    seed.
+    """
+    compiled = jax.jit(
+        lambda model, batches: run(descent, model, batches, key=jr.key(0))[1][1].loss
+    )
     return lambda model: compiled(model, batches)
 
 
 @claim(
-    "2.4-identity-learning", title="Learning to do nothing", kind="experiment", of=("layers.Residual", "train.descend"),
+    "2.4-identity-learning",
+    title="Learning to do nothing",
+    kind="experiment",
+    of=("layers.Residual", "train.descend"),
     cites="He et al. 2016",
-)  # fmt: skip
+)
 def identity_learning(key):
-    r"""A plain deep network does not begin at the identity and learns it badly; a residual one begins there with zero weights,
-    and finds back to it from others. (Ten layers of width 8, 500 steps of descent on 64 points; means of four networks.)"""  # noqa: E501
+    r"""A plain deep network does not begin at the identity and learns it badly; a residual one
+    begins there with zero weights, and finds back to it from others. (Ten layers of width 8, 500
+    steps of descent on 64 points; means of four networks.)
+    """
     xs = jr.normal(jr.fold_in(key, 1), (64, 8))
     batches = jnp.broadcast_to(xs, (500, 64, 8)), jnp.broadcast_to(xs, (500, 64, 8))
     descent = train.descend(train.squared_error, optax.sgd(0.05))
@@ -144,11 +178,30 @@ def identity_learning(key):
     last = {name: float(loss[-1]) for name, loss in losses.items()}
     steps = np.arange(1, 501)
     return Verdict(
-        equal("loss of the residual network with zero weights", train.squared_error(still, (xs, xs)).item(), 0.0),
-        at_least("plain loss over residual loss, small weights", last["plain"] / last["residual, small weights"], 10.0),
-        at_least("plain loss over residual loss, same law", last["plain"] / last["residual, same law"], 10.0),
+        equal(
+            "loss of the residual network with zero weights",
+            train.squared_error(still, (xs, xs)).item(),
+            0.0,
+        ),
+        at_least(
+            "plain loss over residual loss, small weights",
+            last["plain"] / last["residual, small weights"],
+            10.0,
+        ),
+        at_least(
+            "plain loss over residual loss, same law",
+            last["plain"] / last["residual, same law"],
+            10.0,
+        ),
         at_most("residual loss, small weights", last["residual, small weights"], 0.01),
-        figure=Chart(Panel("step", "loss", lines={n: (steps, np.asarray(v)) for n, v in losses.items()}, log="y")),
+        figure=Chart(
+            Panel(
+                "step",
+                "loss",
+                lines={n: (steps, np.asarray(v)) for n, v in losses.items()},
+                log="y",
+            )
+        ),
     )
 
 
@@ -172,7 +225,9 @@ def _deep(key, residual, law, *, width, depth):
 
     def block(key):
         inner = Linear.init(width, width, law=law, key=key)
-        return Residual(Chain(inner, centred(layers.tanh))) if residual else Chain(inner, layers.tanh)
+        return (
+            Residual(Chain(inner, centred(layers.tanh))) if residual else Chain(inner, layers.tanh)
+        )
 
     first = Linear.init(2, width, law=layers.lecun, key=key_first)
     blocks = jax.vmap(block)(jr.split(key_blocks, depth))
@@ -181,7 +236,8 @@ def _deep(key, residual, law, *, width, depth):
 
 def _norms_through(W, x, *, residual):
     """Spectral norm of the Jacobian after each layer, by multiplying the layers' own, in NumPy."""
-    J, norms = np.eye(len(x)), []
+    J = np.eye(len(x))
+    norms = []
     for w in W:
         z = w @ x
         J = (residual * np.eye(len(x)) + (1 - np.tanh(z) ** 2)[:, None] * w) @ J
@@ -191,16 +247,22 @@ def _norms_through(W, x, *, residual):
 
 
 @claim(
-    "2.4-depth-100", title="A hundred layers", kind="experiment", of=("layers.Residual", "train.descend"),
+    "2.4-depth-100",
+    title="A hundred layers",
+    kind="experiment",
+    of=("layers.Residual", "train.descend"),
     cites="He et al. 2016",
-)  # fmt: skip
+)
 def depth_100(key, scale):
-    r"""Through a hundred plain layers the signal dies, and its gradient with it; residual connections keep both alive. With
-    $W_{ij} \sim N(0, 0.25 / m)$ the Jacobian of a hundred tanh layers is of norm below $10^{-20}$, and of moderate norm with
-    residuals. Fifty residual layers learn two spirals; fifty plain layers do not."""  # noqa: E501
+    r"""Through a hundred plain layers the signal dies, and its gradient with it; residual
+    connections keep both alive. With $W_{ij} \sim N(0, 0.25 / m)$ the Jacobian of a hundred tanh
+    layers is of norm below $10^{-20}$, and of moderate norm with residuals. Fifty residual layers
+    learn two spirals; fifty plain layers do not.
+    """
     law = layers.gaussian(np.sqrt(0.25 / 32))
     x = jr.normal(jr.fold_in(key, 1), (32,))
-    norms, errors = {}, []
+    norms = {}
+    errors = []
     for name, residual in (("plain", False), ("residual", True)):
         net = _deep(key, residual, law, width=32, depth=100)
         J = np.asarray(jax.jit(jax.jacobian(Deep.through, argnums=1))(net, x))
@@ -210,23 +272,45 @@ def depth_100(key, scale):
 
     width, steps = (8, 200) if scale == "quick" else (32, 600)
     xs, ys = data.spirals(128, key=jr.fold_in(key, 2))
-    batches = jax.tree.map(lambda a: jnp.broadcast_to(a, (steps, *a.shape)), (xs.astype(x.dtype), ys))
+    batches = jax.tree.map(
+        lambda a: jnp.broadcast_to(a, (steps, *a.shape)), (xs.astype(x.dtype), ys)
+    )
     descent = train.descend(train.binary_cross_entropy, optax.adam(0.04 / width))
     learn = _learning(descent, batches)
     start = {"plain": layers.lecun, "residual": layers.gaussian(np.sqrt(0.25 / width))}
-    losses = {n: learn(_deep(key, n == "residual", law, width=width, depth=50)) for n, law in start.items()}
+    losses = {
+        n: learn(_deep(key, n == "residual", law, width=width, depth=50))
+        for n, law in start.items()
+    }
     last = {name: float(loss[-1]) for name, loss in losses.items()}
-    depth, step = np.arange(1, 101), np.arange(1, steps + 1)
+    depth = np.arange(1, 101)
+    step = np.arange(1, steps + 1)
     return Verdict(
         at_most("norm of the Jacobian, plain", norms["plain"][-1], 1e-20),
         between("norm of the Jacobian, residual", norms["residual"][-1], 1e-2, 1e6),
-        at_most("the library's Jacobian against the product: relative difference", max(errors), 1e-8),
-        at_most("loss of fifty residual layers, against half that of plain ones", last["residual"], last["plain"] / 2),
-        figure=Chart(
-            Panel("layers", "norm of the Jacobian", lines={n: (depth, v) for n, v in norms.items()}, log="y"),
-            Panel("step", "loss on two spirals", lines={n: (step, np.asarray(v)) for n, v in losses.items()}, log="y"),
+        at_most(
+            "the library's Jacobian against the product: relative difference", max(errors), 1e-8
         ),
-    )  # fmt: skip
+        at_most(
+            "loss of fifty residual layers, against half that of plain ones",
+            last["residual"],
+            last["plain"] / 2,
+        ),
+        figure=Chart(
+            Panel(
+                "layers",
+                "norm of the Jacobian",
+                lines={n: (depth, v) for n, v in norms.items()},
+                log="y",
+            ),
+            Panel(
+                "step",
+                "loss on two spirals",
+                lines={n: (step, np.asarray(v)) for n, v in losses.items()},
+                log="y",
+            ),
+        ),
+    )
 
 
 @claim(
@@ -237,10 +321,12 @@ def depth_100(key, scale):
     cites="Huang et al. 2017",
 )
 def dense_connections(key):
-    r"""$x^{\ell+1} = F^{\ell+1}(x^\ell, \dots, x^1, x)$: each layer reads all that came before it, $n + \sum_{j < \ell} m_j$ numbers.
-    Every earlier activation has a direct influence; with the weights of those connections set to 0 the network is a plain
-    one."""  # noqa: E501
-    n, widths = 3, (4, 2, 5)
+    r"""$x^{\ell+1} = F^{\ell+1}(x^\ell, \dots, x^1, x)$: each layer reads all that came before it,
+    $n + \sum_{j < \ell} m_j$ numbers. Every earlier activation has a direct influence; with the
+    weights of those connections set to 0 the network is a plain one.
+    """
+    n = 3
+    widths = (4, 2, 5)
     net = MLP.init(n, *widths, 2, activation=layers.tanh, connect=Concat, key=key)
     parts = [*(part.inner for part in net.body.layers[:-1]), net.body.layers[-1]]
     blocks = [*(part.layers[0] for part in parts[:-1]), parts[-1]]
@@ -260,7 +346,10 @@ def dense_connections(key):
     return Verdict(
         equal("numbers each layer reads", read, [n, n + 4, n + 4 + 2, n + 4 + 2 + 5]),
         at_least(
-            "least influence of an earlier activation on a layer", np.min(sizes), 0.01, method="finite differences"
+            "least influence of an earlier activation on a layer",
+            np.min(sizes),
+            0.01,
+            method="finite differences",
         ),
         close("with the skips cut, against a plain network", thin(x), h, tolerance=1e-12),
         refuted(close("with the skips, against a plain network", net(x), h, tolerance=1e-3)),

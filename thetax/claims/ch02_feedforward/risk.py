@@ -24,8 +24,15 @@ def squared_loss(key):
     loss = lambda f: train.squared_loss(f, jnp.asarray(y))
     numeric = differences.jacobian(loss, f)
     return Verdict(
-        close("value", loss(jnp.asarray(f)).item(), sum((a - b) ** 2 for a, b in zip(y, f)) / 2, tolerance=1e-12),
-        close("gradient by differences", numeric, f - y, tolerance=1e-9, method="finite differences"),
+        close(
+            "value",
+            loss(jnp.asarray(f)).item(),
+            sum((a - b) ** 2 for a, b in zip(y, f)) / 2,
+            tolerance=1e-12,
+        ),
+        close(
+            "gradient by differences", numeric, f - y, tolerance=1e-9, method="finite differences"
+        ),
         close("gradient differentiated", jax.grad(loss)(jnp.asarray(f)), f - y, tolerance=1e-12),
         refuted(close("with the other sign", numeric, y - f, tolerance=1e-6)),
     )
@@ -33,8 +40,9 @@ def squared_loss(key):
 
 @claim("2.2-softmax", title="Softmax", kind="layer", of=("layers.softmax",), cites="Bridle 1990")
 def softmax(key):
-    r"""$\mathrm{softmax}_i(z) = e^{z_i} / \sum_j e^{z_j}$ is a probability, does not change when all $z_i$ move
-    together, and has the Jacobian $\mathrm{diag}(s) - s s^\top$."""
+    r"""$\mathrm{softmax}_i(z) = e^{z_i} / \sum_j e^{z_j}$ is a probability, does not change when
+    all $z_i$ move together, and has the Jacobian $\mathrm{diag}(s) - s s^\top$.
+    """
     rng = chance(key)
     z = 3 * rng.normal(size=6)
     s = np.asarray(layers.softmax(jnp.asarray(z)))
@@ -47,22 +55,36 @@ def softmax(key):
         close("against the loop", s, loop, tolerance=1e-14),
         close("sum", s.sum(), 1.0, tolerance=1e-14),
         close("all z moved by 7", shifted, s, tolerance=1e-14),
-        close("Jacobian", numeric, np.diag(loop) - np.outer(loop, loop), tolerance=1e-9, method="finite differences"),
+        close(
+            "Jacobian",
+            numeric,
+            np.diag(loop) - np.outer(loop, loop),
+            tolerance=1e-9,
+            method="finite differences",
+        ),
         close("at 10,000, 0 and 10,000", huge, np.array([0.5, 0.0, 0.5]), tolerance=1e-14),
         refuted(close("all z doubled", layers.softmax(jnp.asarray(2 * z)), s, tolerance=1e-3)),
     )
 
 
-@claim("2.2-cross-entropy", title="Cross-entropy", kind="loss", of=("train.log_loss",), cites="Good 1952")
+@claim(
+    "2.2-cross-entropy",
+    title="Cross-entropy",
+    kind="loss",
+    of=("train.log_loss",),
+    cites="Good 1952",
+)
 def cross_entropy(key):
-    r"""The cross-entropy $-\log \mathrm{softmax}_y(z) = -z_y + \log \sum_v e^{z_v}$ is not negative, and its gradient
-    is $\mathrm{softmax}(z) - e_y$."""
+    r"""The cross-entropy $-\log \mathrm{softmax}_y(z) = -z_y + \log \sum_v e^{z_v}$ is not
+    negative, and its gradient is $\mathrm{softmax}(z) - e_y$.
+    """
     rng = chance(key)
     zs = 3 * rng.normal(size=(4, 4))
     measured = np.array([train.log_loss(jnp.asarray(z), jnp.asarray(y)) for y, z in enumerate(zs)])
     first = np.array([-np.log(special.softmax(z)[y]) for y, z in enumerate(zs)])
     second = np.array([-z[y] + special.logsumexp(z) for y, z in enumerate(zs)])
-    y, z = 2, zs[2]
+    y = 2
+    z = zs[2]
     numeric = differences.jacobian(lambda z: train.log_loss(z, jnp.asarray(y)), z)
     far = train.log_loss(jnp.array([1e4, 0.0]), jnp.array(1)).item()
     return Verdict(
@@ -70,13 +92,21 @@ def cross_entropy(key):
         close("minus the logit, plus scipy's log-sum-exp", measured, second, tolerance=1e-12),
         close("at logits 10,000 and 0, labelled 1", far, 1e4, tolerance=1e-9),
         at_least("least loss", measured.min(), 0.0),
-        close("gradient", numeric, special.softmax(z) - np.eye(4)[y], tolerance=1e-9, method="finite differences"),
+        close(
+            "gradient",
+            numeric,
+            special.softmax(z) - np.eye(4)[y],
+            tolerance=1e-9,
+            method="finite differences",
+        ),
         refuted(close("without minus e_y", numeric, special.softmax(z), tolerance=1e-3)),
     )
 
 
 class World:
-    r"""$x \sim N(0, \Sigma)$ with $\Sigma = LL^\top$ and $y = w^\top x + \sigma \varepsilon$; risks in closed form."""
+    r"""$x \sim N(0, \Sigma)$ with $\Sigma = LL^\top$ and $y = w^\top x + \sigma \varepsilon$; risks
+    in closed form.
+    """
 
     def __init__(self, rng, d):
         self.L, self.w, self.sigma = rng.normal(size=(d, d)) / np.sqrt(d), rng.normal(size=d), 0.7
@@ -93,26 +123,49 @@ class World:
 
 @claim("2.2-expected-risk", title="Expected risk", kind="definition", of=("train.squared_error",))
 def expected_risk(key):
-    r"""The expected risk is $R(\theta) = \mathbb{E}\,\ell(y, f_\theta(x))$ over the law of the data. For a linear model
-    of Gaussian data under the squared loss it is $\frac12 (\|\Sigma^{1/2}(\hat w - w)\|^2 + \sigma^2)$."""
+    r"""The expected risk is $R(\theta) = \mathbb{E}\,\ell(y, f_\theta(x))$ over the law of the
+    data. For a linear model of Gaussian data under the squared loss it is
+    $\frac12 (\|\Sigma^{1/2}(\hat w - w)\|^2 + \sigma^2)$.
+    """
     rng = chance(key)
-    world, w = World(rng, 3), rng.normal(size=3)
+    world = World(rng, 3)
+    w = rng.normal(size=3)
     xs, ys = world.draw(rng, 10**6)
-    measured = jax.jit(train.squared_error)(Linear(jnp.asarray(w)[None]), (jnp.asarray(xs), jnp.asarray(ys))).item()
+    measured = jax.jit(train.squared_error)(
+        Linear(jnp.asarray(w)[None]), (jnp.asarray(xs), jnp.asarray(ys))
+    ).item()
     spread = (np.square(xs @ w - ys) / 2).std() / 1000
     return Verdict(
-        within("mean loss of 1,000,000 examples", measured, world.risk(w) / 2, error=spread, false_alarm=6e-5),
-        refuted(within("without the noise", measured, (world.risk(w) - world.sigma**2) / 2, error=spread)),
+        within(
+            "mean loss of 1,000,000 examples",
+            measured,
+            world.risk(w) / 2,
+            error=spread,
+            false_alarm=6e-5,
+        ),
+        refuted(
+            within(
+                "without the noise", measured, (world.risk(w) - world.sigma**2) / 2, error=spread
+            )
+        ),
     )
 
 
-@claim("2.2-empirical-risk", title="Empirical risk", kind="definition", of=("train.average", "train.squared_loss"))
+@claim(
+    "2.2-empirical-risk",
+    title="Empirical risk",
+    kind="definition",
+    of=("train.average", "train.squared_loss"),
+)
 def empirical_risk(key):
-    r"""The empirical risk $\frac1n \sum_i \ell(y_i, f_\theta(x_i))$ of a fixed $\theta$ has the mean $R(\theta)$, and a
-    variance proportional to $1/n$."""
+    r"""The empirical risk $\frac1n \sum_i \ell(y_i, f_\theta(x_i))$ of a fixed $\theta$ has the
+    mean $R(\theta)$, and a variance proportional to $1/n$.
+    """
     rng = chance(key)
-    world, w = World(rng, 3), rng.normal(size=3)
-    model, objective = Linear(jnp.asarray(w)[None]), train.average(train.squared_loss)
+    world = World(rng, 3)
+    w = rng.normal(size=3)
+    model = Linear(jnp.asarray(w)[None])
+    objective = train.average(train.squared_loss)
     risks = {}
     for n in (50, 200):
         xs, ys = world.draw(rng, 2000, n)
@@ -121,42 +174,84 @@ def empirical_risk(key):
     means = np.array([r.mean() for r in risks.values()])
     errors = np.array([r.std(ddof=1) / np.sqrt(2000) for r in risks.values()])
     counts = {f"n = {n}": np.histogram(r, bins=24, density=True) for n, r in risks.items()}
-    lines = {name: ((edges[1:] + edges[:-1]) / 2, density) for name, (density, edges) in counts.items()}
+    lines = {
+        name: ((edges[1:] + edges[:-1]) / 2, density) for name, (density, edges) in counts.items()
+    }
     truth = world.risk(w) / 2
     return Verdict(
-        within("mean over 2,000 data sets of 50, and of 200", means, np.full(2, truth), error=errors, false_alarm=6e-5),
-        between("variance at 50 over variance at 200", risks[50].var() / risks[200].var(), 3.2, 4.8),
-        figure=Chart(Panel("empirical risk", "density", lines=lines, levels={"expected risk": truth})),
+        within(
+            "mean over 2,000 data sets of 50, and of 200",
+            means,
+            np.full(2, truth),
+            error=errors,
+            false_alarm=6e-5,
+        ),
+        between(
+            "variance at 50 over variance at 200", risks[50].var() / risks[200].var(), 3.2, 4.8
+        ),
+        figure=Chart(
+            Panel("empirical risk", "density", lines=lines, levels={"expected risk": truth})
+        ),
     )
 
 
 @claim(
-    "2.2-train-val", title="Training and validation", kind="algorithm", of=("data.split", "models.least_squares"),
+    "2.2-train-val",
+    title="Training and validation",
+    kind="algorithm",
+    of=("data.split", "models.least_squares"),
     cites="Stone 1974",
-)  # fmt: skip
+)
 def training_and_validation(key):
-    r"""Data are cut in two: minimise on one part, judge on the other. Least squares with $p$ coefficients on $n$
-    examples has the mean training error $\sigma^2(1 - p/n)$, too good; its mean validation error is its true risk."""
+    r"""Data are cut in two: minimise on one part, judge on the other. Least squares with $p$
+    coefficients on $n$ examples has the mean training error $\sigma^2(1 - p/n)$, too good; its mean
+    validation error is its true risk.
+    """
     rng = chance(key)
-    world, draws, n = World(rng, 5), 500, 40
+    world = World(rng, 5)
+    draws = 500
+    n = 40
     xs, ys = world.draw(rng, draws, 60)
     (first,), (second,) = data.split((np.arange(60),), n / 60, key=key)
-    fits = jax.jit(jax.vmap(models.least_squares))(jnp.asarray(xs[:, first]), jnp.asarray(ys[:, first]))
-    W, b = np.asarray(fits.W)[:, 0], np.asarray(fits.b)[:, 0]
+    fits = jax.jit(jax.vmap(models.least_squares))(
+        jnp.asarray(xs[:, first]), jnp.asarray(ys[:, first])
+    )
+    W = np.asarray(fits.W)[:, 0]
+    b = np.asarray(fits.b)[:, 0]
     errors = np.square(np.einsum("rnd,rd->rn", xs, W) + b[:, None] - ys)
-    training, validation, truth = errors[:, first].mean(axis=1), errors[:, second].mean(axis=1), world.risk(W, b)
+    training = errors[:, first].mean(axis=1)
+    validation = errors[:, second].mean(axis=1)
+    truth = world.risk(W, b)
     error_of = lambda values: values.std(ddof=1) / np.sqrt(draws)
-    unbiased = lambda name, gap: within(name, gap.mean(), 0.0, error=error_of(gap), false_alarm=6e-5)
+    unbiased = lambda name, gap: within(
+        name, gap.mean(), 0.0, error=error_of(gap), false_alarm=6e-5
+    )
     floor = world.sigma**2 * (1 - 6 / n)  # five slopes and the constant
     bins = np.linspace(0, np.quantile(validation, 0.99), 24)
     named = {"training": training, "validation": validation}
-    lines = {name: ((bins[1:] + bins[:-1]) / 2, np.histogram(r, bins, density=True)[0]) for name, r in named.items()}
+    lines = {
+        name: ((bins[1:] + bins[:-1]) / 2, np.histogram(r, bins, density=True)[0])
+        for name, r in named.items()
+    }
     return Verdict(
         equal("the parts together", np.sort(np.concatenate([first, second])), np.arange(60)),
         equal("sizes of the parts", [len(first), len(second)], [n, 60 - n]),
-        within("mean training error", training.mean(), floor, error=error_of(training), false_alarm=6e-5),
+        within(
+            "mean training error",
+            training.mean(),
+            floor,
+            error=error_of(training),
+            false_alarm=6e-5,
+        ),
         at_most("mean training error, below the mean true risk", training.mean(), truth.mean()),
         unbiased("validation error less true risk", validation - truth),
         refuted(unbiased("training error less true risk", training - truth)),
-        figure=Chart(Panel("mean squared error", "density", lines=lines, levels={"mean true risk": truth.mean()})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "mean squared error",
+                "density",
+                lines=lines,
+                levels={"mean true risk": truth.mean()},
+            )
+        ),
+    )

@@ -1,4 +1,6 @@
-"""Chapter 3, gradient-based learning: backpropagation, descent and its rates, momentum, adaptive steps, chance."""
+"""Chapter 3, gradient-based learning: backpropagation, descent and its rates, momentum, adaptive
+steps, chance.
+"""
 
 from . import adaptive as adaptive
 from . import autodiff as autodiff

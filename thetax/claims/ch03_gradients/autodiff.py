@@ -46,24 +46,38 @@ def naive(chain: layers.Chain, loss: Any, x: Any, y: Any) -> list[Any]:
         delta = jax.grad(loss)(h[-1], y)
         for layer, before in list(zip(chain.layers, h))[:ell:-1]:
             delta = jax.vjp(layer, before)[1](delta)[0]
-        gradients.append(jax.vjp(lambda layer, b=h[ell]: apply(layer, b), chain.layers[ell])[1](delta)[0])
+        gradients.append(
+            jax.vjp(lambda layer, b=h[ell]: apply(layer, b), chain.layers[ell])[1](delta)[0]
+        )
     return gradients
 
 
-@claim("3.1-linear-time", title="Backpropagation takes linear time", kind="identity", of=("train.backpropagate",))
+@claim(
+    "3.1-linear-time",
+    title="Backpropagation takes linear time",
+    kind="identity",
+    of=("train.backpropagate",),
+)
 def linear_time(key):
-    r"""Since $\delta_\ell$ is found from $\delta_{\ell+1}$ alone, the way back costs a small constant times the way
-    forward, whatever the depth $L$: each layer is pulled back through once. Without that memory the cost is a
-    quadratic in $L$: its second difference is one pull-back more for each layer."""
-    width, depths, few = 8, (2, 4, 8, 16, 32, 64), range(2, 9)
+    r"""Since $\delta_\ell$ is found from $\delta_{\ell+1}$ alone, the way back costs a small
+    constant times the way forward, whatever the depth $L$: each layer is pulled back through once.
+    Without that memory the cost is a quadratic in $L$: its second difference is one pull-back more
+    for each layer.
+    """
+    width = 8
+    depths = (2, 4, 8, 16, 32, 64)
+    few = range(2, 9)
     layer = layers.Chain(layers.Linear(jr.normal(key, (width, width)), jnp.zeros(width)), jnp.tanh)
     x = y = jnp.ones(width)
     deep = lambda depth: layers.Chain(*[layer] * depth)
     forth = lambda depths: np.array([work(lambda c: squares(c(x), y), deep(L)) for L in depths])
-    once = lambda depths: np.array([work(lambda c: train.backpropagate(c, squares, x, y).gradient, deep(L))
-                                    for L in depths])  # fmt: skip
-    forward, shallow = forth(depths), forth(few)
-    back, linear = once(depths) - forward, once(few) - shallow
+    once = lambda depths: np.array(
+        [work(lambda c: train.backpropagate(c, squares, x, y).gradient, deep(L)) for L in depths]
+    )
+    forward = forth(depths)
+    shallow = forth(few)
+    back = once(depths) - forward
+    linear = once(few) - shallow
     quadratic = np.array([work(lambda c: naive(c, squares, x, y), deep(L)) for L in few]) - shallow
     slope = np.polyfit(np.log(depths[1:]), np.log(back[1:]), 1)[0]
     pull = work(lambda h, delta: jax.vjp(layer, h)[1](delta)[0], x, x)
@@ -74,12 +88,20 @@ def linear_time(key):
         equal("times each of 7 layers is pulled back", calls, np.ones(7, int)),
         equal("second differences in the depth, 2 to 8", np.diff(linear, 2), np.zeros(5, int)),
         refuted(at_most("backward over forward, without memory", quadratic / shallow, 3.0)),
-        equal("second differences without memory: one pull-back", np.diff(quadratic, 2), np.full(5, pull)),
+        equal(
+            "second differences without memory: one pull-back",
+            np.diff(quadratic, 2),
+            np.full(5, pull),
+        ),
         figure=Chart(
             Panel(
                 "layers",
                 "multiply-adds",
-                lines={"forward": (depths, forward), "backward": (depths, back), "no memory": (few, quadratic)},
+                lines={
+                    "forward": (depths, forward),
+                    "backward": (depths, back),
+                    "no memory": (few, quadratic),
+                },
                 bounds={"3 × forward": (depths, 3 * forward)},
             )
         ),
@@ -124,33 +146,68 @@ def diamond(np_like: Any, theta: Any) -> Any:
     cites="Linnainmaa 1970; Squire & Trapp 1998 (the complex step)",
 )
 def autodiff(key):
-    r"""On a graph where a value is used several times its $\delta$ is the sum over the uses; so the gradient of any
-    program comes in one pass back. References that know nothing of it: dual numbers forwards,
-    $\mathrm{Im}\, f(\theta + ih e_j)/h$ in complex numbers, and differences."""
+    r"""On a graph where a value is used several times its $\delta$ is the sum over the uses; so the
+    gradient of any program comes in one pass back. References that know nothing of it: dual numbers
+    forwards, $\mathrm{Im}\, f(\theta + ih e_j)/h$ in complex numbers, and differences.
+    """
     theta = jr.normal(key, (3,))
     reverse = np.asarray(jax.grad(lambda t: diamond(jnp, t))(theta))
     h = 1e-30
-    step = lambda f, t: np.array([np.imag(f(np.asarray(t) + 1j * h * e)) / h for e in np.eye(len(t))])
+    step = lambda f, t: np.array(
+        [np.imag(f(np.asarray(t) + 1j * h * e)) / h for e in np.eye(len(t))]
+    )
     forward = np.array([jax.jvp(lambda t: diamond(jnp, t), (theta,), (e,))[1] for e in jnp.eye(3)])
     a = lambda t: np.sin(t[0] * t[1]) + t[2]
-    cut = lambda t: diamond(np, t) - (d_of(t) * a(t) - d_of(t) * a(np.asarray(theta)))  # one use of a is forgotten
+    cut = lambda t: (
+        diamond(np, t) - (d_of(t) * a(t) - d_of(t) * a(np.asarray(theta)))
+    )  # one use of a is forgotten
     W, x, y = (jr.normal(k, shape) for k, shape in zip(jr.split(key, 3), ((4, 4), (4,), (8,))))
-    shared = lambda W: layers.Chain(layers.Residual(layers.Chain(layers.Linear(W), jnp.tanh)), layers.Linear(W),
-                                    layers.Concat(layers.Pointwise(jnp.sin)))  # fmt: skip
+    shared = lambda W: layers.Chain(
+        layers.Residual(layers.Chain(layers.Linear(W), jnp.tanh)),
+        layers.Linear(W),
+        layers.Concat(layers.Pointwise(jnp.sin)),
+    )
     found = backward(shared(W), squares, x, y).gradient
     summed = found.layers[0].inner.layers[0].W + found.layers[1].W
     by_numpy = lambda w: _residual_loss(w.reshape(4, 4), np.asarray(x), np.asarray(y))
     expected = step(by_numpy, np.asarray(W).ravel())
     return Verdict(
-        close("reverse, against the complex step", reverse, step(lambda t: diamond(np, t), theta), tolerance=1e-12,
-              relative=True),
+        close(
+            "reverse, against the complex step",
+            reverse,
+            step(lambda t: diamond(np, t), theta),
+            tolerance=1e-12,
+            relative=True,
+        ),
         close("reverse, against dual numbers", reverse, forward, tolerance=1e-12, relative=True),
-        close("reverse, against differences", reverse, jacobian(lambda t: diamond(jnp, t), theta), tolerance=1e-8,
-              relative=True, method="finite differences"),
-        close("a weight used twice: its gradients add up", np.ravel(summed), expected, tolerance=1e-12, relative=True),
-        refuted(close("the last use alone", np.ravel(found.layers[1].W), expected, tolerance=1e-3, relative=True)),
-        refuted(close("one use forgotten", step(cut, theta), reverse, tolerance=1e-3, relative=True)),
-    )  # fmt: skip
+        close(
+            "reverse, against differences",
+            reverse,
+            jacobian(lambda t: diamond(jnp, t), theta),
+            tolerance=1e-8,
+            relative=True,
+            method="finite differences",
+        ),
+        close(
+            "a weight used twice: its gradients add up",
+            np.ravel(summed),
+            expected,
+            tolerance=1e-12,
+            relative=True,
+        ),
+        refuted(
+            close(
+                "the last use alone",
+                np.ravel(found.layers[1].W),
+                expected,
+                tolerance=1e-3,
+                relative=True,
+            )
+        ),
+        refuted(
+            close("one use forgotten", step(cut, theta), reverse, tolerance=1e-3, relative=True)
+        ),
+    )
 
 
 def d_of(t: Any) -> Any:

@@ -18,7 +18,9 @@ from ..engine.differences import jacobian
 
 
 class Convolution(eqx.Module):
-    r"""$x \mapsto k * x$, cut to the length of $x$: a layer whose weights are shared between places."""
+    r"""$x \mapsto k * x$, cut to the length of $x$: a layer whose weights are shared between
+    places.
+    """
 
     k: jax.Array
 
@@ -28,9 +30,13 @@ class Convolution(eqx.Module):
 
 @jax.jit
 def mixed(key: Any) -> tuple[layers.Chain, jax.Array]:
-    """A chain of a dense, a residual, a convolutional, a dense and a softmax layer, of different widths; an input."""
+    """A chain of a dense, a residual, a convolutional, a dense and a softmax layer, of different
+    widths; an input.
+    """
     keys = jr.split(key, 5)
-    dense = lambda n, m, key: layers.Linear(jr.normal(key, (m, n)) / np.sqrt(n), jr.normal(key, (m,)) / 3)
+    dense = lambda n, m, key: layers.Linear(
+        jr.normal(key, (m, n)) / np.sqrt(n), jr.normal(key, (m,)) / 3
+    )
     chain = layers.Chain(
         layers.Chain(dense(3, 5, keys[0]), jnp.tanh),
         layers.Residual(layers.Chain(dense(5, 5, keys[1]), jax.nn.sigmoid)),
@@ -53,7 +59,9 @@ def logs(prediction, y):
 
 def backward(chain: layers.Chain, loss: Any, x: Any, y: Any) -> train.Backprop:
     """The library's backpropagation, compiled."""
-    return jax.jit(lambda chain, x, y: train.backpropagate(chain, loss, x, y))(chain, x, jnp.asarray(y))
+    return jax.jit(lambda chain, x, y: train.backpropagate(chain, loss, x, y))(
+        chain, x, jnp.asarray(y)
+    )
 
 
 def rest(chain: layers.Chain, ell: int, loss: Any, y: Any) -> Any:
@@ -64,11 +72,17 @@ def rest(chain: layers.Chain, ell: int, loss: Any, y: Any) -> Any:
 TARGET = np.array([0.1, 0.2, 0.3, 0.4])
 
 
-@claim("3.1-setup", title="A network as a chain", kind="definition", of=("layers.Chain", "train.backpropagate"))
+@claim(
+    "3.1-setup",
+    title="A network as a chain",
+    kind="definition",
+    of=("layers.Chain", "train.backpropagate"),
+)
 def setup(key):
-    r"""A network is a composition $F = F_L \circ \dots \circ F_1$, $h_\ell = F_\ell[\theta_\ell](h_{\ell-1})$ with
-    $h_0 = x$, judged by a loss $\ell(y, F(x))$: the values $h_\ell$ kept on the way forward are those of the
-    composition."""
+    r"""A network is a composition $F = F_L \circ \dots \circ F_1$,
+    $h_\ell = F_\ell[\theta_\ell](h_{\ell-1})$ with $h_0 = x$, judged by a loss $\ell(y, F(x))$: the
+    values $h_\ell$ kept on the way forward are those of the composition.
+    """
     chain, x = mixed(key)
     found = backward(chain, squares, x, TARGET)
     a, b, c, d, _ = (jax.tree.map(np.asarray, layer) for layer in chain.layers)
@@ -86,20 +100,34 @@ def setup(key):
 
 
 @claim(
-    "3.1-delta", "3.1-delta-base", title="The signal δ that comes back", kind="definition", of=("train.backpropagate",)
+    "3.1-delta",
+    "3.1-delta-base",
+    title="The signal δ that comes back",
+    kind="definition",
+    of=("train.backpropagate",),
 )
 def delta(key):
-    r"""$\delta_\ell = \partial \ell / \partial h_\ell$ says how the loss changes when $h_\ell$ is moved and the
-    layers after it run on. The recursion begins at $\delta_L = \partial \ell(y, \hat y) / \partial \hat y$, which
-    is $\hat y - y$ for the squared loss and $\mathrm{softmax}(\hat y) - y$ for the cross-entropy."""
+    r"""$\delta_\ell = \partial \ell / \partial h_\ell$ says how the loss changes when $h_\ell$ is
+    moved and the layers after it run on. The recursion begins at
+    $\delta_L = \partial \ell(y, \hat y) / \partial \hat y$, which is $\hat y - y$ for the squared
+    loss and $\mathrm{softmax}(\hat y) - y$ for the cross-entropy.
+    """
     chain, x = mixed(key)
-    y, checks = jnp.asarray(TARGET), []
+    y = jnp.asarray(TARGET)
+    checks = []
     for name, loss in {"squared": squares, "cross-entropy": logs}.items():
         found = backward(chain, loss, x, y)
         for ell, h in enumerate(found.activations):
             expected = jacobian(rest(chain, ell, loss, y), h)
-            checks.append(close(f"δ_{ell}, {name}", found.deltas[ell], expected, tolerance=1e-9,
-                                method="finite differences"))  # fmt: skip
+            checks.append(
+                close(
+                    f"δ_{ell}, {name}",
+                    found.deltas[ell],
+                    expected,
+                    tolerance=1e-9,
+                    method="finite differences",
+                )
+            )
         last = np.asarray(found.activations[-1])
         soft = np.exp(last) / np.exp(last).sum()
         base = last - TARGET if name == "squared" else soft - TARGET
@@ -115,19 +143,33 @@ def delta(key):
     cites="Rumelhart, Hinton & Williams 1986",
 )
 def recursion(key):
-    r"""$\delta_\ell = \big[\frac{\partial h_{\ell+1}}{\partial h_\ell}\big]^\top \delta_{\ell+1}$; for a dense layer
-    $h_{\ell+1} = \varphi(W h_\ell + b)$ this is $\delta_\ell = W^\top (\varphi'(a) \odot \delta_{\ell+1})$."""
+    r"""$\delta_\ell = \big[\frac{\partial h_{\ell+1}}{\partial h_\ell}\big]^\top \delta_{\ell+1}$;
+    for a dense layer $h_{\ell+1} = \varphi(W h_\ell + b)$ this is
+    $\delta_\ell = W^\top (\varphi'(a) \odot \delta_{\ell+1})$.
+    """
     chain, x = mixed(key)
     y = jnp.asarray(TARGET)
     found = backward(chain, squares, x, y)
-    jacobians = [np.asarray(jax.jacfwd(layer)(h)) for layer, h in zip(chain.layers, found.activations)]
-    product, checks = np.asarray(found.activations[-1]) - TARGET, []
+    jacobians = [
+        np.asarray(jax.jacfwd(layer)(h)) for layer, h in zip(chain.layers, found.activations)
+    ]
+    product = np.asarray(found.activations[-1]) - TARGET
+    checks = []
     for ell in range(4, -1, -1):
         product = jacobians[ell].T @ product
-        checks.append(close(f"δ_{ell} by full Jacobians", found.deltas[ell], product, tolerance=1e-12))
+        checks.append(
+            close(f"δ_{ell} by full Jacobians", found.deltas[ell], product, tolerance=1e-12)
+        )
         slope = jacobian(rest(chain, ell, squares, y), found.activations[ell])
-        checks.append(close(f"δ_{ell} by differences", found.deltas[ell], slope, tolerance=1e-9,
-                            method="finite differences"))  # fmt: skip
+        checks.append(
+            close(
+                f"δ_{ell} by differences",
+                found.deltas[ell],
+                slope,
+                tolerance=1e-9,
+                method="finite differences",
+            )
+        )
     dense = chain.layers[0].layers[0]
     a = np.asarray(dense.W) @ np.asarray(x) + np.asarray(dense.b)
     by_hand = np.asarray(dense.W).T @ ((1 - np.tanh(a) ** 2) * np.asarray(found.deltas[1]))
@@ -136,7 +178,13 @@ def recursion(key):
     return Verdict(
         *checks,
         close("the dense layer's Wᵀ(φ'(a) ⊙ δ)", found.deltas[0], by_hand, tolerance=1e-13),
-        close("all gradients, against jax.grad: distance", apart, 0.0, tolerance=1e-13, method="closed form"),
+        close(
+            "all gradients, against jax.grad: distance",
+            apart,
+            0.0,
+            tolerance=1e-13,
+            method="closed form",
+        ),
         figure=_pathways(found, jacobians),
     )
 
@@ -147,7 +195,12 @@ def _pathways(found: Any, jacobians: list[np.ndarray]) -> Chart:
     ends = np.asarray(found.deltas[-1])
     by_hand = [np.linalg.norm(reduce(lambda d, J: J.T @ d, jacobians[i:][::-1], ends)) for i in ell]
     return Chart(
-        Panel("layer", "length of δ", lines={"backpropagated": (ell, sizes)}, points={"full Jacobians": (ell, by_hand)})
+        Panel(
+            "layer",
+            "length of δ",
+            lines={"backpropagated": (ell, sizes)},
+            points={"full Jacobians": (ell, by_hand)},
+        )
     )
 
 
@@ -155,45 +208,93 @@ def _pathways(found: Any, jacobians: list[np.ndarray]) -> Chart:
     "3.1-delta-recursion",
     title="The recursion needs derivatives",
     printed=r"\delta_\ell = \Big[\frac{h_{\ell+1}}{h_\ell}\Big]^\top \delta_{\ell+1}",
-    corrected=r"\delta_\ell = \Big[\frac{\partial h_{\ell+1}}{\partial h_\ell}\Big]^\top \delta_{\ell+1}",
+    corrected=r"\delta_\ell = \Big[\frac{\partial h_{\ell+1}}{\partial h_\ell}\Big]^\top "
+    r"\delta_{\ell+1}",
     of=("train.backpropagate",),
     slip=True,
 )
 def recursion_printed(key):
-    r"""The signs $\partial$ are missing in print: the matrix of the quotients $h_{\ell+1, i} / h_{\ell, j}$ does
-    not carry $\delta_{\ell+1}$ back, the Jacobian does."""
+    r"""The signs $\partial$ are missing in print: the matrix of the quotients
+    $h_{\ell+1, i} / h_{\ell, j}$ does not carry $\delta_{\ell+1}$ back, the Jacobian does.
+    """
     chain, x = mixed(key)
     y = jnp.asarray(TARGET)
     found = backward(chain, squares, x, y)
-    printed, right = [], []
+    printed = []
+    right = []
     for ell in range(5):
-        h, after = np.asarray(found.activations[ell]), np.asarray(found.activations[ell + 1])
+        h = np.asarray(found.activations[ell])
+        after = np.asarray(found.activations[ell + 1])
         expected = jacobian(rest(chain, ell, squares, y), h)
         quotients = (after[:, None] / h[None]).T @ np.asarray(found.deltas[ell + 1])
-        printed.append(close(f"δ_{ell} by quotients", quotients, expected, tolerance=1e-9, method="finite differences"))
-        right.append(close(f"δ_{ell}", found.deltas[ell], expected, tolerance=1e-9, method="finite differences"))
+        printed.append(
+            close(
+                f"δ_{ell} by quotients",
+                quotients,
+                expected,
+                tolerance=1e-9,
+                method="finite differences",
+            )
+        )
+        right.append(
+            close(
+                f"δ_{ell}", found.deltas[ell], expected, tolerance=1e-9, method="finite differences"
+            )
+        )
     return Verdict(*right, printed=printed)
 
 
-@claim("3.1-param-gradient", title="The gradient of the parameters", kind="algorithm", of=("train.backpropagate",))
+@claim(
+    "3.1-param-gradient",
+    title="The gradient of the parameters",
+    kind="algorithm",
+    of=("train.backpropagate",),
+)
 def parameters(key):
     r"""The gradient of a layer's parameters is
-    $\frac{\partial \ell}{\partial \theta_\ell} = [\partial h_\ell / \partial \theta_\ell]^\top \delta_\ell$; for a
-    dense layer $\frac{\partial \ell}{\partial W} = (\varphi'(a) \odot \delta_\ell)\, h_{\ell-1}^\top$ and
-    $\frac{\partial \ell}{\partial b} = \varphi'(a) \odot \delta_\ell$."""
+    $\frac{\partial \ell}{\partial \theta_\ell} = [\partial h_\ell / \partial \theta_\ell]^\top
+    \delta_\ell$;
+    for a dense layer
+    $\frac{\partial \ell}{\partial W} = (\varphi'(a) \odot \delta_\ell)\, h_{\ell-1}^\top$ and
+    $\frac{\partial \ell}{\partial b} = \varphi'(a) \odot \delta_\ell$.
+    """
     checks = []
-    for name, (chain, x), y in (("mixed", mixed(key), TARGET), ("widths 2-3-5-4", widths(key), TARGET)):
+    for name, (chain, x), y in (
+        ("mixed", mixed(key), TARGET),
+        ("widths 2-3-5-4", widths(key), TARGET),
+    ):
         found = backward(chain, squares, x, y)
         theta, back = tree.ravel(chain)
-        expected = jacobian(lambda v, back=back, x=x, y=y: squares(back(v)(x), jnp.asarray(y)), theta)
-        checks.append(close(f"all {len(theta)} of the {name} chain", tree.ravel(found.gradient)[0], expected,
-                            tolerance=1e-9, method="finite differences"))  # fmt: skip
+        expected = jacobian(
+            lambda v, back=back, x=x, y=y: squares(back(v)(x), jnp.asarray(y)), theta
+        )
+        checks.append(
+            close(
+                f"all {len(theta)} of the {name} chain",
+                tree.ravel(found.gradient)[0],
+                expected,
+                tolerance=1e-9,
+                method="finite differences",
+            )
+        )
     for i, layer in enumerate(chain.layers[::2]):
-        W, b, h, d = (np.asarray(v) for v in (layer.W, layer.b, found.activations[2 * i], found.deltas[2 * i + 2]))
+        W, b, h, d = (
+            np.asarray(v)
+            for v in (layer.W, layer.b, found.activations[2 * i], found.deltas[2 * i + 2])
+        )
         back_through = (1 - np.tanh(W @ h + b) ** 2) * d
         gradient = found.gradient.layers[2 * i]
-        checks.append(close(f"(φ'(a) ⊙ δ) hᵀ of layer {i + 1}", gradient.W, np.outer(back_through, h), tolerance=1e-13))
-        checks.append(close(f"φ'(a) ⊙ δ of layer {i + 1}", gradient.b, back_through, tolerance=1e-13))
+        checks.append(
+            close(
+                f"(φ'(a) ⊙ δ) hᵀ of layer {i + 1}",
+                gradient.W,
+                np.outer(back_through, h),
+                tolerance=1e-13,
+            )
+        )
+        checks.append(
+            close(f"φ'(a) ⊙ δ of layer {i + 1}", gradient.b, back_through, tolerance=1e-13)
+        )
     return Verdict(*checks)
 
 
@@ -201,7 +302,10 @@ def parameters(key):
 def widths(key: Any) -> tuple[layers.Chain, jax.Array]:
     """A dense network in which no two widths are equal."""
     keys = jr.split(key, 4)
-    parts = [layers.Linear(jr.normal(k, (m, n)), jr.normal(k, (m,))) for k, n, m in zip(keys, (2, 3, 5), (3, 5, 4))]
+    parts = [
+        layers.Linear(jr.normal(k, (m, n)), jr.normal(k, (m,)))
+        for k, n, m in zip(keys, (2, 3, 5), (3, 5, 4))
+    ]
     both = [part for layer in parts for part in (layer, jnp.tanh)]
     return layers.Chain(*both), jr.normal(keys[3], (2,))
 
@@ -209,7 +313,8 @@ def widths(key: Any) -> tuple[layers.Chain, jax.Array]:
 @erratum(
     "3.1-param-gradient",
     title="The Jacobian of the parameters is transposed",
-    printed=r"\frac{\partial \ell}{\partial \theta_\ell} = \delta_\ell\, \frac{\partial h_\ell}{\partial \theta_\ell}",
+    printed=r"\frac{\partial \ell}{\partial \theta_\ell} = \delta_\ell\, \frac{\partial "
+    r"h_\ell}{\partial \theta_\ell}",
     corrected=r"\frac{\partial \ell}{\partial \theta_\ell} = "
     r"\Big[\frac{\partial h_\ell}{\partial \theta_\ell}\Big]^\top \delta_\ell",
     of=("train.backpropagate",),
@@ -221,7 +326,8 @@ def parameters_printed(key):
     on the left, transposed."""
     chain, x = mixed(key)
     found = backward(chain, squares, x, TARGET)
-    h, column = found.activations[2], np.asarray(found.deltas[3])[:, None]
+    h = found.activations[2]
+    column = np.asarray(found.deltas[3])[:, None]
     k = chain.layers[2].k
     J = np.asarray(jax.jacfwd(lambda k: Convolution(k)(h))(k))
     through = lambda k: rest(chain, 3, squares, jnp.asarray(TARGET))(Convolution(k)(h))

@@ -12,68 +12,117 @@ from ..engine.claim import Verdict, claim, erratum
 from .problems import Problem, descent, quadratic, spectrum
 
 
-@claim("3.3-nesterov", title="Nesterov's acceleration", kind="algorithm", of=("train.nesterov",), cites="Nesterov 1983")
+@claim(
+    "3.3-nesterov",
+    title="Nesterov's acceleration",
+    kind="algorithm",
+    of=("train.nesterov",),
+    cites="Nesterov 1983",
+)
 def nesterov(key):
     r"""$\chi^{t+1} = \theta^t + \beta (\theta^t - \theta^{t-1})$, then
-    $\theta^{t+1} = \chi^{t+1} - \eta \nabla h(\chi^{t+1})$, from $\theta^{-1} = \theta^0$. On a quadratic, along an
-    eigenvector of eigenvalue $\lambda$, the pair $(\theta^{t+1}, \theta^t)$ is multiplied by a 2 by 2 matrix at
-    each step; $\beta = 0$ is gradient descent."""
+    $\theta^{t+1} = \chi^{t+1} - \eta \nabla h(\chi^{t+1})$, from $\theta^{-1} = \theta^0$. On a
+    quadratic, along an eigenvector of eigenvalue $\lambda$, the pair $(\theta^{t+1}, \theta^t)$ is
+    multiplied by a 2 by 2 matrix at each step; $\beta = 0$ is gradient descent.
+    """
     rng = chance(key)
-    values, eta, beta = np.array([0.05, 0.4, 1.0, 2.0]), 0.45, 0.8
-    bowl, start, T = quadratic(spectrum(rng, values)), rng.normal(size=4), 80
+    values = np.array([0.05, 0.4, 1.0, 2.0])
+    eta = 0.45
+    beta = 0.8
+    bowl = quadratic(spectrum(rng, values))
+    start = rng.normal(size=4)
+    T = 80
     found = descent(bowl.objective, train.nesterov(eta, momentum=beta), start, T)
     values, Q = np.linalg.eigh(np.asarray(bowl.gradient(np.eye(4))))
-    powers = np.stack([_companion((1 - eta * v) * (1 + beta), -(1 - eta * v) * beta, c, T)
-                       for v, c in zip(values, Q.T @ start)])  # fmt: skip
-    ball = np.stack([_companion(1 - eta * v + beta, -beta, c, T) for v, c in zip(values, Q.T @ start)])
+    powers = np.stack(
+        [
+            _companion((1 - eta * v) * (1 + beta), -(1 - eta * v) * beta, c, T)
+            for v, c in zip(values, Q.T @ start)
+        ]
+    )
+    ball = np.stack(
+        [_companion(1 - eta * v + beta, -beta, c, T) for v, c in zip(values, Q.T @ start)]
+    )
     model = lambda state: state.model
     ahead = descent(bowl.objective, train.nesterov(eta, momentum=beta), start, T, keep=model)
-    by_optax = descent(bowl.objective, optax.sgd(eta, momentum=beta, nesterov=True), start, T, keep=model)
+    by_optax = descent(
+        bowl.objective, optax.sgd(eta, momentum=beta, nesterov=True), start, T, keep=model
+    )
     plain = descent(bowl.objective, optax.sgd(eta), start, T)
     return Verdict(
-        close("iterates, against powers of the companion matrices", found, (Q @ powers).T, tolerance=1e-10),
+        close(
+            "iterates, against powers of the companion matrices",
+            found,
+            (Q @ powers).T,
+            tolerance=1e-10,
+        ),
         refuted(close("against the heavy ball's matrices", found, (Q @ ball).T, tolerance=1e-10)),
-        close("β = 0 is gradient descent", descent(bowl.objective, train.nesterov(eta, momentum=0.0), start, T), plain,
-              tolerance=1e-15),
+        close(
+            "β = 0 is gradient descent",
+            descent(bowl.objective, train.nesterov(eta, momentum=0.0), start, T),
+            plain,
+            tolerance=1e-15,
+        ),
         close("the look-ahead χ is what Optax iterates", ahead, by_optax, tolerance=1e-13),
         figure=_trajectories(),
-    )  # fmt: skip
+    )
 
 
 def _companion(a: float, b: float, start: float, steps: int) -> np.ndarray:
-    r"""$\theta^0, \dots, \theta^T$ of $\theta^{t+1} = a\theta^t + b\theta^{t-1}$ from $\theta^{-1} = \theta^0$, by
-    powers."""
+    r"""$\theta^0, \dots, \theta^T$ of $\theta^{t+1} = a\theta^t + b\theta^{t-1}$ from
+    $\theta^{-1} = \theta^0$, by powers.
+    """
     M = np.array([[a, b], [1.0, 0.0]])
     return np.array([(np.linalg.matrix_power(M, t) @ [start, start])[0] for t in range(steps + 1)])
 
 
 def _trajectories() -> Chart:
-    """The three methods on one narrow valley, with the same rate, and the same momentum where there is one."""
-    bowl, start, q = quadratic(np.diag([0.04, 1.0])), np.array([2.0, 1.0]), 0.2
+    """The three methods on one narrow valley, with the same rate, and the same momentum where there
+    is one.
+    """
+    bowl = quadratic(np.diag([0.04, 1.0]))
+    start = np.array([2.0, 1.0])
+    q = 0.2
     same = {
         "descent": optax.sgd(0.6),
         "heavy ball": train.heavy_ball(0.6, momentum=(1 - q) / (1 + q)),
         "Nesterov": train.nesterov(0.6, momentum=(1 - q) / (1 + q)),
     }
-    paths = {name: descent(bowl.objective, optimiser, start, 60) for name, optimiser in same.items()}
+    paths = {
+        name: descent(bowl.objective, optimiser, start, 60) for name, optimiser in same.items()
+    }
     angle = np.linspace(0, 2 * np.pi, 200)
     ring = 1.2 * np.cos(angle), 0.24 * np.sin(angle)
     return Chart(
-        Panel("along the valley", "across it", bounds={"a level of h": ring},
-              lines={name: tuple(path[:40].T) for name, path in paths.items()}),
-        Panel("step", "h", lines={name: (np.arange(61), bowl.value(path)) for name, path in paths.items()}, log="y"),
-    )  # fmt: skip
+        Panel(
+            "along the valley",
+            "across it",
+            bounds={"a level of h": ring},
+            lines={name: tuple(path[:40].T) for name, path in paths.items()},
+        ),
+        Panel(
+            "step",
+            "h",
+            lines={name: (np.arange(61), bowl.value(path)) for name, path in paths.items()},
+            log="y",
+        ),
+    )
 
 
 def worst_case(d: int = 100) -> tuple[Problem, np.ndarray]:
-    r"""Nesterov's hard function $\frac12 \theta^\top A \theta - \theta_1$ with $A$ tridiagonal $(-1, 2, -1)$,
-    $L = 4$."""
-    A, b = 2 * np.eye(d) - np.eye(d, k=1) - np.eye(d, k=-1), np.eye(d)[0]
+    r"""Nesterov's hard function $\frac12 \theta^\top A \theta - \theta_1$ with $A$ tridiagonal
+    $(-1, 2, -1)$, $L = 4$.
+    """
+    A = 2 * np.eye(d) - np.eye(d, k=1) - np.eye(d, k=-1)
+    b = np.eye(d)[0]
     best = np.linalg.solve(A, b)
-    left, right = jnp.asarray(A), jnp.asarray(b)
+    left = jnp.asarray(A)
+    right = jnp.asarray(b)
     value = lambda theta: np.einsum("...i,ij,...j->...", theta, A, theta) / 2 - theta @ b
     objective = lambda theta, batch=None, key=None: theta @ left @ theta / 2 - right @ theta
-    return Problem(objective, value, lambda theta: theta @ A - b, d, 4.0, 0.0, float(value(best))), best
+    return Problem(
+        objective, value, lambda theta: theta @ A - b, d, 4.0, 0.0, float(value(best))
+    ), best
 
 
 @claim(
@@ -84,50 +133,101 @@ def worst_case(d: int = 100) -> tuple[Problem, np.ndarray]:
     cites="Nesterov 1983; Nesterov 2004, §2.2",
 )
 def nesterov_rate(key):
-    r"""Let $\eta = 1/L$ and $D = \|\theta_0 - \theta^*\|$. For convex $h$ and $\beta_t = \frac{t-1}{t+2}$ Nesterov's
-    method has $h(\theta_t) - h^* \le \frac{2LD^2}{(t+1)^2}$, where descent has $\frac{LD^2}{2t}$. For $\mu$-strongly
-    convex $h$ and $\beta = \frac{\sqrt\kappa - 1}{\sqrt\kappa + 1}$ it has
-    $h(\theta_t) - h^* \le \big(1 - \frac{1}{\sqrt\kappa}\big)^t \big(h_0 - h^* + \frac\mu2 D^2\big)$, where descent
-    shrinks by $1 - \frac1\kappa$ a step."""
+    r"""Let $\eta = 1/L$ and $D = \|\theta_0 - \theta^*\|$. For convex $h$ and
+    $\beta_t = \frac{t-1}{t+2}$ Nesterov's method has $h(\theta_t) - h^* \le \frac{2LD^2}{(t+1)^2}$,
+    where descent has $\frac{LD^2}{2t}$. For $\mu$-strongly convex $h$ and
+    $\beta = \frac{\sqrt\kappa - 1}{\sqrt\kappa + 1}$ it has
+    $h(\theta_t) - h^* \le \big(1 - \frac{1}{\sqrt\kappa}\big)^t \big(h_0 - h^* + \frac\mu2
+    D^2\big)$,
+    where descent shrinks by $1 - \frac1\kappa$ a step.
+    """
     hard, best = worst_case()
-    t, D = np.arange(101), float(best @ best)
+    t = np.arange(101)
+    D = float(best @ best)
     schedules = {"(t−1)/(t+2)": lambda t: (t - 1) / (t + 2), "t/(t+3)": lambda t: t / (t + 3)}
-    optimisers = {"descent": optax.sgd(0.25)} | {n: train.nesterov(0.25, momentum=f) for n, f in schedules.items()}
+    optimisers = {"descent": optax.sgd(0.25)} | {
+        n: train.nesterov(0.25, momentum=f) for n, f in schedules.items()
+    }
     promised = explain.promises(steps=100, smooth=4.0, distance=np.sqrt(D))
-    found = explain.rates(hard.objective, jnp.zeros(100), None, optimisers=optimisers, steps=100, least=hard.least,
-                          promises=promised)  # fmt: skip
-    nag, gd = found.gaps["(t−1)/(t+2)"], found.gaps["descent"]
+    found = explain.rates(
+        hard.objective,
+        jnp.zeros(100),
+        None,
+        optimisers=optimisers,
+        steps=100,
+        least=hard.least,
+        promises=promised,
+    )
+    nag = found.gaps["(t−1)/(t+2)"]
+    gd = found.gaps["descent"]
     rng = chance(key)
     bowl = quadratic(H := spectrum(rng, np.geomspace(1e-3, 1, 50)))
-    start, q = np.linalg.eigh(H)[1] @ rng.choice([-1.0, 1.0], size=50), np.sqrt(1e-3)  # 1 along each eigenvector
+    start, q = (
+        np.linalg.eigh(H)[1] @ rng.choice([-1.0, 1.0], size=50),
+        np.sqrt(1e-3),
+    )  # 1 along each eigenvector
     pair = {"descent": optax.sgd(1.0), "Nesterov": train.nesterov(1.0, momentum=(1 - q) / (1 + q))}
     steep = explain.rates(bowl.objective, jnp.asarray(start), None, optimisers=pair, steps=300)
-    T, h0 = np.arange(301), bowl.value(start)
-    fast, slow = (1 - q) ** T * (h0 + 1e-3 / 2 * start @ start), (1 - 1e-3) ** T * h0
-    both = explain.promises(steps=300, smooth=1.0, distance=float(np.linalg.norm(start)), gap=float(h0), convex=1e-3)
+    T = np.arange(301)
+    h0 = bowl.value(start)
+    fast = (1 - q) ** T * (h0 + 1e-3 / 2 * start @ start)
+    slow = (1 - 1e-3) ** T * h0
+    both = explain.promises(
+        steps=300, smooth=1.0, distance=float(np.linalg.norm(start)), gap=float(h0), convex=1e-3
+    )
     fits = {name: np.polyfit(np.log(t[1:]), np.log(found.gaps[name][1:]), 1) for name in optimisers}
     return Verdict(
         at_most("descent, t ≤ 100", gd[1:], 4 * D / (2 * t[1:])),
         at_most("Nesterov, t ≤ 100", nag, 2 * 4 * D / (t + 1) ** 2),
         close("Nesterov, against a loop", nag, _accelerated(hard, 100), tolerance=1e-7),
-        close("what is promised of descent", promised["descent 1/t"][1:], 4 * D / (2 * t[1:]), tolerance=1e-10),
-        close("what is promised of Nesterov", promised["Nesterov 1/t²"], 2 * 4 * D / (t + 1) ** 2, tolerance=1e-10),
+        close(
+            "what is promised of descent",
+            promised["descent 1/t"][1:],
+            4 * D / (2 * t[1:]),
+            tolerance=1e-10,
+        ),
+        close(
+            "what is promised of Nesterov",
+            promised["Nesterov 1/t²"],
+            2 * 4 * D / (t + 1) ** 2,
+            tolerance=1e-10,
+        ),
         close("descent at t = 100", gd[100], 0.0348, tolerance=5e-5),
         close("Nesterov at t = 100", nag[100], 0.00555, tolerance=5e-6),
         close("with β one index on, t/(t+3)", found.gaps["t/(t+3)"][100], 0.00545, tolerance=5e-6),
         refuted(at_most("descent within Nesterov's bound", gd, 2 * 4 * D / (t + 1) ** 2)),
-        close("power of t fitted to each, against −1 times the slope", [found.decays[name].power for name in fits],
-              [-slope for slope, _ in fits.values()], tolerance=1e-9),
-        at_least("Nesterov's less descent's", found.decays["(t−1)/(t+2)"].power - found.decays["descent"].power, 0.5),
-        close("κ = 1000: what is promised of descent", both["descent geometric"], slow, tolerance=1e-10),
-        close("κ = 1000: what is promised of Nesterov", both["Nesterov geometric"], fast, tolerance=1e-10),
-        at_most("κ = 1000: descent, t = 1 to 300", steep.gaps["descent"][1:], slow[1:], slack=1e-14),
+        close(
+            "power of t fitted to each, against −1 times the slope",
+            [found.decays[name].power for name in fits],
+            [-slope for slope, _ in fits.values()],
+            tolerance=1e-9,
+        ),
+        at_least(
+            "Nesterov's less descent's",
+            found.decays["(t−1)/(t+2)"].power - found.decays["descent"].power,
+            0.5,
+        ),
+        close(
+            "κ = 1000: what is promised of descent",
+            both["descent geometric"],
+            slow,
+            tolerance=1e-10,
+        ),
+        close(
+            "κ = 1000: what is promised of Nesterov",
+            both["Nesterov geometric"],
+            fast,
+            tolerance=1e-10,
+        ),
+        at_most(
+            "κ = 1000: descent, t = 1 to 300", steep.gaps["descent"][1:], slow[1:], slack=1e-14
+        ),
         at_most("κ = 1000: Nesterov", steep.gaps["Nesterov"], fast, slack=1e-14),
         at_least("κ = 1000: descent at t = 300", steep.gaps["descent"][-1], 3e-3),
         at_most("κ = 1000: Nesterov at t = 300", steep.gaps["Nesterov"][-1], 3e-10),
         refuted(at_most("descent within Nesterov's bound, κ = 1000", steep.gaps["descent"], fast)),
         figure=explain.Rates(*_only(found, "descent", "(t−1)/(t+2)"), promised),
-    )  # fmt: skip
+    )
 
 
 def _accelerated(problem: Problem, steps: int) -> np.ndarray:
@@ -154,14 +254,19 @@ def _only(found: explain.Rates, *names: str) -> tuple[dict, dict]:
     cites="Polyak 1964",
 )
 def heavy_ball(key):
-    r"""$\theta^{t+1} = \theta^t - \eta\nabla h(\theta^t) + \beta(\theta^t - \theta^{t-1})$ with $\beta \in [0, 1)$.
-    On a quadratic with $\eta = \frac{4}{(\sqrt L + \sqrt\mu)^2}$ and
-    $\beta = \big(\frac{\sqrt\kappa - 1}{\sqrt\kappa + 1}\big)^2$ the distance to the minimum shrinks by
-    $\frac{\sqrt\kappa - 1}{\sqrt\kappa + 1}$ a step, in the long run."""
+    r"""$\theta^{t+1} = \theta^t - \eta\nabla h(\theta^t) + \beta(\theta^t - \theta^{t-1})$ with
+    $\beta \in [0, 1)$. On a quadratic with $\eta = \frac{4}{(\sqrt L + \sqrt\mu)^2}$ and
+    $\beta = \big(\frac{\sqrt\kappa - 1}{\sqrt\kappa + 1}\big)^2$ the distance to the minimum
+    shrinks by $\frac{\sqrt\kappa - 1}{\sqrt\kappa + 1}$ a step, in the long run.
+    """
     rng = chance(key)
-    bowl, start = quadratic(spectrum(rng, np.geomspace(0.01, 1, 8))), rng.normal(size=8)
-    L, mu, kappa = bowl.L, bowl.mu, bowl.L / bowl.mu
-    eta, rho = 4 / (np.sqrt(L) + np.sqrt(mu)) ** 2, (np.sqrt(kappa) - 1) / (np.sqrt(kappa) + 1)
+    bowl = quadratic(spectrum(rng, np.geomspace(0.01, 1, 8)))
+    start = rng.normal(size=8)
+    L = bowl.L
+    mu = bowl.mu
+    kappa = bowl.L / bowl.mu
+    eta = 4 / (np.sqrt(L) + np.sqrt(mu)) ** 2
+    rho = (np.sqrt(kappa) - 1) / (np.sqrt(kappa) + 1)
     found = descent(bowl.objective, train.heavy_ball(eta, momentum=rho**2), start, 600)
     course, velocity = _course(bowl, start, eta, rho**2, 600)
     size = np.linalg.norm(found, axis=1)
@@ -172,22 +277,52 @@ def heavy_ball(key):
     return Verdict(
         close("iterates, against the formula by a loop", found, course, tolerance=1e-11),
         close("iterates, against v ← βv − η∇h, θ ← θ + v", found, velocity, tolerance=1e-11),
-        close("β = 0 is gradient descent", descent(bowl.objective, train.heavy_ball(eta / 4, momentum=0.0), start, 600),
-              plain, tolerance=1e-15),
-        close("rate of ‖θ‖ from t = 300 to 600", decay.factor, rho, tolerance=0.02, relative=True, method="trend"),
-        refuted(close("descent with η/4, about 1/L", slow.factor, rho, tolerance=0.02, relative=True, method="trend")),
-        figure=Chart(
-            Panel("step", "distance to the minimum", log="y",
-                  lines={"heavy ball": (t, size), "descent": (t, np.linalg.norm(plain, axis=1))},
-                  bounds={f"{rho:.3f}^t": (t, size[0] * rho**t)}),
+        close(
+            "β = 0 is gradient descent",
+            descent(bowl.objective, train.heavy_ball(eta / 4, momentum=0.0), start, 600),
+            plain,
+            tolerance=1e-15,
         ),
-    )  # fmt: skip
+        close(
+            "rate of ‖θ‖ from t = 300 to 600",
+            decay.factor,
+            rho,
+            tolerance=0.02,
+            relative=True,
+            method="trend",
+        ),
+        refuted(
+            close(
+                "descent with η/4, about 1/L",
+                slow.factor,
+                rho,
+                tolerance=0.02,
+                relative=True,
+                method="trend",
+            )
+        ),
+        figure=Chart(
+            Panel(
+                "step",
+                "distance to the minimum",
+                log="y",
+                lines={"heavy ball": (t, size), "descent": (t, np.linalg.norm(plain, axis=1))},
+                bounds={f"{rho:.3f}^t": (t, size[0] * rho**t)},
+            ),
+        ),
+    )
 
 
-def _course(bowl: Problem, start: np.ndarray, eta: float, beta: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def _course(
+    bowl: Problem, start: np.ndarray, eta: float, beta: float, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The two printed forms, step by step in numpy."""
-    theta, before, v, place = start, start, np.zeros_like(start), start
-    first, second = [start], [start]
+    theta = start
+    before = start
+    v = np.zeros_like(start)
+    place = start
+    first = [start]
+    second = [start]
     for _ in range(steps):
         theta, before = theta - eta * bowl.gradient(theta) + beta * (theta - before), theta
         v = beta * v - eta * bowl.gradient(place)
@@ -198,31 +333,54 @@ def _course(bowl: Problem, start: np.ndarray, eta: float, beta: float, steps: in
 
 
 def rolling(eta: float, beta: float, steps: int, slope: np.ndarray) -> np.ndarray:
-    r"""$\theta^{t+1} - \theta^t$ for $t = 1, \dots$ under the constant gradient of a linear $h$, in units of the
-    gradient."""
+    r"""$\theta^{t+1} - \theta^t$ for $t = 1, \dots$ under the constant gradient of a linear $h$, in
+    units of the gradient.
+    """
     linear = lambda theta, batch, key: jnp.asarray(slope) @ theta
-    return np.diff(descent(linear, train.heavy_ball(eta, momentum=beta), np.zeros(len(slope)), steps), axis=0)
+    return np.diff(
+        descent(linear, train.heavy_ball(eta, momentum=beta), np.zeros(len(slope)), steps), axis=0
+    )
 
 
-@claim("3.3-heavy-ball-constant", title="Momentum under a constant gradient", kind="identity", of=("train.heavy_ball",))
+@claim(
+    "3.3-heavy-ball-constant",
+    title="Momentum under a constant gradient",
+    kind="identity",
+    of=("train.heavy_ball",),
+)
 def constant_gradient(key):
     r"""If the gradient is always $\delta$ and $\theta^1 = \theta^0$, then
-    $\theta^{t+1} - \theta^t = -\eta \sum_{\tau=0}^{t-1} \beta^\tau \delta \to -\frac{\eta}{1 - \beta} \delta$:
-    momentum multiplies the rate by up to $\frac{1}{1-\beta}$."""
-    slope, eta, checks, lines = chance(key).normal(size=3), 0.1, [], {}
+    $\theta^{t+1} - \theta^t = -\eta \sum_{\tau=0}^{t-1} \beta^\tau \delta \to -\frac{\eta}{1 -
+    \beta} \delta$:
+    momentum multiplies the rate by up to $\frac{1}{1-\beta}$.
+    """
+    slope = chance(key).normal(size=3)
+    eta = 0.1
+    checks = []
+    lines = {}
     t = np.arange(1, 101)
     for beta in (0.0, 0.5, 0.9):
         moves = rolling(eta, beta, 100, slope)
         factor = np.array([sum(beta**tau for tau in range(s)) for s in t])
-        checks.append(close(f"β = {beta}: t = 1 to 100", moves, -eta * factor[:, None] * slope, tolerance=1e-12))
+        checks.append(
+            close(
+                f"β = {beta}: t = 1 to 100", moves, -eta * factor[:, None] * slope, tolerance=1e-12
+            )
+        )
         lines[f"β = {beta}"] = (t, -moves[:, 0] / (eta * slope[0]))
     far = rolling(eta, 0.9, 400, slope)[-1]
     return Verdict(
         *checks,
         close("the limit, β = 0.9", far, -eta / (1 - 0.9) * slope, tolerance=1e-12),
-        figure=Chart(Panel("step t", "length of the step, over ηδ", lines=lines,
-                           bounds={"1/(1 − β), β = 0.9": (t, 0 * t + 10.0)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "step t",
+                "length of the step, over ηδ",
+                lines=lines,
+                bounds={"1/(1 − β), β = 0.9": (t, 0 * t + 10.0)},
+            )
+        ),
+    )
 
 
 @erratum(
@@ -233,10 +391,14 @@ def constant_gradient(key):
     of=("train.heavy_ball",),
 )
 def constant_gradient_printed(key):
-    r"""At $t = 1$ the printed sum is empty and the ball would not move; it moves by $-\eta\delta$. With
-    $\beta = 1$, which the notes allow, the steps would grow without end."""
-    slope, eta, beta = chance(key).normal(size=3), 0.1, 0.9
-    moves, t = rolling(eta, beta, 50, slope), np.arange(1, 51)
+    r"""At $t = 1$ the printed sum is empty and the ball would not move; it moves by $-\eta\delta$.
+    With $\beta = 1$, which the notes allow, the steps would grow without end.
+    """
+    slope = chance(key).normal(size=3)
+    eta = 0.1
+    beta = 0.9
+    moves = rolling(eta, beta, 50, slope)
+    t = np.arange(1, 51)
     factor = lambda first: np.array([sum(beta**tau for tau in range(first, s)) for s in t])
     form = lambda first: -eta * factor(first)[:, None] * slope
     try:

@@ -1,12 +1,14 @@
-r"""The small functions on which the chapter's theorems are tried: each by JAX for the library, and by numpy beside it.
+r"""The small functions on which the chapter's theorems are tried: each by JAX for the library, and
+by numpy beside it.
 
-| name | $h(\theta)$ | $L$ | $\mu$ |
-|---|---|---|---|
-| `quadratic` | $\frac12 \theta^\top H \theta$ | $\lambda_{\max}(H)$ | $\lambda_{\min}(H)$ |
-| `least_squares` | $\frac12 \|X\theta - y\|^2$ | $\lambda_{\max}(X^\top X)$ | its least eigenvalue that is not 0 |
-| `logistic` | $\frac1n \sum_i \log(1 + e^{-y_i x_i^\top \theta})$ | $\lambda_{\max}(X^\top X) / 4n$ | |
-| `hills` | $\sum_i \log(1 + \theta_i^2)$ | 2 | |
-| `ripples` | $\theta^2 + 3 \sin^2 \theta$ | 8 | 1/32 |
+- `quadratic`: $h(\theta)$ $\frac12 \theta^\top H \theta$; $L$ $\lambda_{\max}(H)$; $\mu$
+  $\lambda_{\min}(H)$
+- `least_squares`: $h(\theta)$ $\frac12 \|X\theta - y\|^2$; $L$ $\lambda_{\max}(X^\top X)$; $\mu$
+  its least eigenvalue that is not 0
+- `logistic`: $h(\theta)$ $\frac1n \sum_i \log(1 + e^{-y_i x_i^\top \theta})$; $L$
+  $\lambda_{\max}(X^\top X) / 4n$ |
+- `hills`: $h(\theta)$ $\sum_i \log(1 + \theta_i^2)$; $L$ 2 |
+- `ripples`: $h(\theta)$ $\theta^2 + 3 \sin^2 \theta$; $L$ 8; $\mu$ 1/32
 """
 
 from collections.abc import Callable
@@ -22,7 +24,9 @@ from ...core import Objective, run
 
 
 class Problem(NamedTuple):
-    """A function of $\\theta \\in R^d$: by JAX; by numpy, with its gradient, over any leading axes; its constants."""
+    """A function of $\\theta \\in R^d$: by JAX; by numpy, with its gradient, over any leading axes;
+    its constants.
+    """
 
     objective: Objective
     value: Callable[[np.ndarray], np.ndarray]
@@ -56,12 +60,16 @@ def spectrum(rng: np.random.Generator, values: Any) -> np.ndarray:
     return Q * np.asarray(values, float) @ Q.T
 
 
-def least_squares(rng: np.random.Generator, n: int = 12, d: int = 4, rank: int | None = None) -> Problem:
+def least_squares(
+    rng: np.random.Generator, n: int = 12, d: int = 4, rank: int | None = None
+) -> Problem:
     r"""$\frac12 \|X\theta - y\|^2$ of random data, of less than full rank if asked."""
-    X, y = rng.normal(size=(n, d)), rng.normal(size=n)
+    X = rng.normal(size=(n, d))
+    y = rng.normal(size=n)
     X = X if rank is None else X @ (Q := np.linalg.qr(rng.normal(size=(d, rank)))[0]) @ Q.T
     values, vectors = np.linalg.eigh(X.T @ X)
-    A, b = jnp.asarray(X), jnp.asarray(y)
+    A = jnp.asarray(X)
+    b = jnp.asarray(y)
     best = np.linalg.lstsq(X, y, rcond=1e-10)[0]
     return Problem(
         lambda theta, batch=None, key=None: jnp.square(A @ theta - b).sum() / 2,
@@ -105,7 +113,9 @@ def hills(d: int = 3) -> Problem:
 def ripples() -> Problem:
     r"""$\theta^2 + 3 \sin^2 \theta$, not convex, and dominated by its gradient."""
     return Problem(
-        lambda theta, batch=None, key=None: (jnp.square(theta) + 3 * jnp.square(jnp.sin(theta))).sum(),
+        lambda theta, batch=None, key=None: (
+            jnp.square(theta) + 3 * jnp.square(jnp.sin(theta))
+        ).sum(),
         lambda theta: (theta**2 + 3 * np.sin(theta) ** 2).sum(axis=-1),
         lambda theta: 2 * theta + 3 * np.sin(2 * theta),
         1,
@@ -115,8 +125,12 @@ def ripples() -> Problem:
     )
 
 
-def descent(objective: Objective, optimiser: Any, start: Any, steps: int, *, keep: Any = None) -> np.ndarray:
-    r"""$\theta_0, \dots, \theta_T$ of the library's descent from one start, or from each of several."""
+def descent(
+    objective: Objective, optimiser: Any, start: Any, steps: int, *, keep: Any = None
+) -> np.ndarray:
+    r"""$\theta_0, \dots, \theta_T$ of the library's descent from one start, or from each of
+    several.
+    """
     iteration = train.descend(objective, optimiser)
     keep = keep or train.iterate
 

@@ -14,9 +14,13 @@ from .problems import descent, hills, least_squares, quadratic, ripples, spectru
 
 
 def falling(key, steps=400):
-    r"""Fifty descents on $\sum_i \log(1 + \theta_i^2)$ with rate $1/L$: $h$ and $\|\nabla h\|$ at every step."""
+    r"""Fifty descents on $\sum_i \log(1 + \theta_i^2)$ with rate $1/L$: $h$ and $\|\nabla h\|$ at
+    every step.
+    """
     problem = hills(4)
-    path = descent(problem.objective, optax.sgd(1 / problem.L), chance(key).uniform(-6, 6, size=(50, 4)), steps)
+    path = descent(
+        problem.objective, optax.sgd(1 / problem.L), chance(key).uniform(-6, 6, size=(50, 4)), steps
+    )
     return problem, problem.value(path), np.linalg.norm(problem.gradient(path), axis=-1)
 
 
@@ -29,8 +33,10 @@ def falling(key, steps=400):
 )
 def critical(key):
     r"""For $L$-smooth $h$ bounded below, descent with rate $1/L$ has
-    $\min_{t<T} \|\nabla h(\theta_t)\| \le \sqrt{2L(h(\theta_0) - h^*)/T}$, so it meets $\|\nabla h\| \le \epsilon$
-    within $\lceil 2L(h(\theta_0) - h^*)/\epsilon^2 \rceil$ steps; convexity is not needed."""
+    $\min_{t<T} \|\nabla h(\theta_t)\| \le \sqrt{2L(h(\theta_0) - h^*)/T}$, so it meets
+    $\|\nabla h\| \le \epsilon$ within $\lceil 2L(h(\theta_0) - h^*)/\epsilon^2 \rceil$ steps;
+    convexity is not needed.
+    """
     problem, h, size = falling(key)
     T = np.arange(1, len(size) + 1)[:, None]
     least = np.minimum.accumulate(size, axis=0)
@@ -51,40 +57,59 @@ def critical(key):
         refuted(at_most("with 40 T in place of T", least, bound / np.sqrt(40), slack=1e-12)),
         assumptions=[at_most("the curvature on a grid", worst, 2.0), at_least("h", h, 0.0)],
         figure=Chart(
-            Panel("steps T", "smallest ‖∇h‖ so far",
-                  lines={f"run {i + 1}": (T[:, 0], np.maximum(least[:, i], 1e-8)) for i in range(3)},
-                  bounds={"promised to run 1": (T[:, 0], bound[:, 0])}, log="xy"),
+            Panel(
+                "steps T",
+                "smallest ‖∇h‖ so far",
+                lines={f"run {i + 1}": (T[:, 0], np.maximum(least[:, i], 1e-8)) for i in range(3)},
+                bounds={"promised to run 1": (T[:, 0], bound[:, 0])},
+                log="xy",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 @erratum(
     "3.2-lemma3.2",
     title="A factor T in the proof of the lemma",
-    printed=r"\frac{1}{2L} \sum_{t<T} \|\nabla h(\theta_t)\|^2 \ge \frac{1}{2L} \min_{t<T} \|\nabla h(\theta_t)\|^2",
-    corrected=r"\frac{1}{2L} \sum_{t<T} \|\nabla h(\theta_t)\|^2 \ge \frac{T}{2L} \min_{t<T} \|\nabla h(\theta_t)\|^2",
+    printed=r"\frac{1}{2L} \sum_{t<T} \|\nabla h(\theta_t)\|^2 \ge \frac{1}{2L} \min_{t<T} "
+    r"\|\nabla h(\theta_t)\|^2",
+    corrected=r"\frac{1}{2L} \sum_{t<T} \|\nabla h(\theta_t)\|^2 \ge \frac{T}{2L} \min_{t<T} "
+    r"\|\nabla h(\theta_t)\|^2",
     of=("train.descend",),
 )
 def critical_printed(key):
-    r"""The printed line is true but too weak: from $h(\theta_0) - h^* \ge \frac{1}{2L} \min \|\nabla h\|^2$ follows
-    a bound that does not fall with $T$, and not the next line. With the factor $T$ it does."""
+    r"""The printed line is true but too weak: from
+    $h(\theta_0) - h^* \ge \frac{1}{2L} \min \|\nabla h\|^2$ follows a bound that does not fall with
+    $T$, and not the next line. With the factor $T$ it does.
+    """
     problem, h, size = falling(key)
     times = (10, 100, 400)
     follows = lambda factor: np.sqrt(2 * problem.L * h[0] / factor)  # solved for min ‖∇h‖
     least = np.stack([size[:T].min(axis=0) for T in times])
     spent = np.stack([np.sum(size[:T] ** 2, axis=0) for T in times]) / (2 * problem.L)
-    falling_bound = lambda factors: falls("what the line implies of run 1, T = 10, 100, 400",
-                                          [follows(factor)[0] for factor in factors], method="closed form")  # fmt: skip
+    falling_bound = lambda factors: falls(
+        "what the line implies of run 1, T = 10, 100, 400",
+        [follows(factor)[0] for factor in factors],
+        method="closed form",
+    )
     return Verdict(
-        at_most("the sum on the left, at T = 10, 100, 400, against h(θ₀) − h*", spent, h[0], slack=1e-12),
-        at_most("the least gradient, against what the line implies", least, np.stack([follows(T) for T in times])),
+        at_most(
+            "the sum on the left, at T = 10, 100, 400, against h(θ₀) − h*", spent, h[0], slack=1e-12
+        ),
+        at_most(
+            "the least gradient, against what the line implies",
+            least,
+            np.stack([follows(T) for T in times]),
+        ),
         falling_bound(times),
         printed=[falling_bound([1, 1, 1])],
     )
 
 
 def dominated(rng):
-    """Three functions that their gradient dominates: one convex enough, one flat in places, one not convex."""
+    """Three functions that their gradient dominates: one convex enough, one flat in places, one not
+    convex.
+    """
     return {
         "strongly convex quadratic": quadratic(spectrum(rng, [0.5, 1.0, 2.0])),
         "least squares of rank 2 in 4": least_squares(rng, n=8, rank=2),
@@ -107,52 +132,89 @@ def points(problem, rng, count=100_000):
     cites="Polyak 1963; Łojasiewicz 1963; Karimi, Nutini & Schmidt 2016",
 )
 def pl(key):
-    r"""$h$ satisfies the $\mu$-PL inequality if $\frac12 \|\nabla h(\theta)\|^2 \ge \mu (h(\theta) - h^*)$ for all
-    $\theta$. It holds for strongly convex functions, for least squares of any rank, and for
-    $\theta^2 + 3\sin^2\theta$, which is not convex; for $\theta^4$ it holds with no $\mu > 0$."""
-    rng, checks = chance(key), []
+    r"""$h$ satisfies the $\mu$-PL inequality if
+    $\frac12 \|\nabla h(\theta)\|^2 \ge \mu (h(\theta) - h^*)$ for all $\theta$. It holds for
+    strongly convex functions, for least squares of any rank, and for $\theta^2 + 3\sin^2\theta$,
+    which is not convex; for $\theta^4$ it holds with no $\mu > 0$.
+    """
+    rng = chance(key)
+    checks = []
     for name, problem in dominated(rng).items():
         theta = points(problem, rng)
         found = explain.dominance(problem.objective, jnp.asarray(theta), None, least=problem.least)
-        gap, square = problem.value(theta) - problem.least, np.sum(problem.gradient(theta) ** 2, axis=1)
+        gap = problem.value(theta) - problem.least
+        square = np.sum(problem.gradient(theta) ** 2, axis=1)
         checks += [
             at_least(f"{name}: smallest of 100,000 ratios", found.constant, problem.mu, slack=1e-9),
-            close(f"{name}: the ratios by numpy", found.seen[gap > 1e-6], (square / (2 * gap))[gap > 1e-6],
-                  tolerance=1e-6, relative=True),
-        ]  # fmt: skip
+            close(
+                f"{name}: the ratios by numpy",
+                found.seen[gap > 1e-6],
+                (square / (2 * gap))[gap > 1e-6],
+                tolerance=1e-6,
+                relative=True,
+            ),
+        ]
     theta = np.geomspace(1e-4, 1, 200)
-    fourth = explain.dominance(lambda t, batch=None: (t**4).sum(), jnp.asarray(theta)[:, None], None)
+    fourth = explain.dominance(
+        lambda t, batch=None: (t**4).sum(), jnp.asarray(theta)[:, None], None
+    )
     grid = np.linspace(-10, 10, 2001)[:, None]
     wave = ripples()
     return Verdict(
         *checks,
-        close("θ² + 3 sin²θ on [−10, 10]: smallest ratio", found.constant, 0.176, tolerance=5e-4, method="brute force"),
+        close(
+            "θ² + 3 sin²θ on [−10, 10]: smallest ratio",
+            found.constant,
+            0.176,
+            tolerance=5e-4,
+            method="brute force",
+        ),
         close("θ⁴: the ratio is 8θ²", fourth.seen, 8 * theta**2, tolerance=1e-9),
         refuted(at_least("θ⁴ near 0: smallest ratio", fourth.constant, 1e-6)),
         figure=Chart(
-            Panel("θ", "½‖∇h‖²", log="y", lines={"θ² + 3 sin²θ": (grid[:, 0], wave.gradient(grid)[:, 0] ** 2 / 2)},
-                  bounds={"μ (h − h*), μ = 1/32": (grid[:, 0], wave.value(grid) / 32)}),
+            Panel(
+                "θ",
+                "½‖∇h‖²",
+                log="y",
+                lines={"θ² + 3 sin²θ": (grid[:, 0], wave.gradient(grid)[:, 0] ** 2 / 2)},
+                bounds={"μ (h − h*), μ = 1/32": (grid[:, 0], wave.value(grid) / 32)},
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "3.2-pl-near-opt", title="Under PL a small gradient means near the best", kind="identity", of=("explain.dominance",)
+    "3.2-pl-near-opt",
+    title="Under PL a small gradient means near the best",
+    kind="identity",
+    of=("explain.dominance",),
 )
 def near_best(key):
-    r"""Under the $\mu$-PL inequality $h(\theta) - h^* \le \|\nabla h(\theta)\|^2 / 2\mu$, so every stationary point
-    is a global minimum. $\theta^2 + 3\sin^2\theta$ has many bends, and only one stationary point."""
-    rng, checks = chance(key), []
+    r"""Under the $\mu$-PL inequality $h(\theta) - h^* \le \|\nabla h(\theta)\|^2 / 2\mu$, so every
+    stationary point is a global minimum. $\theta^2 + 3\sin^2\theta$ has many bends, and only one
+    stationary point.
+    """
+    rng = chance(key)
+    checks = []
     for name, problem in dominated(rng).items():
         theta = points(problem, rng, 20_000)
-        best = explain.dominance(problem.objective, jnp.asarray(theta), None, least=problem.least).constant
-        gap, square = problem.value(theta) - problem.least, np.sum(problem.gradient(theta) ** 2, axis=1)
+        best = explain.dominance(
+            problem.objective, jnp.asarray(theta), None, least=problem.least
+        ).constant
+        gap = problem.value(theta) - problem.least
+        square = np.sum(problem.gradient(theta) ** 2, axis=1)
         away = gap > 1e-6
         checks += [
-            at_least(f"{name}: ‖∇h‖²/2μ, against h − h*", square / (2 * problem.mu), gap, slack=1e-9),
-            close(f"{name}: with the largest μ seen to do, the two meet", (square[away] / (2 * best * gap[away])).min(),
-                  1.0, tolerance=1e-6),
-        ]  # fmt: skip
+            at_least(
+                f"{name}: ‖∇h‖²/2μ, against h − h*", square / (2 * problem.mu), gap, slack=1e-9
+            ),
+            close(
+                f"{name}: with the largest μ seen to do, the two meet",
+                (square[away] / (2 * best * gap[away])).min(),
+                1.0,
+                tolerance=1e-6,
+            ),
+        ]
     wave = ripples()
     slope = lambda t: float(wave.gradient(np.array([t]))[0])
     grid = np.linspace(-10, 10, 4002)
@@ -161,10 +223,15 @@ def near_best(key):
     bends = np.diff(signs_of_second(grid)) != 0
     return Verdict(
         *checks,
-        close("stationary points of θ² + 3 sin²θ on [−10, 10]", np.array(roots), np.zeros(1), tolerance=1e-9,
-              method="brute force"),
+        close(
+            "stationary points of θ² + 3 sin²θ on [−10, 10]",
+            np.array(roots),
+            np.zeros(1),
+            tolerance=1e-9,
+            method="brute force",
+        ),
         at_least("inflections there", int(bends.sum()), 10),
-    )  # fmt: skip
+    )
 
 
 def signs_of_second(theta):
@@ -183,13 +250,24 @@ def geometric(key):
     r"""For $L$-smooth, $\mu$-PL $h$, descent with rate $1/L$ has
     $h(\theta_T) - h^* \le \big(1 - \frac\mu L\big)^T (h(\theta_0) - h^*)$, and shrinks $h - h^*$ by
     $1 - \frac\mu L$ at each step; no convexity, no unique minimum."""
-    rng, checks, lines, bounds, assumptions = chance(key), [], {}, {}, []
+    rng = chance(key)
+    checks = []
+    lines = {}
+    bounds = {}
+    assumptions = []
     T = np.arange(301)
     for name, problem in dominated(rng).items():
         start = rng.normal(size=(1, problem.d)) * 3 if problem.d > 1 else np.array([[-8.0]])
-        found = explain.rates(problem.objective, jnp.asarray(start[0]), None, steps=300, least=problem.least,
-                              optimisers={"descent": optax.sgd(1 / problem.L)})  # fmt: skip
-        gap, rate = found.gaps["descent"], 1 - problem.mu / problem.L
+        found = explain.rates(
+            problem.objective,
+            jnp.asarray(start[0]),
+            None,
+            steps=300,
+            least=problem.least,
+            optimisers={"descent": optax.sgd(1 / problem.L)},
+        )
+        gap = found.gaps["descent"]
+        rate = 1 - problem.mu / problem.L
         by_numpy = _loop(problem, start[0])
         bound = rate**T * gap[0]
         checks += [
@@ -199,7 +277,9 @@ def geometric(key):
         ]
         tried = jnp.asarray(points(problem, rng, 20_000))
         seen = explain.dominance(problem.objective, tried, None, least=problem.least).constant
-        assumptions.append(at_least(f"{name}: smallest of 20,000 PL ratios", seen, problem.mu, slack=1e-9))
+        assumptions.append(
+            at_least(f"{name}: smallest of 20,000 PL ratios", seen, problem.mu, slack=1e-9)
+        )
         lines[name] = (T, np.maximum(gap, 1e-13))
         bounds[f"({rate:.3g})^T"] = (T, np.maximum(bound, 1e-13))
     return Verdict(
@@ -220,14 +300,17 @@ def _loop(problem, theta, steps=300):
 @erratum(
     "3.2-lemma3.4",
     title="The next step on the left",
-    printed=r"h(\theta_t) - h(\theta^*) \le \big(1 - \tfrac{\mu}{L}\big) (h(\theta_t) - h(\theta^*))",
-    corrected=r"h(\theta_{t+1}) - h(\theta^*) \le \big(1 - \tfrac{\mu}{L}\big) (h(\theta_t) - h(\theta^*))",
+    printed=r"h(\theta_t) - h(\theta^*) \le \big(1 - \tfrac{\mu}{L}\big) (h(\theta_t) - "
+    r"h(\theta^*))",
+    corrected=r"h(\theta_{t+1}) - h(\theta^*) \le \big(1 - \tfrac{\mu}{L}\big) (h(\theta_t) - "
+    r"h(\theta^*))",
     of=("train.descend",),
     slip=True,
 )
 def geometric_printed(key):
-    r"""The proof's last line has $h(\theta_t)$ on both sides, which only a minimum satisfies; on the left belongs
-    $h(\theta_{t+1})$, as in the line above it."""
+    r"""The proof's last line has $h(\theta_t)$ on both sides, which only a minimum satisfies; on
+    the left belongs $h(\theta_{t+1})$, as in the line above it.
+    """
     wave = ripples()
     gap = wave.value(descent(wave.objective, optax.sgd(1 / wave.L), np.array([3.0]), 40))
     rate = 1 - wave.mu / wave.L

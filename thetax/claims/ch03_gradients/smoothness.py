@@ -20,10 +20,13 @@ def smooth_problems(rng):
 
 @claim("3.2-smooth", title="Smoothness", kind="definition", of=("explain.lipschitz",))
 def smooth(key):
-    r"""$h$ is $L$-smooth if $\|\nabla h(\theta_1) - \nabla h(\theta_2)\| \le L \|\theta_1 - \theta_2\|$. The least
-    $L$ is $\lambda_{\max}(X^\top X)$ for least squares, $\lambda_{\max}(X^\top X)/4n$ for logistic regression, and
-    2 for $\log(1 + \theta^2)$."""
-    rng, checks = chance(key), []
+    r"""$h$ is $L$-smooth if
+    $\|\nabla h(\theta_1) - \nabla h(\theta_2)\| \le L \|\theta_1 - \theta_2\|$. The least $L$ is
+    $\lambda_{\max}(X^\top X)$ for least squares, $\lambda_{\max}(X^\top X)/4n$ for logistic
+    regression, and 2 for $\log(1 + \theta^2)$.
+    """
+    rng = chance(key)
+    checks = []
     for name, problem in smooth_problems(rng).items():
         a, b = rng.normal(size=(2, 10_001, problem.d)) * 3
         a[-1], b[-1] = 1e-3 * problem.worst, -1e-3 * problem.worst
@@ -31,35 +34,57 @@ def smooth(key):
         apart = np.linalg.norm(a - b, axis=1)
         by_numpy = np.linalg.norm(problem.gradient(a) - problem.gradient(b), axis=1) / apart
         checks += [
-            at_most(f"{name}: largest ratio of 10,001 pairs", found.constant, problem.L, slack=1e-12),
+            at_most(
+                f"{name}: largest ratio of 10,001 pairs", found.constant, problem.L, slack=1e-12
+            ),
             close(f"{name}: the ratios by numpy", found.seen, by_numpy, tolerance=1e-10),
-            at_least(f"{name}: the last, along the worst direction", found.seen[-1], 0.95 * problem.L),
+            at_least(
+                f"{name}: the last, along the worst direction", found.seen[-1], 0.95 * problem.L
+            ),
         ]
     return Verdict(*checks)
 
 
 @claim(
-    "3.2-smooth-hessian", title="Smoothness and the Hessian", kind="theorem",
+    "3.2-smooth-hessian",
+    title="Smoothness and the Hessian",
+    kind="theorem",
     of=("explain.smoothness", "explain.lipschitz"),
-)  # fmt: skip
+)
 def smooth_hessian(key):
     r"""For $h$ twice continuously differentiable on a convex set, $h$ is $L$-smooth exactly if
-    $\|\nabla^2 h(\theta)\|_2 \le L$ everywhere. Without second derivatives only the first makes sense:
-    $\frac12 (\theta)_+^2$ is 1-smooth and has none at 0."""
-    rng, checks = chance(key), []
+    $\|\nabla^2 h(\theta)\|_2 \le L$ everywhere. Without second derivatives only the first makes
+    sense: $\frac12 (\theta)_+^2$ is 1-smooth and has none at 0.
+    """
+    rng = chance(key)
+    checks = []
     side = np.linspace(-2, 2, 21)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     for name, problem in {
-        "least squares": least_squares(rng, d=2), "logistic": logistic(rng, d=2), "log(1 + θ²)": hills(2)
-    }.items():  # fmt: skip
+        "least squares": least_squares(rng, d=2),
+        "logistic": logistic(rng, d=2),
+        "log(1 + θ²)": hills(2),
+    }.items():
         bends = explain.smoothness(problem.objective, jnp.asarray(grid), None, steps=2, key=key)
         near = grid + 1e-4 * problem.worst
         pairs = explain.lipschitz(problem.objective, jnp.asarray(grid), jnp.asarray(near), None)
         checks += [
-            close(f"{name}: sup of the Hessian's norm", bends.constant, problem.L, tolerance=0.02, relative=True),
-            close(f"{name}: best Lipschitz constant", pairs.constant, bends.constant, tolerance=0.02, relative=True,
-                  method="brute force"),
-        ]  # fmt: skip
+            close(
+                f"{name}: sup of the Hessian's norm",
+                bends.constant,
+                problem.L,
+                tolerance=0.02,
+                relative=True,
+            ),
+            close(
+                f"{name}: best Lipschitz constant",
+                pairs.constant,
+                bends.constant,
+                tolerance=0.02,
+                relative=True,
+                method="brute force",
+            ),
+        ]
     half = lambda theta, batch=None, key=None: jnp.square(jnp.maximum(theta, 0)).sum() / 2
     a, b = rng.normal(size=(2, 10_000, 1))
     kink = explain.lipschitz(half, jnp.asarray(a), jnp.asarray(b), None)
@@ -69,22 +94,33 @@ def smooth_hessian(key):
     return Verdict(
         *checks,
         between("½(θ)₊²: largest ratio", kink.constant, 0.999, 1 + 1e-12, method="brute force"),
-        close("½(θ)₊²: second derivative just left and just right of 0", second, np.array([0.0, 1.0]), tolerance=1e-6,
-              method="finite differences"),
-    )  # fmt: skip
+        close(
+            "½(θ)₊²: second derivative just left and just right of 0",
+            second,
+            np.array([0.0, 1.0]),
+            tolerance=1e-6,
+            method="finite differences",
+        ),
+    )
 
 
 @claim("3.2-taylor", title="The second-order expansion", kind="identity", of=("explain.hvp",))
 def taylor(key):
     r"""With $\Delta = \theta_2 - \theta_1$ there is $\xi$ between them with
-    $h(\theta_2) = h(\theta_1) + \nabla h(\theta_1)^\top \Delta + \frac12 \Delta^\top \nabla^2 h(\xi) \Delta$; so for an
-    $L$-smooth $h$, $h(\theta_2) \le h(\theta_1) + \nabla h(\theta_1)^\top \Delta + \frac L2 \|\Delta\|^2$."""
-    rng, checks = chance(key), []
+    $h(\theta_2) = h(\theta_1) + \nabla h(\theta_1)^\top \Delta + \frac12 \Delta^\top \nabla^2
+    h(\xi) \Delta$;
+    so for an $L$-smooth $h$,
+    $h(\theta_2) \le h(\theta_1) + \nabla h(\theta_1)^\top \Delta + \frac L2 \|\Delta\|^2$.
+    """
+    rng = chance(key)
+    checks = []
     for name, problem in smooth_problems(rng).items():
         a, b = rng.normal(size=(2, 10_000, problem.d)) * 3
         line = problem.value(a) + np.sum(problem.gradient(a) * (b - a), axis=1)
         bound = line + problem.L / 2 * np.sum((b - a) ** 2, axis=1)
-        checks.append(at_most(f"{name}: h(θ₂) of 10,000 pairs", problem.value(b), bound, slack=1e-12))
+        checks.append(
+            at_most(f"{name}: h(θ₂) of 10,000 pairs", problem.value(b), bound, slack=1e-12)
+        )
     start, end, off = fourth(0.05)
     between_them = float(brentq(off, end, start))  # type: ignore[arg-type]
     return Verdict(
@@ -100,14 +136,23 @@ def _expansions(end: float) -> Chart:
     theta = np.linspace(0.5, 1.15, 100)
     second = lambda bend: 1 + 4 * (theta - 1) + bend / 2 * (theta - 1) ** 2
     return Chart(
-        Panel("θ", "value", lines={"h = θ⁴": (theta, theta**4), "with the Hessian at θ₁ = 1": (theta, second(12.0))},
-              points={"one step of descent": ([1.0, end], [1.0, end**4])},
-              bounds={"L = 15.9 on this range: above h": (theta, second(12 * 1.15**2))}),
-    )  # fmt: skip
+        Panel(
+            "θ",
+            "value",
+            lines={
+                "h = θ⁴": (theta, theta**4),
+                "with the Hessian at θ₁ = 1": (theta, second(12.0)),
+            },
+            points={"one step of descent": ([1.0, end], [1.0, end**4])},
+            bounds={"L = 15.9 on this range: above h": (theta, second(12 * 1.15**2))},
+        ),
+    )
 
 
 def fourth(eta: float):
-    r"""One step of descent on $\theta^4$ from 1, and how far the expansion with the Hessian at $\xi$ misses it."""
+    r"""One step of descent on $\theta^4$ from 1, and how far the expansion with the Hessian at
+    $\xi$ misses it.
+    """
     power = lambda theta, batch=None: (theta**4).sum()
     start = np.ones(1)
     end = descent(lambda theta, batch, key: power(theta), optax.sgd(eta), start, 1)[1]
@@ -138,14 +183,23 @@ def _half(rng):
     of=("explain.hvp",),
 )
 def taylor_printed(key):
-    r"""For $h = \theta^4$, one step of descent from 1 with $\eta = 0.05$ changes $h$ by $-0.5904$; with the Hessian at
-    $\theta_1$ the printed equality gives $-0.5600$. Some $\xi$ between the two makes it exact."""
+    r"""For $h = \theta^4$, one step of descent from 1 with $\eta = 0.05$ changes $h$ by $-0.5904$;
+    with the Hessian at $\theta_1$ the printed equality gives $-0.5600$. Some $\xi$ between the two
+    makes it exact.
+    """
     start, end, off = fourth(0.05)
     change = end**4 - start**4
     gives = lambda xi: change - off(xi)
     return Verdict(
-        close("the change, with the Hessian at ξ", gives(brentq(off, end, start)), change, tolerance=1e-12),
+        close(
+            "the change, with the Hessian at ξ",
+            gives(brentq(off, end, start)),
+            change,
+            tolerance=1e-12,
+        ),
         close("the change itself", change, -0.5904, tolerance=1e-12),
         close("what the Hessian at θ₁ gives", gives(start), -0.56, tolerance=1e-12),
-        printed=[close("the change, with the Hessian at θ₁", gives(start), change, tolerance=1e-12)],
+        printed=[
+            close("the change, with the Hessian at θ₁", gives(start), change, tolerance=1e-12)
+        ],
     )

@@ -1,4 +1,6 @@
-"""Chapter 4, convolutional networks, and lecture 10, appendix A.1 to A.13: operators, layers, pooling, networks."""
+"""Chapter 4, convolutional networks, and lecture 10, appendix A.1 to A.13: operators, layers,
+pooling, networks.
+"""
 
 from . import backward as backward
 from . import boundaries as boundaries

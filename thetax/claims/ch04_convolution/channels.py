@@ -16,39 +16,71 @@ from .signals import correlated, whole
 
 
 def by_pairs(W: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Output channel c: the sum over the input channels r of SciPy's convolution by the kernel w[c, r]."""
-    return np.array([sum(signal.convolve2d(x[r], w[r], mode="full") for r in range(len(x))) for w in W])
+    """Output channel c: the sum over the input channels r of SciPy's convolution by the kernel w[c,
+    r].
+    """
+    return np.array(
+        [sum(signal.convolve2d(x[r], w[r], mode="full") for r in range(len(x))) for w in W]
+    )
 
 
-@claim("4.2-channels", title="Convolution of several channels", kind="layer",
-       of=("layers.convolve", "layers.Convolution", "tree.size"))  # fmt: skip
+@claim(
+    "4.2-channels",
+    title="Convolution of several channels",
+    kind="layer",
+    of=("layers.convolve", "layers.Convolution", "tree.size"),
+)
 def channels(key):
-    r"""$(X * W)[c, i, j] = \sum_{r=1}^{C_{in}} \sum_k \sum_l w[c, r, k, l]\, x[r, i - k, j - l]$ with
-    $W \in \mathbb{R}^{C_{out} \times C_{in} \times K \times K}$: a kernel for every pair of channels, $C_{out} C_{in}
-    K^2$ parameters and $C_{out}$ offsets. A kernel of 1 by 1 is a matrix on the channels."""
+    r"""$(X * W)[c, i, j] = \sum_{r=1}^{C_{in}} \sum_k \sum_l w[c, r, k, l]\, x[r, i - k, j - l]$
+    with $W \in \mathbb{R}^{C_{out} \times C_{in} \times K \times K}$: a kernel for every pair of
+    channels, $C_{out} C_{in} K^2$ parameters and $C_{out}$ offsets. A kernel of 1 by 1 is a matrix
+    on the channels.
+    """
     rng = chance(key)
-    W, x, d = rng.normal(size=(4, 3, 3, 3)), rng.normal(size=(3, 5, 6)), rng.normal(size=(4, 7, 8))
+    W = rng.normal(size=(4, 3, 3, 3))
+    x = rng.normal(size=(3, 5, 6))
+    d = rng.normal(size=(4, 7, 8))
     full = lambda W, x: layers.convolve(W, x, boundary="full")
     M = rng.normal(size=(4, 3))
     pixelwise = layers.convolve(jnp.asarray(M)[:, :, None, None], jnp.asarray(x))
     value = jax.jit(lambda W: jnp.vdot(full(W, jnp.asarray(x)), jnp.asarray(d)))
     layer = jax.eval_shape(lambda key: layers.Convolution.init(3, 4, (5, 5), key=key), key)
     return Verdict(
-        close("against scipy, pair by pair", full(jnp.asarray(W), jnp.asarray(x)), by_pairs(W, x), tolerance=1e-12),
-        close("1 by 1: a matrix on the channels", pixelwise, np.einsum("cr,rij->cij", M, x), tolerance=1e-12),
-        close("gradient in W", jax.jit(jax.grad(value))(jnp.asarray(W)), jacobian(value, W), tolerance=1e-8,
-              method="finite differences"),
+        close(
+            "against scipy, pair by pair",
+            full(jnp.asarray(W), jnp.asarray(x)),
+            by_pairs(W, x),
+            tolerance=1e-12,
+        ),
+        close(
+            "1 by 1: a matrix on the channels",
+            pixelwise,
+            np.einsum("cr,rij->cij", M, x),
+            tolerance=1e-12,
+        ),
+        close(
+            "gradient in W",
+            jax.jit(jax.grad(value))(jnp.asarray(W)),
+            jacobian(value, W),
+            tolerance=1e-8,
+            method="finite differences",
+        ),
         equal("parameters", tree.size(layer), 4 * 3 * 5**2 + 4),
-    )  # fmt: skip
+    )
 
 
-@erratum("4.2-channels", title="Which channels come first",
-         printed=r"W \in \mathbb{R}^{C_{in} \times C_{out} \times K \times K}",
-         corrected=r"W \in \mathbb{R}^{C_{out} \times C_{in} \times K \times K}", of=("layers.convolve",),
-         slip=True)  # fmt: skip
+@erratum(
+    "4.2-channels",
+    title="Which channels come first",
+    printed=r"W \in \mathbb{R}^{C_{in} \times C_{out} \times K \times K}",
+    corrected=r"W \in \mathbb{R}^{C_{out} \times C_{in} \times K \times K}",
+    of=("layers.convolve",),
+    slip=True,
+)
 def outputs_first(key):
-    r"""The sum reads $w[c, r, k, l]$, $c$ an output and $r$ an input, so the outputs come first. A tensor laid out as
-    printed has the kernels of other pairs there."""
+    r"""The sum reads $w[c, r, k, l]$, $c$ an output and $r$ an input, so the outputs come first. A
+    tensor laid out as printed has the kernels of other pairs there.
+    """
     rng = chance(key)
     W, x = rng.normal(size=(3, 3, 2, 2)), rng.normal(size=(3, 4, 4))  # W[c, r]
     run = lambda W: layers.convolve(jnp.asarray(W), jnp.asarray(x), boundary="full")
@@ -58,12 +90,17 @@ def outputs_first(key):
     )
 
 
-@claim("L10-A6-image-tensor", title="Images as tensors", kind="definition",
-       of=("data.Dataset", "layers.Convolution"))  # fmt: skip
+@claim(
+    "L10-A6-image-tensor",
+    title="Images as tensors",
+    kind="definition",
+    of=("data.Dataset", "layers.Convolution"),
+)
 def image_tensor(key):
-    r"""An image is a tensor of height, width and channels, one if grey and three if coloured; its pixels, 0 to 255, are
-    scaled to $[0, 1]$, from which they come back exactly. The library puts the channels first: the same image, and the
-    same convolution."""
+    r"""An image is a tensor of height, width and channels, one if grey and three if coloured; its
+    pixels, 0 to 255, are scaled to $[0, 1]$, from which they come back exactly. The library puts
+    the channels first: the same image, and the same convolution.
+    """
     rng = chance(key)
     levels = np.arange(256, dtype=np.uint8)
     grey = rng.permutation(levels).reshape(1, 16, 16)
@@ -74,27 +111,41 @@ def image_tensor(key):
     last = np.moveaxis(xs[0], 0, -1)  # height, width, channels
     W = rng.normal(size=(2, 3, 3, 3))
     ours = layers.Convolution(jnp.asarray(W), boundary="valid")(jnp.asarray(xs[0], float))
-    loop = [[[np.sum(np.moveaxis(w, 0, -1) * last[i : i + 3, j : j + 3]) for j in range(2)] for i in range(3)]
-            for w in W]  # fmt: skip
+    loop = [
+        [
+            [np.sum(np.moveaxis(w, 0, -1) * last[i : i + 3, j : j + 3]) for j in range(2)]
+            for i in range(3)
+        ]
+        for w in W
+    ]
     return Verdict(
         equal("the least and the largest", [load(grey).min(), load(grey).max()], [0.0, 1.0]),
         equal("all 256 levels, there and back", np.round(255 * load(grey)).astype(np.uint8), grey),
         equal("coloured, there and back", np.round(255 * xs).astype(np.uint8), colour),
-        refuted(equal("back from a scale of 256", np.round(256 * load(grey)).astype(np.uint8), grey)),
+        refuted(
+            equal("back from a scale of 256", np.round(256 * load(grey)).astype(np.uint8), grey)
+        ),
         equal("channels last, and first again", np.moveaxis(last, -1, 0), xs[0]),
         equal("the shape with channels last", last.shape, [5, 4, 3]),
         close("a convolution, against sums with channels last", ours, loop, tolerance=1e-5),
     )
 
 
-@claim("L10-A6-conv-layer", title="The convolution layer", kind="layer",
-       of=("layers.Convolution", "layers.Chain", "tree.size"))  # fmt: skip
+@claim(
+    "L10-A6-conv-layer",
+    title="The convolution layer",
+    kind="layer",
+    of=("layers.Convolution", "layers.Chain", "tree.size"),
+)
 def layer(key):
-    r"""Output channel $l$ is $\sigma(\sum_k W_{lk} \star x_k + b_l)$ with filters of $m$ by $m$: $m^2 C_{in} C_{out} +
-    C_{out}$ parameters, whatever the size of the image. It is one matrix product if every window is written out as a
-    column."""
+    r"""Output channel $l$ is $\sigma(\sum_k W_{lk} \star x_k + b_l)$ with filters of $m$ by $m$:
+    $m^2 C_{in} C_{out} + C_{out}$ parameters, whatever the size of the image. It is one matrix
+    product if every window is written out as a column.
+    """
     rng, m, (C_in, C_out) = chance(key), 3, (2, 4)
-    W, b, x = rng.normal(size=(C_out, C_in, m, m)), rng.normal(size=C_out), rng.normal(size=(C_in, 6, 5))
+    W = rng.normal(size=(C_out, C_in, m, m))
+    b = rng.normal(size=C_out)
+    x = rng.normal(size=(C_in, 6, 5))
     conv = layers.Convolution(jnp.asarray(W), jnp.asarray(b), boundary="valid")
     net = layers.Chain(conv, layers.relu)
     loop = np.zeros((C_out, 4, 3))
@@ -108,19 +159,30 @@ def layer(key):
     larger = net(jnp.asarray(rng.normal(size=(C_in, 11, 9))))
     return Verdict(
         close("against a loop over six indices", net(jnp.asarray(x)), loop, tolerance=1e-12),
-        close("against the product with windows as columns", net(jnp.asarray(x)), product_form, tolerance=1e-12),
+        close(
+            "against the product with windows as columns",
+            net(jnp.asarray(x)),
+            product_form,
+            tolerance=1e-12,
+        ),
         equal("parameters", tree.size(net), m**2 * C_in * C_out + C_out),
         equal("the same layer on a larger image", larger.shape, [C_out, 9, 7]),
     )
 
 
-@claim("L10-A6-local-shared", title="A dense layer, sparse and tied", kind="identity",
-       of=("layers.Convolution", "layers.matrix_of"))  # fmt: skip
+@claim(
+    "L10-A6-local-shared",
+    title="A dense layer, sparse and tied",
+    kind="identity",
+    of=("layers.Convolution", "layers.matrix_of"),
+)
 def local_and_shared(key):
-    r"""A convolution is a dense layer whose matrix is sparse, $m^2 C_{in}$ numbers to a row (local receptive fields),
-    and tied: the same numbers in every row of a channel (shared parameters)."""
+    r"""A convolution is a dense layer whose matrix is sparse, $m^2 C_{in}$ numbers to a row (local
+    receptive fields), and tied: the same numbers in every row of a channel (shared parameters).
+    """
     rng, m, (C_in, C_out), size = chance(key), 3, (2, 3), (6, 5)
-    W, x = rng.normal(size=(C_out, C_in, m, m)), rng.normal(size=(C_in, *size))
+    W = rng.normal(size=(C_out, C_in, m, m))
+    x = rng.normal(size=(C_in, *size))
     conv = layers.Convolution(jnp.asarray(W), boundary="valid")
     A = np.asarray(layers.matrix_of(conv, x.shape))
     by_hand = np.zeros((C_out, 4, 3, C_in, *size))
@@ -129,10 +191,23 @@ def local_and_shared(key):
     rows = [sorted(row[row != 0]) for row in A]
     return Verdict(
         equal("the matrix, entry by entry", A, by_hand.reshape(A.shape)),
-        close("its product, against the layer", A @ x.ravel(), np.ravel(conv(jnp.asarray(x))), tolerance=1e-12),
+        close(
+            "its product, against the layer",
+            A @ x.ravel(),
+            np.ravel(conv(jnp.asarray(x))),
+            tolerance=1e-12,
+        ),
         equal("numbers to a row", [len(row) for row in rows], np.full(len(A), m**2 * C_in)),
-        equal("the same in every row of a channel", rows, np.repeat(np.sort(W.reshape(C_out, -1)), 12, axis=0)),
-        equal("entries, and distinct ones but 0", [A.size, len(np.unique(A[A != 0]))], [36 * 60, W.size]),
+        equal(
+            "the same in every row of a channel",
+            rows,
+            np.repeat(np.sort(W.reshape(C_out, -1)), 12, axis=0),
+        ),
+        equal(
+            "entries, and distinct ones but 0",
+            [A.size, len(np.unique(A[A != 0]))],
+            [36 * 60, W.size],
+        ),
     )
 
 
@@ -140,22 +215,38 @@ PRINTED = "aα+bβ+dγ+eδ bα+cβ+eγ+fδ dα+eβ+gγ+hδ eα+fβ+hγ+iδ gα+h
 
 
 @claim(
-    "L10-A7-example", title="A filter laid on an image", kind="identity", of=("layers.correlate", "layers.matrix_of")
+    "L10-A7-example",
+    title="A filter laid on an image",
+    kind="identity",
+    of=("layers.correlate", "layers.matrix_of"),
 )
 def example(key):
-    r"""The image $a \dots l$ of 4 by 3 and the filter $\alpha, \beta; \gamma, \delta$ make a map of 3 by 2 whose first
-    entry is $a\alpha + b\beta + d\gamma + e\delta$."""
-    image, kernel = whole(key, 4, 3), 10.0 + np.arange(4)
-    letter, greek = dict(zip("abcdefghijkl", image.ravel())), dict(zip("αβγδ", kernel))
-    by_letters = [sum(letter[t[0]] * greek[t[1]] for t in entry.split("+")) for entry in PRINTED.split()]
+    r"""The image $a \dots l$ of 4 by 3 and the filter $\alpha, \beta; \gamma, \delta$ make a map of
+    3 by 2 whose first entry is $a\alpha + b\beta + d\gamma + e\delta$.
+    """
+    image = whole(key, 4, 3)
+    kernel = 10.0 + np.arange(4)
+    letter = dict(zip("abcdefghijkl", image.ravel()))
+    greek = dict(zip("αβγδ", kernel))
+    by_letters = [
+        sum(letter[t[0]] * greek[t[1]] for t in entry.split("+")) for entry in PRINTED.split()
+    ]
     places = np.zeros((6, 12))
     for row, entry in enumerate(PRINTED.split()):
         for term in entry.split("+"):
             places[row, "abcdefghijkl".index(term[0])] = greek[term[1]]
     conv = layers.Convolution(jnp.asarray(kernel.reshape(1, 1, 2, 2)), boundary="valid")
     return Verdict(
-        equal("the six entries", correlated(kernel.reshape(2, 2), image), np.reshape(by_letters, (3, 2))),
-        equal("which letter is multiplied by which, in each", layers.matrix_of(conv, (1, 4, 3)), places),
+        equal(
+            "the six entries",
+            correlated(kernel.reshape(2, 2), image),
+            np.reshape(by_letters, (3, 2)),
+        ),
+        equal(
+            "which letter is multiplied by which, in each",
+            layers.matrix_of(conv, (1, 4, 3)),
+            places,
+        ),
     )
 
 
@@ -163,34 +254,54 @@ SOBEL = np.array([[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]])  # for edges that run u
 
 
 @claim(
-    "L10-A8-stripes", title="Filters find patterns", kind="experiment", of=("layers.correlate", "layers.Convolution")
+    "L10-A8-stripes",
+    title="Filters find patterns",
+    kind="experiment",
+    of=("layers.correlate", "layers.Convolution"),
 )
 def stripes(key):
-    r"""A filter for upright edges answers most at upright edges and not at all to level ones, the turned one the other
-    way round. Of all patches of one length a filter answers most to its own pattern, by Cauchy and Schwarz. On a
-    coloured image the answers of the channels are summed."""
+    r"""A filter for upright edges answers most at upright edges and not at all to level ones, the
+    turned one the other way round. Of all patches of one length a filter answers most to its own
+    pattern, by Cauchy and Schwarz. On a coloured image the answers of the channels are summed.
+    """
     rng = chance(key)
     upright = np.zeros((8, 8))
     upright[:, 4:] = 1.0
     level = upright.T
     patches = rng.normal(size=(500, 3, 3))
     patches /= np.linalg.norm(patches, axis=(1, 2), keepdims=True)
-    found = [float(correlated(SOBEL, patch)[0, 0]) for patch in (*patches[:5], SOBEL / np.linalg.norm(SOBEL))]
+    found = [
+        float(correlated(SOBEL, patch)[0, 0])
+        for patch in (*patches[:5], SOBEL / np.linalg.norm(SOBEL))
+    ]
     every = np.sum(SOBEL * patches, axis=(1, 2))
     scene = 0.1 * rng.normal(size=(12, 12))
     scene[6:9, 2:5] += SOBEL
     answer = correlated(SOBEL, scene)
-    image, W = rng.normal(size=(3, 6, 6)), rng.normal(size=(1, 3, 3, 3))
+    image = rng.normal(size=(3, 6, 6))
+    W = rng.normal(size=(1, 3, 3, 3))
     coloured = layers.Convolution(jnp.asarray(W), boundary="valid")(jnp.asarray(image))[0]
     return Verdict(
-        equal("where the upright edge is found", np.unique(np.nonzero(correlated(SOBEL, upright))[1]), [2, 3]),
+        equal(
+            "where the upright edge is found",
+            np.unique(np.nonzero(correlated(SOBEL, upright))[1]),
+            [2, 3],
+        ),
         equal("the answer there", correlated(SOBEL, upright)[:, 2:4], np.full((6, 2), 4.0)),
         equal("the answer to a level edge", np.abs(correlated(SOBEL, level)).max(), 0.0),
         equal("of the turned filter", correlated(SOBEL.T, level), correlated(SOBEL, upright).T),
         close("the answer to its own pattern", found[-1], np.linalg.norm(SOBEL), tolerance=1e-12),
         close("answers to others", found[:-1], every[:5], tolerance=1e-12),
         at_least("how far 500 other patterns fall short", np.linalg.norm(SOBEL) - every.max(), 0.0),
-        equal("where a hidden pattern is found", np.unravel_index(answer.argmax(), answer.shape), [6, 2]),
-        close("a coloured image: the sum over channels", coloured,
-              sum(correlated(W[0, k], image[k]) for k in range(3)), tolerance=1e-12),
-    )  # fmt: skip
+        equal(
+            "where a hidden pattern is found",
+            np.unravel_index(answer.argmax(), answer.shape),
+            [6, 2],
+        ),
+        close(
+            "a coloured image: the sum over channels",
+            coloured,
+            sum(correlated(W[0, k], image[k]) for k in range(3)),
+            tolerance=1e-12,
+        ),
+    )

@@ -12,7 +12,7 @@ from ...plot import Chart, Panel
 from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
-from .signals import (  # fmt: skip
+from .signals import (
     DT,
     T,
     bump,
@@ -46,83 +46,154 @@ def is_taken(operator: Any, shape: tuple[int, ...]) -> bool:
     return True
 
 
-@claim("4.1-operator", title="Operators, and which of them are linear", kind="definition",
-       of=("layers.Convolution", "layers.matrix_of", "layers.AveragePool", "layers.MaxPool"))  # fmt: skip
+@claim(
+    "4.1-operator",
+    title="Operators, and which of them are linear",
+    kind="definition",
+    of=("layers.Convolution", "layers.matrix_of", "layers.AveragePool", "layers.MaxPool"),
+)
 def operator(key):
-    r"""An operator makes a function of a function. It is linear where $T(\alpha f + \beta g) = \alpha Tf + \beta Tg$,
-    and then, on finitely many places, a matrix. A convolution and a mean over windows are linear; a rectifier and a
-    maximum are not, nor is a convolution with an offset, which is linear but for that."""
-    rng, shape = chance(key), (1, 8)
+    r"""An operator makes a function of a function. It is linear where
+    $T(\alpha f + \beta g) = \alpha Tf + \beta Tg$, and then, on finitely many places, a matrix. A
+    convolution and a mean over windows are linear; a rectifier and a maximum are not, nor is a
+    convolution with an offset, which is linear but for that.
+    """
+    rng = chance(key)
+    shape = (1, 8)
     W = jnp.asarray(rng.normal(size=(1, 1, 3)))
-    conv, offset = layers.Convolution(W), layers.Convolution(W, jnp.ones(1))
-    mean, largest = layers.AveragePool((2,)), layers.MaxPool((2,))
+    conv = layers.Convolution(W)
+    offset = layers.Convolution(W, jnp.ones(1))
+    mean = layers.AveragePool((2,))
+    largest = layers.MaxPool((2,))
     x = jnp.asarray(rng.normal(size=shape))
     A = layers.matrix_of(conv, shape)
     return Verdict(
-        at_most("defect of linear ones: a convolution, a mean", [defect(f, rng, shape) for f in (conv, mean)], 1e-13),
-        at_least("defect of others: an offset, a rectifier, a maximum",
-                 [defect(f, rng, shape) for f in (offset, layers.relu, largest)], 0.1),
-        close("the convolution, against its matrix", conv(x).ravel(), np.asarray(A) @ np.asarray(x).ravel(),
-              tolerance=1e-14),
-        equal("which are written as matrices: convolution, mean, rectifier, maximum",
-              [is_taken(f, shape) for f in (conv, mean, layers.relu, largest)], [True, True, False, False]),
-        close("with an offset: the same matrix", layers.matrix_of(offset, shape), A, tolerance=1e-14),
-    )  # fmt: skip
+        at_most(
+            "defect of linear ones: a convolution, a mean",
+            [defect(f, rng, shape) for f in (conv, mean)],
+            1e-13,
+        ),
+        at_least(
+            "defect of others: an offset, a rectifier, a maximum",
+            [defect(f, rng, shape) for f in (offset, layers.relu, largest)],
+            0.1,
+        ),
+        close(
+            "the convolution, against its matrix",
+            conv(x).ravel(),
+            np.asarray(A) @ np.asarray(x).ravel(),
+            tolerance=1e-14,
+        ),
+        equal(
+            "which are written as matrices: convolution, mean, rectifier, maximum",
+            [is_taken(f, shape) for f in (conv, mean, layers.relu, largest)],
+            [True, True, False, False],
+        ),
+        close(
+            "with an offset: the same matrix", layers.matrix_of(offset, shape), A, tolerance=1e-14
+        ),
+    )
 
 
-@claim("4.1-integral-operator", title="Integral operators", kind="definition", of=("layers.Linear",))
+@claim(
+    "4.1-integral-operator", title="Integral operators", kind="definition", of=("layers.Linear",)
+)
 def integral_operator(key):
-    r"""$(Tf)(u) = \int_{t_1}^{t_2} H(u, t) f(t)\,dt$ is linear in $f$. On the nodes of a quadrature it is a linear
-    layer, $W_{ij} = H(u_i, t_j)\,\omega_j$. With $H = e^{-ut}$ on $[0, \infty)$, Laplace's, $f = e^{-t}$ becomes
-    $\frac{1}{1 + u}$ and $g = t e^{-t}$ becomes $\frac{1}{(1 + u)^2}$."""
+    r"""$(Tf)(u) = \int_{t_1}^{t_2} H(u, t) f(t)\,dt$ is linear in $f$. On the nodes of a quadrature
+    it is a linear layer, $W_{ij} = H(u_i, t_j)\,\omega_j$. With $H = e^{-ut}$ on $[0, \infty)$,
+    Laplace's, $f = e^{-t}$ becomes $\frac{1}{1 + u}$ and $g = t e^{-t}$ becomes
+    $\frac{1}{(1 + u)^2}$.
+    """
     u = np.linspace(0, 2, 9)
     t, omega = np.polynomial.laguerre.laggauss(40)  # for integrals of e⁻ᵗ times a smooth function
     layer = layers.Linear(jnp.asarray(np.exp(-np.outer(u, t)) * omega * np.exp(t)))
-    f, g = (lambda t: np.exp(-t)), (lambda t: t * np.exp(-t))
-    by_quad = lambda f: np.array([integral(lambda t, v=v: np.exp(-v * t) * f(t), 0, np.inf) for v in u])
+    f = lambda t: np.exp(-t)
+    g = lambda t: t * np.exp(-t)
+    by_quad = lambda f: np.array(
+        [integral(lambda t, v=v: np.exp(-v * t) * f(t), 0, np.inf) for v in u]
+    )
     by_layer = lambda f: np.asarray(layer(jnp.asarray(f(t))))
     alpha, beta = chance(key).normal(size=2)
     return Verdict(
         close("Tf by the layer", by_layer(f), 1 / (1 + u), tolerance=1e-8),
-        close("Tf by the layer, against adaptive quadrature", by_layer(f), by_quad(f), tolerance=1e-8),
+        close(
+            "Tf by the layer, against adaptive quadrature", by_layer(f), by_quad(f), tolerance=1e-8
+        ),
         close("Tg by the layer", by_layer(g), 1 / (1 + u) ** 2, tolerance=1e-8),
-        close("Tg by the layer, against adaptive quadrature", by_layer(g), by_quad(g), tolerance=1e-8),
-        close("T of a combination by the layer", by_layer(lambda t: alpha * f(t) + beta * g(t)),
-              alpha / (1 + u) + beta / (1 + u) ** 2, tolerance=1e-8),
-        refuted(close("T of the product, against the product", by_layer(lambda t: f(t) * g(t)),
-                      1 / (1 + u) ** 3, tolerance=1e-3)),
-    )  # fmt: skip
+        close(
+            "Tg by the layer, against adaptive quadrature", by_layer(g), by_quad(g), tolerance=1e-8
+        ),
+        close(
+            "T of a combination by the layer",
+            by_layer(lambda t: alpha * f(t) + beta * g(t)),
+            alpha / (1 + u) + beta / (1 + u) ** 2,
+            tolerance=1e-8,
+        ),
+        refuted(
+            close(
+                "T of the product, against the product",
+                by_layer(lambda t: f(t) * g(t)),
+                1 / (1 + u) ** 3,
+                tolerance=1e-3,
+            )
+        ),
+    )
 
 
-@erratum("4.1-integral-operator", title="The kernel of a Fourier transform is not real",
-         printed=r"G : \mathbb{R}^2 \to \mathbb{R}", corrected=r"H : \mathbb{R}^2 \to \mathbb{C}",
-         of=("layers.Linear",), slip=True)  # fmt: skip
+@erratum(
+    "4.1-integral-operator",
+    title="The kernel of a Fourier transform is not real",
+    printed=r"G : \mathbb{R}^2 \to \mathbb{R}",
+    corrected=r"H : \mathbb{R}^2 \to \mathbb{C}",
+    of=("layers.Linear",),
+    slip=True,
+)
 def complex_kernel(key):
-    r"""The kernel of an integral operator is introduced as a real $G$ and used as $H$; the next definition takes $H =
-    e^{-2\pi i t u}$. With any real kernel the transform of a real function would be real; that of a shifted bump is
-    not. A complex kernel is two linear layers, one for each part."""
-    mean, spread = 0.4 + chance(key).random(), 0.6
-    u, f = np.linspace(-1, 1, 9), jnp.asarray(bump(mean, spread)(T))
-    real, imaginary = (layers.Linear(jnp.asarray(DT * wave(2 * np.pi * np.outer(u, T)))) for wave in (np.cos, np.sin))
+    r"""The kernel of an integral operator is introduced as a real $G$ and used as $H$; the next
+    definition takes $H = e^{-2\pi i t u}$. With any real kernel the transform of a real function
+    would be real; that of a shifted bump is not. A complex kernel is two linear layers, one for
+    each part.
+    """
+    mean = 0.4 + chance(key).random()
+    spread = 0.6
+    u = np.linspace(-1, 1, 9)
+    f = jnp.asarray(bump(mean, spread)(T))
+    real, imaginary = (
+        layers.Linear(jnp.asarray(DT * wave(2 * np.pi * np.outer(u, T))))
+        for wave in (np.cos, np.sin)
+    )
     exact = np.exp(-2j * np.pi * u * mean - 2 * (np.pi * spread * u) ** 2)
     found = np.asarray(real(f)) - 1j * np.asarray(imaginary(f))
     return Verdict(
         close("with both parts", found, exact, tolerance=1e-8),
-        printed=[close("with the real part alone", np.asarray(real(f)) + 0j, exact, tolerance=1e-8)],
+        printed=[
+            close("with the real part alone", np.asarray(real(f)) + 0j, exact, tolerance=1e-8)
+        ],
     )
 
 
 @claim("4.1-fourier", title="The Fourier transform", kind="definition", of=("layers.circulant",))
 def fourier(key):
-    r"""$(\mathcal{F}f)(u) = \int e^{-2\pi i t u} f(t)\,dt$. The bell $e^{-\pi t^2}$ is its own transform, a box becomes
-    $\frac{\sin \pi u}{\pi u}$, a shift by $\mu$ the factor $e^{-2\pi i u \mu}$, and the inverse has the other sign. It
-    is what convolution does to waves: $f * e^{2\pi i u t} = (\mathcal{F}f)(u)\, e^{2\pi i u t}$."""
-    u, mean, spread = np.linspace(-1.5, 1.5, 7), chance(key).normal(), 0.7
-    bell, box = (lambda t: np.exp(-np.pi * t**2)), (lambda t: 1.0 * (abs(t) < 0.5))
+    r"""$(\mathcal{F}f)(u) = \int e^{-2\pi i t u} f(t)\,dt$. The bell $e^{-\pi t^2}$ is its own
+    transform, a box becomes $\frac{\sin \pi u}{\pi u}$, a shift by $\mu$ the factor
+    $e^{-2\pi i u \mu}$, and the inverse has the other sign. It is what convolution does to waves:
+    $f * e^{2\pi i u t} = (\mathcal{F}f)(u)\, e^{2\pi i u t}$.
+    """
+    u = np.linspace(-1.5, 1.5, 7)
+    mean = chance(key).normal()
+    spread = 0.7
+    bell = lambda t: np.exp(-np.pi * t**2)
+    box = lambda t: 1.0 * (abs(t) < 0.5)
     by_quad = lambda f, breaks=None: np.array([transform(f, v, breaks) for v in u])
     places = np.array([-1.0, 0.0, 0.7])
-    back = [transform(lambda v: np.exp(-2j * np.pi * v * mean - 2 * (np.pi * spread * v) ** 2), -t) for t in places]
-    n, k = 128, np.arange(-24, 25)  # a ring as long as 16 units: its waves are those of whole k / 16
+    back = [
+        transform(lambda v: np.exp(-2j * np.pi * v * mean - 2 * (np.pi * spread * v) ** 2), -t)
+        for t in places
+    ]
+    n, k = (
+        128,
+        np.arange(-24, 25),
+    )  # a ring as long as 16 units: its waves are those of whole k / 16
     t = DT * ((np.arange(n) + n // 2) % n - n // 2)
     C = np.asarray(layers.circulant(jnp.asarray(DT * bump(0.3, spread)(t)), n))
     waves = np.exp(2j * np.pi * np.outer(t, k) / (n * DT))
@@ -131,14 +202,35 @@ def fourier(key):
         close("the bell", by_quad(bell), bell(u) + 0j, tolerance=1e-8),
         close("the box", by_quad(box, [-0.5, 0.5]), np.sinc(u) + 0j, tolerance=1e-8),
         close("a shifted bump", by_quad(bump(mean, spread)), exact(u, mean), tolerance=1e-8),
-        close("the inverse recovers the bump", np.array(back), bump(mean, spread)(places) + 0j, tolerance=1e-8),
-        close("the library's convolution of waves", C @ waves, exact(k / (n * DT), 0.3)[None] * waves, tolerance=1e-8),
-        figure=Chart(Panel("u", "modulus of the transform", lines={
-            "a bump of spread 0.7": (v := np.linspace(0, 3, 151), np.abs(exact(v, 0))),
-            "a box": (v, np.abs(np.sinc(v)))},
-            points={"what the library's convolution does to waves": (
-                k[24:] / (n * DT), np.abs((C @ waves)[0] / waves[0])[24:])})),
-    )  # fmt: skip
+        close(
+            "the inverse recovers the bump",
+            np.array(back),
+            bump(mean, spread)(places) + 0j,
+            tolerance=1e-8,
+        ),
+        close(
+            "the library's convolution of waves",
+            C @ waves,
+            exact(k / (n * DT), 0.3)[None] * waves,
+            tolerance=1e-8,
+        ),
+        figure=Chart(
+            Panel(
+                "u",
+                "modulus of the transform",
+                lines={
+                    "a bump of spread 0.7": (v := np.linspace(0, 3, 151), np.abs(exact(v, 0))),
+                    "a box": (v, np.abs(np.sinc(v))),
+                },
+                points={
+                    "what the library's convolution does to waves": (
+                        k[24:] / (n * DT),
+                        np.abs((C @ waves)[0] / waves[0])[24:],
+                    )
+                },
+            )
+        ),
+    )
 
 
 def triangle(u: Any) -> Any:
@@ -146,48 +238,88 @@ def triangle(u: Any) -> Any:
     return np.maximum(1 - np.abs(u - 1), 0)
 
 
-@claim("4.1-convolution", "L10-A3-conv-continuous", title="Convolution", kind="definition",
-       of=("layers.fft_convolve", "layers.convolve"))  # fmt: skip
+@claim(
+    "4.1-convolution",
+    "L10-A3-conv-continuous",
+    title="Convolution",
+    kind="definition",
+    of=("layers.fft_convolve", "layers.convolve"),
+)
 def convolution(key):
-    r"""$(f * h)(u) = \int h(u - t) f(t)\,dt$, the integral operator of $H(u, t) = h(u - t)$; bilinear and commutative.
-    The densities of $\mathcal{N}(0, a)$ and $\mathcal{N}(0, b)$ make that of $\mathcal{N}(0, a + b)$; two boxes make a
-    triangle. The library's sum on a grid, times the step, is the integral."""
+    r"""$(f * h)(u) = \int h(u - t) f(t)\,dt$, the integral operator of $H(u, t) = h(u - t)$;
+    bilinear and commutative. The densities of $\mathcal{N}(0, a)$ and $\mathcal{N}(0, b)$ make that
+    of $\mathcal{N}(0, a + b)$; two boxes make a triangle. The library's sum on a grid, times the
+    step, is the integral.
+    """
     rng = chance(key)
     a, b = 0.5 + rng.random(2)
-    f, g, h = bump(0, np.sqrt(a)), bump(0.5, 0.8), bump(0, np.sqrt(b))
+    f = bump(0, np.sqrt(a))
+    g = bump(0.5, 0.8)
+    h = bump(0, np.sqrt(b))
     u = np.linspace(-3, 3, 7)
     by_quad = [integral(lambda t, v=v: h(v - t) * f(t), -15, 15) for v in u]
-    boxes = [integral(lambda t, v=v: 1.0 * (0 < v - t < 1), 0, 1, [v - 1, v]) for v in np.linspace(0.1, 1.9, 7)]
+    boxes = [
+        integral(lambda t, v=v: 1.0 * (0 < v - t < 1), 0, 1, [v - 1, v])
+        for v in np.linspace(0.1, 1.9, 7)
+    ]
     n = 20
     alpha, beta = rng.normal(size=2)
     mixed = on_grid(h, lambda t: alpha * f(t) + beta * g(t))
     sums = convolved(np.ones(n), np.ones(n)) / n
     return Verdict(
-        close("of normal densities, by quadrature", by_quad, bump(0, np.sqrt(a + b))(u), tolerance=1e-8),
+        close(
+            "of normal densities, by quadrature",
+            by_quad,
+            bump(0, np.sqrt(a + b))(u),
+            tolerance=1e-8,
+        ),
         close("on the library's grid", on_grid(h, f), bump(0, np.sqrt(a + b))(T), tolerance=1e-8),
-        refuted(close("spreads added instead", on_grid(h, f), bump(0, np.sqrt(a) + np.sqrt(b))(T), tolerance=1e-3)),
+        refuted(
+            close(
+                "spreads added instead",
+                on_grid(h, f),
+                bump(0, np.sqrt(a) + np.sqrt(b))(T),
+                tolerance=1e-3,
+            )
+        ),
         close("of boxes, by quadrature", boxes, triangle(np.linspace(0.1, 1.9, 7)), tolerance=1e-8),
         close("of boxes, by the library", sums, triangle(np.arange(1, 2 * n) / n), tolerance=1e-14),
         close("commutative", on_grid(f, h), on_grid(h, f), tolerance=1e-13),
         close("linear", mixed, alpha * on_grid(h, f) + beta * on_grid(h, g), tolerance=1e-13),
-        figure=Chart(Panel("t", "density", lines={name: (T[56:-56], y[56:-56]) for name, y in {
-            "f": f(T), "h": h(T), "f ∗ h": on_grid(h, f)}.items()}),
-                     Panel("t", "", lines={"a box with itself": (np.arange(1, 2 * n) / n, sums)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "t",
+                "density",
+                lines={
+                    name: (T[56:-56], y[56:-56])
+                    for name, y in {"f": f(T), "h": h(T), "f ∗ h": on_grid(h, f)}.items()
+                },
+            ),
+            Panel("t", "", lines={"a box with itself": (np.arange(1, 2 * n) / n, sums)}),
+        ),
+    )
 
 
-@claim("4.1-commutative", title="Convolution is commutative", kind="theorem",
-       of=("layers.convolve", "layers.circulant"))  # fmt: skip
+@claim(
+    "4.1-commutative",
+    title="Convolution is commutative",
+    kind="theorem",
+    of=("layers.convolve", "layers.circulant"),
+)
 def commutative(key):
-    r"""$f * h = h * f$, by the substitution $v = u - t$. So with $f = e^{-t}$ for $t > 0$ and a box $h$ on $[0, 1]$,
-    and for all sequences; products of matrices in general do not commute, those of circulant ones do."""
-    f, h = (lambda t: np.exp(-t) * (t > 0)), (lambda t: 1.0 * (0 < t < 1))
+    r"""$f * h = h * f$, by the substitution $v = u - t$. So with $f = e^{-t}$ for $t > 0$ and a box
+    $h$ on $[0, 1]$, and for all sequences; products of matrices in general do not commute, those of
+    circulant ones do.
+    """
+    f = lambda t: np.exp(-t) * (t > 0)
+    h = lambda t: 1.0 * (0 < t < 1)
     u = np.array([-0.5, 0.3, 0.8, 1.4, 3.0])
     one = [integral(lambda t, v=v: h(v - t) * f(t), -2, 5, [0, v - 1, v]) for v in u]
     other = [integral(lambda t, v=v: f(v - t) * h(t), -2, 5, [0, 1, v]) for v in u]
     exact = np.select([u < 0, u < 1], [0 * u, 1 - np.exp(-u)], np.exp(-u) * (np.e - 1))
     key_a, key_b, key_c = jr.split(key, 3)
-    a, b = whole(key_a, 5), whole(key_b, 8)
+    a = whole(key_a, 5)
+    b = whole(key_b, 8)
     A, B = whole(key_c, 2, 4, 4)
     on_ring = [np.asarray(layers.circulant(jnp.asarray(part), 8)) for part in (a, b)]
     return Verdict(
@@ -200,16 +332,22 @@ def commutative(key):
     )
 
 
-@erratum("4.1-commutative", title="Which of the two the proof begins with",
-         printed=r"(h * f)(u) = \int h(u - t) f(t)\,dt", corrected=r"(f * h)(u) = \int h(u - t) f(t)\,dt",
-         of=("layers.convolve",), slip=True)  # fmt: skip
+@erratum(
+    "4.1-commutative",
+    title="Which of the two the proof begins with",
+    printed=r"(h * f)(u) = \int h(u - t) f(t)\,dt",
+    corrected=r"(f * h)(u) = \int h(u - t) f(t)\,dt",
+    of=("layers.convolve",),
+    slip=True,
+)
 def names_exchanged(key):
     r"""By the definition above it the integral is $f * h$, with $h$ the kernel; the proof calls it
     $h * f$, and its last line, $\int h(v) f(u - v)\,dv$, $f * h$. For numbers the two are equal, as
     the proof shows. They are not where the values are matrices, as those of a kernel of several
     channels are, and there the names matter."""
     key_f, key_h = jr.split(key)
-    f, h = whole(key_f, 6, 2, 2), whole(key_h, 4, 2, 2)
+    f = whole(key_f, 6, 2, 2)
+    h = whole(key_h, 4, 2, 2)
     line = np.zeros((9, 2, 2))
     for t, s in np.ndindex(6, 4):
         line[t + s] += h[s] @ f[t]  # h(u - t) f(t)
@@ -217,7 +355,9 @@ def names_exchanged(key):
     def convolve(signal, kernel):
         """Column by column of the signal, the library's convolution with the kernel."""
         W = jnp.asarray(kernel.transpose(1, 2, 0))
-        columns = [layers.convolve(W, jnp.asarray(signal[:, :, k].T), boundary="full") for k in range(2)]
+        columns = [
+            layers.convolve(W, jnp.asarray(signal[:, :, k].T), boundary="full") for k in range(2)
+        ]
         return np.stack([np.asarray(y).T for y in columns], axis=2)
 
     return Verdict(
@@ -226,18 +366,28 @@ def names_exchanged(key):
     )
 
 
-@claim("4.1-shift", "4.1-shift-equivariance", title="Convolution commutes with shifts", kind="theorem",
-       of=("layers.convolve", "layers.circulant"))  # fmt: skip
+@claim(
+    "4.1-shift",
+    "4.1-shift-equivariance",
+    title="Convolution commutes with shifts",
+    kind="theorem",
+    of=("layers.convolve", "layers.circulant"),
+)
 def shift(key):
-    r"""With $f_\Delta(t) = f(t + \Delta)$, whose peak lies at $-\Delta$ if that of $f$ is at 0, $f_\Delta * h =
-    (f * h)_\Delta$: exactly for sequences without end, by quadrature on the line. Multiplication by $t$, for one, does
-    not commute with shifts."""
+    r"""With $f_\Delta(t) = f(t + \Delta)$, whose peak lies at $-\Delta$ if that of $f$ is at 0,
+    $f_\Delta * h = (f * h)_\Delta$: exactly for sequences without end, by quadrature on the line.
+    Multiplication by $t$, for one, does not commute with shifts.
+    """
     key_f, key_h = jr.split(key)
     delta, (f, h) = 3, (sequence(whole(key_f, 6), -2), sequence(whole(key_h, 4), 1))
     both = lambda f: sum_over(f, h, lambda t, s: t + s)
-    by_library = sequence(convolved(values(h), values(moved(f, delta))), min(moved(f, delta)) + min(h))
+    by_library = sequence(
+        convolved(values(h), values(moved(f, delta))), min(moved(f, delta)) + min(h)
+    )
     times = lambda f: {t: t * value for t, value in f.items()}
-    bell, kernel, u = bump(0, 0.5), bump(0.3, 0.9), np.linspace(-2, 2, 5)
+    bell = bump(0, 0.5)
+    kernel = bump(0.3, 0.9)
+    u = np.linspace(-2, 2, 5)
     left = [integral(lambda t, v=v: kernel(v - t) * bell(t + 1.5), -15, 15) for v in u]
     right = [integral(lambda t, v=v: kernel(v + 1.5 - t) * bell(t), -15, 15) for v in u]
     unit = np.eye(len(T))[-12 % len(T)]  # turning the ring by -12 places is a convolution too
@@ -249,21 +399,40 @@ def shift(key):
         equal("where they begin", min(both(moved(f, delta))), min(moved(both(f), delta))),
         equal("by the library", values(by_library), values(moved(both(f), delta))),
         close("on the line, by quadrature", left, right, tolerance=1e-8),
-        close("against the closed form", left, bump(0.3 - 1.5, np.sqrt(0.25 + 0.81))(u), tolerance=1e-8),
-        refuted(equal("multiplication by t", values(times(moved(f, delta))), values(moved(times(f), delta)))),
+        close(
+            "against the closed form",
+            left,
+            bump(0.3 - 1.5, np.sqrt(0.25 + 0.81))(u),
+            tolerance=1e-8,
+        ),
+        refuted(
+            equal(
+                "multiplication by t",
+                values(times(moved(f, delta))),
+                values(moved(times(f), delta)),
+            )
+        ),
     )
 
 
-@erratum("4.1-shift-equivariance", title="The sign of the shift in the proof",
-         printed=r"(f_\Delta * h)(u) = \int h(u - t) f(t - \Delta)\,dt",
-         corrected=r"(f_\Delta * h)(u) = \int h(u - t) f(t + \Delta)\,dt", of=("layers.convolve",))  # fmt: skip
+@erratum(
+    "4.1-shift-equivariance",
+    title="The sign of the shift in the proof",
+    printed=r"(f_\Delta * h)(u) = \int h(u - t) f(t - \Delta)\,dt",
+    corrected=r"(f_\Delta * h)(u) = \int h(u - t) f(t + \Delta)\,dt",
+    of=("layers.convolve",),
+)
 def shift_sign(key):
-    r"""The proof inserts $f(t - \Delta)$ where $f_\Delta(t) = f(t + \Delta)$; with that, the substitution is
-    $v = t + \Delta$ and $(f * h)(u + \Delta)$ comes out."""
+    r"""The proof inserts $f(t - \Delta)$ where $f_\Delta(t) = f(t + \Delta)$; with that, the
+    substitution is $v = t + \Delta$ and $(f * h)(u + \Delta)$ comes out.
+    """
     key_f, key_h = jr.split(key)
-    f, h = whole(key_f, 6), whole(key_h, 4)
+    f = whole(key_f, 6)
+    h = whole(key_h, 4)
     whole_line = np.pad(convolved(h, f), 8)  # f * h, from -8 on
-    at = lambda delta: convolved(h, np.roll(np.pad(f, 8), -delta))[: len(whole_line)]  # with f[t + delta]
+    at = lambda delta: convolved(h, np.roll(np.pad(f, 8), -delta))[
+        : len(whole_line)
+    ]  # with f[t + delta]
     expected = np.roll(whole_line, -3)  # (f * h)[u + 3]
     return Verdict(
         equal("with f(t + Δ)", at(3), expected),
@@ -271,19 +440,33 @@ def shift_sign(key):
     )
 
 
-@claim("4.1-delta", title="Functions as sums of deltas", kind="identity", of=("layers.convolve", "layers.fft_convolve"))
+@claim(
+    "4.1-delta",
+    title="Functions as sums of deltas",
+    kind="identity",
+    of=("layers.convolve", "layers.fft_convolve"),
+)
 def delta(key):
-    r"""$f(u) = \int f(t)\, \delta(t - u)\,dt$ with $\int \delta = 1$: on the integers $f = \sum_t f[t]\, e_t$, and
-    convolution with $e_0$ changes nothing. A bump of unit mass and width $\varepsilon$ in place of $\delta$ errs by
-    $\frac{\varepsilon^2}{2} f''$."""
+    r"""$f(u) = \int f(t)\, \delta(t - u)\,dt$ with $\int \delta = 1$: on the integers
+    $f = \sum_t f[t]\, e_t$, and convolution with $e_0$ changes nothing. A bump of unit mass and
+    width $\varepsilon$ in place of $\delta$ errs by $\frac{\varepsilon^2}{2} f''$.
+    """
     x = whole(key, 9)
-    step, widths = 0.01, np.array([0.4, 0.2, 0.1, 0.05])
-    t, near = step * np.arange(-600, 601), step * np.arange(-300, 301)
+    step = 0.01
+    widths = np.array([0.4, 0.2, 0.1, 0.05])
+    t = step * np.arange(-600, 601)
+    near = step * np.arange(-300, 301)
     f = lambda t: np.sin(t) + np.cos(2 * t) / 2
     inner = slice(400, 801)
-    errors = [np.abs(step * by_fft(bump(0, w)(near), f(t), boundary="same") - f(t))[inner].max() for w in widths]
+    errors = [
+        np.abs(step * by_fft(bump(0, w)(near), f(t), boundary="same") - f(t))[inner].max()
+        for w in widths
+    ]
     masses = [integral(bump(0, w), -15, 15, [0]) for w in widths]
-    point = [abs(integral(lambda s, w=w: f(s) * bump(0.3, w)(s), -8, 8, [0.3]) - f(0.3)) for w in widths[2:]]
+    point = [
+        abs(integral(lambda s, w=w: f(s) * bump(0.3, w)(s), -8, 8, [0.3]) - f(0.3))
+        for w in widths[2:]
+    ]
     slope = np.polyfit(np.log(widths), np.log(errors), 1)[0]
     return Verdict(
         equal("a sequence as a sum of deltas", sum(x[s] * np.eye(9)[s] for s in range(9)), x),
@@ -291,7 +474,18 @@ def delta(key):
         close("masses of the bumps", masses, np.ones(4), tolerance=1e-10),
         between("the error goes as ε to the power", slope, 1.9, 2.1),
         between("and at one point, by quadrature", np.log2(point[0] / point[1]), 1.9, 2.1),
-        figure=Chart(Panel("width ε", "largest error", log="xy", lines={"measured": (widths, errors)},
-                           bounds={"ε² / 2 · max |f″|": (widths, widths**2 / 2 * np.abs(
-                               np.sin(t[inner]) + 2 * np.cos(2 * t[inner])).max())})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "width ε",
+                "largest error",
+                log="xy",
+                lines={"measured": (widths, errors)},
+                bounds={
+                    "ε² / 2 · max |f″|": (
+                        widths,
+                        widths**2 / 2 * np.abs(np.sin(t[inner]) + 2 * np.cos(2 * t[inner])).max(),
+                    )
+                },
+            )
+        ),
+    )

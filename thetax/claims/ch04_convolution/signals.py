@@ -1,5 +1,6 @@
-"""Signals, on the integers and on the line: the library's convolution of one channel, and sums and integrals to compare
-it with."""
+"""Signals, on the integers and on the line: the library's convolution of one channel, and sums and
+integrals to compare it with.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +31,8 @@ def by_fft(h: Any, x: Any, *, boundary: Boundary = "full") -> np.ndarray:
 
 
 def _one_channel(f: Callable[..., Any], h: Any, x: Any, boundary: Any) -> np.ndarray:
-    h, x = jnp.asarray(h, float), jnp.asarray(x, float)
+    h = jnp.asarray(h, float)
+    x = jnp.asarray(x, float)
     return np.asarray(f(h[None, None], x[None], boundary=boundary))[0]
 
 
@@ -48,7 +50,9 @@ def sequence(values: Any, first: int) -> Sequence:
 
 
 def sum_over(f: Sequence, h: Sequence, place: Callable[[int, int], int]) -> Sequence:
-    r"""$u \mapsto \sum f[t]\, h[s]$ over all $t, s$ with `place(t, s)` $= u$: $t + s$ convolves, $s - t$ correlates."""
+    r"""$u \mapsto \sum f[t]\, h[s]$ over all $t, s$ with `place(t, s)` $= u$: $t + s$ convolves,
+    $s - t$ correlates.
+    """
     found: Sequence = {}
     for t, a in f.items():
         for s, b in h.items():

@@ -1,4 +1,6 @@
-"""Chapter 5, recurrent networks: through time and back, gates, linear recurrences, and sequences from sequences."""
+"""Chapter 5, recurrent networks: through time and back, gates, linear recurrences, and sequences
+from sequences.
+"""
 
 from . import attention as attention
 from . import bptt as bptt

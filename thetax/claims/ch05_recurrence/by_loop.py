@@ -13,7 +13,9 @@ from ..engine.differences import jacobian
 FD = {"tolerance": 1e-8, "method": "finite differences"}
 
 
-def elman(U: Any, V: Any, xs: Any, *, b: Any = 0.0, z: Any = None, phi: Any = np.tanh) -> np.ndarray:
+def elman(
+    U: Any, V: Any, xs: Any, *, b: Any = 0.0, z: Any = None, phi: Any = np.tanh
+) -> np.ndarray:
     r"""$z_0, z_1, \dots, z_T$."""
     states = [np.zeros(len(U)) if z is None else np.asarray(z)]
     for x in np.asarray(xs):
@@ -23,7 +25,9 @@ def elman(U: Any, V: Any, xs: Any, *, b: Any = 0.0, z: Any = None, phi: Any = np
 
 def lstm(F: Any, G: Any, V: Any, H: Any, M: Any, xs: Any) -> tuple[np.ndarray, np.ndarray]:
     r"""$\zeta_1, \dots, \zeta_T$ and $z_1, \dots, z_T$ in the letters of the notes."""
-    shown, cell, ways = np.zeros(len(M)), np.zeros(len(M)), []
+    shown = np.zeros(len(M))
+    cell = np.zeros(len(M))
+    ways = []
     for x in np.asarray(xs):
         both = np.concatenate([shown, x])
         cell = expit(F @ both) * cell + expit(G @ both) * np.tanh(V @ both)
@@ -35,10 +39,12 @@ def lstm(F: Any, G: Any, V: Any, H: Any, M: Any, xs: Any) -> tuple[np.ndarray, n
 
 def gru(G: Any, H: Any, V: Any, xs: Any) -> tuple[np.ndarray, np.ndarray]:
     r"""$z_0, \dots, z_T$, and the candidates $\tilde z_1, \dots, \tilde z_T$."""
-    states, new = [np.zeros(len(G))], []
+    states = [np.zeros(len(G))]
+    new = []
     for x in np.asarray(xs):
         both = np.concatenate([states[-1], x])
-        keep, reset = expit(G @ both), expit(H @ both)
+        keep = expit(G @ both)
+        reset = expit(H @ both)
         new.append(np.tanh(V @ np.concatenate([reset * states[-1], x])))
         states.append(keep * states[-1] + (1 - keep) * new[-1])
     return np.array(states), np.array(new)
@@ -49,9 +55,14 @@ def plain(U: Any, V: Any, *, phi: Any = layers.tanh) -> layers.Elman:
     return layers.Elman(jnp.asarray(U), jnp.asarray(V), jnp.zeros(len(U)), phi)
 
 
-def random_elman(rng: np.random.Generator, n: int, m: int, *, scale: float = 1.0, phi: Any = layers.tanh) -> Any:
-    r"""$U$ and $V$ with entries of variance $\frac{1}{m}$ and $\frac{1}{n}$, and the cell of them."""
-    U, V = scale * rng.normal(size=(m, m)) / np.sqrt(m), rng.normal(size=(m, n)) / np.sqrt(n)
+def random_elman(
+    rng: np.random.Generator, n: int, m: int, *, scale: float = 1.0, phi: Any = layers.tanh
+) -> Any:
+    r"""$U$ and $V$ with entries of variance $\frac{1}{m}$ and $\frac{1}{n}$, and the cell of
+    them.
+    """
+    U = scale * rng.normal(size=(m, m)) / np.sqrt(m)
+    V = rng.normal(size=(m, n)) / np.sqrt(n)
     return U, V, plain(U, V, phi=phi)
 
 
@@ -68,7 +79,9 @@ def last(cell: Any, xs: Any, state: Any) -> Any:
 
 
 def slopes(cell: Any, xs: Any, c: Any) -> tuple[np.ndarray, np.ndarray]:
-    r"""The gradient of $\sum_t c_t^\top y_t$ in all weights of a cell: by the library, and by differences."""
+    r"""The gradient of $\sum_t c_t^\top y_t$ in all weights of a cell: by the library, and by
+    differences.
+    """
     theta, back = tree.ravel(cell)
     value = jax.jit(lambda v: jnp.vdot(jnp.asarray(c), layers.unroll(back(v), jnp.asarray(xs))[1]))
     return np.asarray(jax.jit(jax.grad(value))(theta)), jacobian(value, theta, step=3e-4)

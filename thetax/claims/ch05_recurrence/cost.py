@@ -30,7 +30,9 @@ def attend_all(X):
 
 
 def depth(f, *args):
-    """The longest chain of operations each of which needs the one before; a scan is as long as its steps are many."""
+    """The longest chain of operations each of which needs the one before; a scan is as long as its
+    steps are many.
+    """
     return _depth(jax.make_jaxpr(f)(*args).jaxpr)
 
 
@@ -49,17 +51,26 @@ def power(x, y):
     return np.polyfit(np.log(x), np.log(y), 1)[0]
 
 
-@claim("5.2-rnn-vs-transformer-cost", title="The cost of a token", kind="experiment",
-       of=("layers.Elman", "layers.prefix_scan", "explain.operations"))  # fmt: skip
+@claim(
+    "5.2-rnn-vs-transformer-cost",
+    title="The cost of a token",
+    kind="experiment",
+    of=("layers.Elman", "layers.prefix_scan", "explain.operations"),
+)
 def per_token(key):
-    r"""For one more token a recurrent network takes $O(m^2)$, wherever it stands; attention takes $O(td)$ at position
-    $t$ if it keeps its keys and values, and $O(t^2 d)$ if it makes them all anew. In training attention and scans do
-    all times at once, in $O(1)$ and $O(\log T)$ rounds; Elman's network takes $T$, one after another."""
-    m, widths = 16, 2 ** np.arange(4, 10)
+    r"""For one more token a recurrent network takes $O(m^2)$, wherever it stands; attention takes
+    $O(td)$ at position $t$ if it keeps its keys and values, and $O(t^2 d)$ if it makes them all
+    anew. In training attention and scans do all times at once, in $O(1)$ and $O(\log T)$ rounds;
+    Elman's network takes $T$, one after another.
+    """
+    m = 16
+    widths = 2 ** np.arange(4, 10)
     shape = lambda *s: jax.ShapeDtypeStruct(s, float)
     cell = lambda m: jax.eval_shape(lambda: layers.Elman.init(int(m), int(m), key=key))
     step = lambda cell, z, x: cell(z, x)
-    after = lambda t: jax.eval_shape(lambda cell, xs: layers.unroll(cell, xs)[0], cell(m), shape(t, m))
+    after = lambda t: jax.eval_shape(
+        lambda cell, xs: layers.unroll(cell, xs)[0], cell(m), shape(t, m)
+    )
     position = [products(step, cell(m), after(t), shape(m)) for t in TIMES]
     size = np.array([products(step, cell(m), shape(m), shape(m)) for m in widths])
     kept = np.array([products(attend, shape(m), shape(t, m), shape(t, m)) for t in TIMES])
@@ -71,21 +82,45 @@ def per_token(key):
         "attention": [depth(attend_all, shape(t, m)) for t in TIMES],
     }
     return Verdict(
-        close("kept or made anew, the same", attend(X[-1], X, X), attend_all(X)[-1], tolerance=1e-6),
-        equal("recurrent: multiply-adds at t = 16 to 512", position, np.full(len(TIMES), 2 * m * m)),
+        close(
+            "kept or made anew, the same", attend(X[-1], X, X), attend_all(X)[-1], tolerance=1e-6
+        ),
+        equal(
+            "recurrent: multiply-adds at t = 16 to 512", position, np.full(len(TIMES), 2 * m * m)
+        ),
         between("recurrent: power of m", power(widths, size), 1.95, 2.05),
         between("attention, kept: power of t", power(TIMES, kept), 0.95, 1.05),
         between("attention, made anew: power of t", power(TIMES, anew), 1.95, 2.05),
         refuted(between("attention, kept: quadratic", power(TIMES, kept), 1.95, 2.05)),
-        between("Elman's in training: power of T in the depth", power(TIMES, ways["Elman"]), 0.95, 1.05),
-        equal("scan in training: more depth for twice the length, each time the same", np.diff(ways["scan"], 2),
-              np.zeros(len(TIMES) - 2, int)),
-        equal("attention in training: depth", ways["attention"], np.full(len(TIMES), ways["attention"][0])),
-        figure=Chart(
-            Panel("position of the token", "multiply-adds", log="xy",
-                  lines={"recurrent": (TIMES, np.full(len(TIMES), 2 * m * m)), "attention, kept": (TIMES, kept),
-                         "attention, made anew": (TIMES, anew)}),
-            Panel("length in training", "operations one after another", log="xy",
-                  lines={name: (TIMES, way) for name, way in ways.items()}),
+        between(
+            "Elman's in training: power of T in the depth", power(TIMES, ways["Elman"]), 0.95, 1.05
         ),
-    )  # fmt: skip
+        equal(
+            "scan in training: more depth for twice the length, each time the same",
+            np.diff(ways["scan"], 2),
+            np.zeros(len(TIMES) - 2, int),
+        ),
+        equal(
+            "attention in training: depth",
+            ways["attention"],
+            np.full(len(TIMES), ways["attention"][0]),
+        ),
+        figure=Chart(
+            Panel(
+                "position of the token",
+                "multiply-adds",
+                log="xy",
+                lines={
+                    "recurrent": (TIMES, np.full(len(TIMES), 2 * m * m)),
+                    "attention, kept": (TIMES, kept),
+                    "attention, made anew": (TIMES, anew),
+                },
+            ),
+            Panel(
+                "length in training",
+                "operations one after another",
+                log="xy",
+                lines={name: (TIMES, way) for name, way in ways.items()},
+            ),
+        ),
+    )

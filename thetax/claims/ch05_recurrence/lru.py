@@ -20,8 +20,12 @@ def unit(nu, phi, C=None, G=None):
     """The library's unit; without matrices it reads and shows the first coordinate."""
     m = len(nu)
     parts = lambda M: jnp.asarray(np.stack([np.real(M), np.imag(M)]))
-    return LRU(jnp.asarray(nu), jnp.asarray(phi), parts(np.ones((m, 1)) if C is None else C),
-               parts(np.eye(1, m) if G is None else G))  # fmt: skip
+    return LRU(
+        jnp.asarray(nu),
+        jnp.asarray(phi),
+        parts(np.ones((m, 1)) if C is None else C),
+        parts(np.eye(1, m) if G is None else G),
+    )
 
 
 def of_radius(r):
@@ -31,28 +35,49 @@ def of_radius(r):
 
 @claim("5.2-polar", title="Polar coordinates", kind="identity", of=("layers.LRU",))
 def polar(key):
-    r"""$z = r(\cos\varphi + i \sin\varphi)$ with $r = |z|$, and $e^{i\theta} = \cos\theta + i\sin\theta$."""
+    r"""$z = r(\cos\varphi + i \sin\varphi)$ with $r = |z|$, and
+    $e^{i\theta} = \cos\theta + i\sin\theta$.
+    """
     rng = chance(key)
-    r, phi = rng.uniform(0.05, 0.95, 500), rng.uniform(0, 2 * np.pi, 500)
+    r = rng.uniform(0.05, 0.95, 500)
+    phi = rng.uniform(0, 2 * np.pi, 500)
     lam = np.asarray(unit(of_radius(r), phi).eigenvalues)
     turned = np.asarray(unit(np.full(500, -40.0), phi).eigenvalues)
     return Verdict(
-        close("λ = r(cos φ + i sin φ)", lam, r * np.cos(phi) + 1j * r * np.sin(phi), tolerance=1e-14),
+        close(
+            "λ = r(cos φ + i sin φ)", lam, r * np.cos(phi) + 1j * r * np.sin(phi), tolerance=1e-14
+        ),
         close("r = |λ|", np.hypot(np.real(lam), np.imag(lam)), r, tolerance=1e-14),
-        close("φ = arg λ, in [0, 2π)", np.arctan2(np.imag(lam), np.real(lam)) % (2 * np.pi), phi, tolerance=1e-12),
+        close(
+            "φ = arg λ, in [0, 2π)",
+            np.arctan2(np.imag(lam), np.real(lam)) % (2 * np.pi),
+            phi,
+            tolerance=1e-12,
+        ),
         close("r = 1: e^{iφ}", turned, np.cos(phi) + 1j * np.sin(phi), tolerance=1e-15),
         close("NumPy's exponential", np.exp(1j * phi), turned, tolerance=1e-15),
-        refuted(close("sine and cosine exchanged", turned, np.sin(phi) + 1j * np.cos(phi), tolerance=1e-3)),
+        refuted(
+            close(
+                "sine and cosine exchanged", turned, np.sin(phi) + 1j * np.cos(phi), tolerance=1e-3
+            )
+        ),
     )
 
 
-@claim("5.2-stable-exp", title="Eigenvalues that stay in the disk", kind="identity", of=("layers.LRU", "train.descend"),
-       cites="Orvieto et al. 2023")  # fmt: skip
+@claim(
+    "5.2-stable-exp",
+    title="Eigenvalues that stay in the disk",
+    kind="identity",
+    of=("layers.LRU", "train.descend"),
+    cites="Orvieto et al. 2023",
+)
 def stable(key):
-    r"""$\lambda = \exp(-e^\nu + i\varphi)$ has $|\lambda| = \exp(-e^\nu) \in (0, 1)$ for all real $\nu$ and $\varphi$,
-    and $\nu = \log(-\log r)$ gives $|\lambda| = r$: no step of a descent leaves the disk. In float64 $\nu < -37$ rounds
-    to 1."""
-    rng, m = chance(key), 20
+    r"""$\lambda = \exp(-e^\nu + i\varphi)$ has $|\lambda| = \exp(-e^\nu) \in (0, 1)$ for all real
+    $\nu$ and $\varphi$, and $\nu = \log(-\log r)$ gives $|\lambda| = r$: no step of a descent
+    leaves the disk. In float64 $\nu < -37$ rounds to 1.
+    """
+    rng = chance(key)
+    m = 20
     r = np.concatenate([np.geomspace(1e-6, 0.5, 50), 1 - np.geomspace(1e-6, 0.5, 50)])
     nu = rng.uniform(-20, 3, 10**5)
     sizes = np.abs(np.asarray(unit(nu, rng.uniform(-9, 9, 10**5)).eigenvalues))
@@ -60,28 +85,52 @@ def stable(key):
     push = train.descend(lambda theta, g, key=None: jnp.vdot(g, theta), optax.sgd(0.3))
     start = rng.uniform(0.9, 0.99, m), rng.uniform(0, 2 * np.pi, m)
     walk = jax.jit(lambda theta: run(push, theta, noise, key=key, keep=lambda s: s.model)[1][0])
-    nus, phis = np.moveaxis(np.asarray(walk(jnp.asarray(np.stack([of_radius(start[0]), start[1]])))), 1, 0)
+    nus, phis = np.moveaxis(
+        np.asarray(walk(jnp.asarray(np.stack([of_radius(start[0]), start[1]])))), 1, 0
+    )
     kept = np.array([np.abs(unit(*row).eigenvalues) for row in zip(nus, phis)])
     direct = np.stack([start[0] * np.cos(start[1]), start[0] * np.sin(start[1])])
     free = np.hypot(*np.moveaxis(np.asarray(walk(jnp.asarray(direct))), 1, 0))
     return Verdict(
-        close("r to ν to |λ|, r from 10⁻⁶ to 1 − 10⁻⁶", np.abs(unit(of_radius(r), 0 * r).eigenvalues), r,
-              tolerance=1e-12),
+        close(
+            "r to ν to |λ|, r from 10⁻⁶ to 1 − 10⁻⁶",
+            np.abs(unit(of_radius(r), 0 * r).eigenvalues),
+            r,
+            tolerance=1e-12,
+        ),
         at_most("|λ| for 10⁵ of ν in [−20, 3]", sizes.max(), np.nextafter(1.0, 0.0)),
         at_least("|λ| for 10⁵ of ν in [−20, 3], least", sizes.min(), 1e-9),
         at_most("|λ| along 100 random steps of (ν, φ)", kept, np.nextafter(1.0, 0.0)),
         refuted(at_most("|λ| along the same steps of (Re λ, Im λ)", free, 1.0)),
-        equal("float64, ν = −40: |λ|", np.abs(unit(np.full(1, -40.0), np.zeros(1)).eigenvalues), np.ones(1)),
-        figure=Chart(Panel("step", "largest modulus", lines={"by ν and φ": (np.arange(100), kept.max(axis=1)),
-                                                             "by λ itself": (np.arange(100), free.max(axis=1))})),
-    )  # fmt: skip
+        equal(
+            "float64, ν = −40: |λ|",
+            np.abs(unit(np.full(1, -40.0), np.zeros(1)).eigenvalues),
+            np.ones(1),
+        ),
+        figure=Chart(
+            Panel(
+                "step",
+                "largest modulus",
+                lines={
+                    "by ν and φ": (np.arange(100), kept.max(axis=1)),
+                    "by λ itself": (np.arange(100), free.max(axis=1)),
+                },
+            )
+        ),
+    )
 
 
-@claim("5.2-lru-init", title="How its eigenvalues begin", kind="algorithm", of=("layers.LRU",),
-       cites="Orvieto et al. 2023")  # fmt: skip
+@claim(
+    "5.2-lru-init",
+    title="How its eigenvalues begin",
+    kind="algorithm",
+    of=("layers.LRU",),
+    cites="Orvieto et al. 2023",
+)
 def begins(key):
-    r"""$\varphi \sim \mathrm{Unif}[0, 2\pi]$ and $r \sim \mathrm{Unif}(I)$ with $I \subset (0, 1)$, then
-    $\nu = \log(-\log r)$; 0 and 1 are excluded, where $\nu$ is infinite."""
+    r"""$\varphi \sim \mathrm{Unif}[0, 2\pi]$ and $r \sim \mathrm{Unif}(I)$ with $I \subset (0, 1)$,
+    then $\nu = \log(-\log r)$; 0 and 1 are excluded, where $\nu$ is infinite.
+    """
     low, high = 0.4, 0.9
     cell = LRU.init(1, 5000, 1, radius=(low, high), key=key)
     lam = np.asarray(cell.eigenvalues)
@@ -96,39 +145,72 @@ def begins(key):
         except ValueError:
             refusals.append(True)
     return Verdict(
-        likely("|λ| uniform: Kolmogorov-Smirnov, 5,000", p(np.abs(lam), stats.uniform(low, high - low)),
-               false_alarm=1e-4),
-        likely("arg λ uniform", p(np.angle(lam) % (2 * np.pi), stats.uniform(0, 2 * np.pi)), false_alarm=1e-4),
+        likely(
+            "|λ| uniform: Kolmogorov-Smirnov, 5,000",
+            p(np.abs(lam), stats.uniform(low, high - low)),
+            false_alarm=1e-4,
+        ),
+        likely(
+            "arg λ uniform",
+            p(np.angle(lam) % (2 * np.pi), stats.uniform(0, 2 * np.pi)),
+            false_alarm=1e-4,
+        ),
         refuted(likely("λ uniform in the ring", p(np.abs(lam), disk), false_alarm=1e-4)),
         equal("ν at r = 0 and 1", ends, [np.inf, -np.inf]),
         equal("radii of 0 and of 1 are refused", refusals, [True, True]),
-        figure=Chart(Panel("real part", "imaginary part", equal=True,
-                           points={"λ": (np.real(lam)[:800], np.imag(lam)[:800])})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "real part",
+                "imaginary part",
+                equal=True,
+                points={"λ": (np.real(lam)[:800], np.imag(lam)[:800])},
+            )
+        ),
+    )
 
 
-@claim("5.2-lru", title="The linear recurrent unit", kind="model", of=("layers.LRU", "models.MLP"),
-       cites="Orvieto et al. 2023")  # fmt: skip
+@claim(
+    "5.2-lru",
+    title="The linear recurrent unit",
+    kind="model",
+    of=("layers.LRU", "models.MLP"),
+    cites="Orvieto et al. 2023",
+)
 def linear_unit(key):
-    r"""$\zeta_{t+1} = \Lambda \zeta_t + C x_t$ with complex diagonal $\Lambda = \exp(-e^\nu + i\varphi)$, and
-    $y_t = \mathrm{MLP}(\mathrm{Re}(G\zeta_t))$: one step after another, in a scan, or as a convolution with
-    $\mathrm{Re}(G \Lambda^k C)$. In the recurrence no channel meets another."""
-    rng, T, n, m, k = chance(key), 60, 2, 5, 3
-    xs, c = rng.normal(size=(T, n)), rng.normal(size=(6, k))
+    r"""$\zeta_{t+1} = \Lambda \zeta_t + C x_t$ with complex diagonal
+    $\Lambda = \exp(-e^\nu + i\varphi)$, and $y_t = \mathrm{MLP}(\mathrm{Re}(G\zeta_t))$: one step
+    after another, in a scan, or as a convolution with $\mathrm{Re}(G \Lambda^k C)$. In the
+    recurrence no channel meets another.
+    """
+    rng = chance(key)
+    T = 60
+    n = 2
+    m = 5
+    k = 3
+    xs = rng.normal(size=(T, n))
+    c = rng.normal(size=(6, k))
     cell = LRU.init(n, m, k, key=key)
-    lam, C, G = np.asarray(cell.eigenvalues), *(np.asarray(M[0] + 1j * M[1]) for M in (cell.C, cell.G))
+    lam, C, G = (
+        np.asarray(cell.eigenvalues),
+        *(np.asarray(M[0] + 1j * M[1]) for M in (cell.C, cell.G)),
+    )
     kernel = np.einsum("km,tm,mn->tkn", G, lam ** np.arange(T)[:, None], C).real
     spectra = np.fft.rfft(kernel, 2 * T, axis=0), np.fft.rfft(xs, 2 * T, axis=0)
     by_fft = np.fft.irfft(np.einsum("tkn,tn->tk", *spectra), 2 * T, axis=0)[:T]
-    z, states = np.zeros(m, complex), []
+    z = np.zeros(m, complex)
+    states = []
     for x in xs:
         z = lam * z + C @ x
         states.append(z)
     by_loop = np.real(np.array(states) @ G.T)
     found = outputs(cell, xs)
-    step = jax.jit(lambda cell, xs: jax.lax.scan(lambda z, x: cell(z, x), cell.start, xs)[1])(cell, xs)
+    step = jax.jit(lambda cell, xs: jax.lax.scan(lambda z, x: cell(z, x), cell.start, xs)[1])(
+        cell, xs
+    )
     gradient, numeric = slopes(cell, xs[:6], c)
-    slope = jax.jit(jax.jacfwd(lambda z: cell(z, jnp.asarray(xs[0]))[0], holomorphic=True))(jnp.asarray(states[3]))
+    slope = jax.jit(jax.jacfwd(lambda z: cell(z, jnp.asarray(xs[0]))[0], holomorphic=True))(
+        jnp.asarray(states[3])
+    )
     net = models.MLP.init(k, 8, 1, key=key)
     whole = layers.Chain(layers.Recurrent(cell), jax.vmap(net))(jnp.asarray(xs))
     return Verdict(
@@ -138,18 +220,34 @@ def linear_unit(key):
         close("with a network on top", whole, predict(net, jnp.asarray(by_loop)), tolerance=1e-12),
         close(f"all {len(gradient)} derivatives, in ν, φ, C and G", gradient, numeric, **FD),
         close("∂ζ_{t+1}/∂ζ_t is diagonal", slope, np.diag(lam), tolerance=1e-15),
-        refuted(close("without the imaginary part of G", np.real(states) @ np.real(G).T, by_loop, tolerance=1e-3)),
+        refuted(
+            close(
+                "without the imaginary part of G",
+                np.real(states) @ np.real(G).T,
+                by_loop,
+                tolerance=1e-3,
+            )
+        ),
     )
 
 
-@claim("5.2-lru-universal", title="The state holds the whole input", kind="theorem", of=("layers.LRU",),
-       cites="Orvieto et al. 2024")  # fmt: skip
+@claim(
+    "5.2-lru-universal",
+    title="The state holds the whole input",
+    kind="theorem",
+    of=("layers.LRU",),
+    cites="Orvieto et al. 2024",
+)
 def universal(key):
-    r"""With $m \ge T$ distinct $\lambda_j$ the state $\zeta_T = \sum_t \lambda^{T-t} x_t$ is an invertible
-    (Vandermonde) image of $x_1, \dots, x_T$: $G$ can show all of it at once, and a network on top can be any continuous
-    function of the sequence. With a repeated $\lambda$ it is not invertible."""
-    rng, T = chance(key), 8
-    xs, phi = rng.normal(size=(T, 1)), 2 * np.pi * (np.arange(T) + rng.uniform(0, 0.3, T)) / T
+    r"""With $m \ge T$ distinct $\lambda_j$ the state $\zeta_T = \sum_t \lambda^{T-t} x_t$ is an
+    invertible (Vandermonde) image of $x_1, \dots, x_T$: $G$ can show all of it at once, and a
+    network on top can be any continuous function of the sequence. With a repeated $\lambda$ it is
+    not invertible.
+    """
+    rng = chance(key)
+    T = 8
+    xs = rng.normal(size=(T, 1))
+    phi = 2 * np.pi * (np.arange(T) + rng.uniform(0, 0.3, T)) / T
     nu = of_radius(rng.uniform(0.9, 0.99, T))
     lam = np.asarray(unit(nu, phi).eigenvalues)
     power = lam[:, None] ** np.arange(T - 1, -1, -1)
@@ -162,7 +260,9 @@ def universal(key):
         close("the state, by the powers", state, power @ xs[:, 0], tolerance=1e-12),
         close("the input, from the state", np.linalg.solve(power, state), xs[:, 0], tolerance=1e-8),
         close("the input, put out by the unit at T", shown[-1], xs[:, 0], tolerance=1e-8),
-        close("a function of the sequence: its range", spread(shown[-1]), spread(xs), tolerance=1e-8),
+        close(
+            "a function of the sequence: its range", spread(shown[-1]), spread(xs), tolerance=1e-8
+        ),
         at_most("condition of the powers", np.linalg.cond(power), 1e6),
         refuted(at_most("condition, one λ twice", np.linalg.cond(twice), 1e6)),
         equal("rank, one λ twice", np.linalg.matrix_rank(twice), T - 1),

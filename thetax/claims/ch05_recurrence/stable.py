@@ -20,21 +20,38 @@ def drift(cell, x, z):
     return (np.asarray(step) - np.eye(len(z))) / cell.step_size
 
 
-@claim("L10-A19-antisymmetric", title="An antisymmetric network", kind="model", of=("layers.Antisymmetric",),
-       cites="Chang et al. 2019")  # fmt: skip
+@claim(
+    "L10-A19-antisymmetric",
+    title="An antisymmetric network",
+    kind="model",
+    of=("layers.Antisymmetric",),
+    cites="Chang et al. 2019",
+)
 def antisymmetric(key):
-    r"""$h_t = h_{t-1} + \varepsilon \tanh((W - W^\top - \gamma I) h_{t-1} + V x_t + b)$: the Jacobian
-    $\mathrm{diag}(\sigma')(W - W^\top)$ of the differential equation has imaginary eigenvalues only, and with
-    $\gamma > 0$ all real parts are negative, so that a gradient lasts for hundreds of steps."""
-    rng, T, m, n = chance(key), 200, 8, 3
-    W, V, b = rng.normal(size=(m, m)) / np.sqrt(m), rng.normal(size=(m, n)), 0.1 * rng.normal(size=m)
+    r"""$h_t = h_{t-1} + \varepsilon \tanh((W - W^\top - \gamma I) h_{t-1} + V x_t + b)$: the
+    Jacobian $\mathrm{diag}(\sigma')(W - W^\top)$ of the differential equation has imaginary
+    eigenvalues only, and with $\gamma > 0$ all real parts are negative, so that a gradient lasts
+    for hundreds of steps.
+    """
+    rng = chance(key)
+    T = 200
+    m = 8
+    n = 3
+    W = rng.normal(size=(m, m)) / np.sqrt(m)
+    V = rng.normal(size=(m, n))
+    b = 0.1 * rng.normal(size=m)
     make = lambda gamma: Antisymmetric(*map(jnp.asarray, (W, V, b)), step_size=0.05, damping=gamma)
-    xs, z = 0.3 * rng.normal(size=(T, n)), 0.5 * rng.normal(size=m)
+    xs = 0.3 * rng.normal(size=(T, n))
+    z = 0.5 * rng.normal(size=m)
     by_hand = [z]
     for x in xs:
-        by_hand.append(by_hand[-1] + 0.05 * np.tanh((W - W.T - 0.3 * np.eye(m)) @ by_hand[-1] + V @ x + b))
+        by_hand.append(
+            by_hand[-1] + 0.05 * np.tanh((W - W.T - 0.3 * np.eye(m)) @ by_hand[-1] + V @ x + b)
+        )
     found = layers.unroll(make(0.3), jnp.asarray(xs), state=jnp.asarray(z))[1]
-    spectra = {g: np.linalg.eigvals(drift(make(g), jnp.asarray(xs[0]), jnp.asarray(z))) for g in (0.0, 0.3)}
+    spectra = {
+        g: np.linalg.eigvals(drift(make(g), jnp.asarray(xs[0]), jnp.asarray(z))) for g in (0.0, 0.3)
+    }
     gradient, numeric = slopes(make(0.3), xs[:6], rng.normal(size=(6, m)))
     lasting = norms(make(0.01), xs, z)
     vanilla = {rho: norms(plain(of_radius(rng, m, rho), 1e-15 * V), xs) for rho in (0.5, 1.5)}
@@ -42,27 +59,52 @@ def antisymmetric(key):
     return Verdict(
         close("against the loop", found, by_hand[1:], tolerance=1e-12),
         close(f"all {len(gradient)} derivatives", gradient, numeric, **FD),
-        close("γ = 0: real parts of the eigenvalues", spectra[0.0].real, np.zeros(m), tolerance=1e-12),
+        close(
+            "γ = 0: real parts of the eigenvalues", spectra[0.0].real, np.zeros(m), tolerance=1e-12
+        ),
         at_least("γ = 0: largest imaginary part", np.abs(spectra[0.0].imag).max(), 0.1),
         at_most("γ = 0.3: real parts", spectra[0.3].real.max(), -1e-6),
         at_least("‖∂h_i/∂h_0‖ over 200 steps, least", lasting.min(), 1e-2),
         at_most("‖∂h_i/∂h_0‖ over 200 steps, most", lasting.max(), 1e2),
         refuted(at_least("Elman's, ρ = ½, after 200 steps", vanilla[0.5][-1], 1e-2)),
         refuted(at_most("Elman's near 0, ρ = 1.5, most", vanilla[1.5].max(), 1e2)),
-        figure=Chart(Panel("steps back", "norm of the gradient", log="y",
-                           lines={"antisymmetric": (ages, lasting), "Elman's, ρ = 1.5": (ages, vanilla[1.5]),
-                                  "Elman's, ρ = ½": (ages, np.maximum(vanilla[0.5], 1e-30))})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "steps back",
+                "norm of the gradient",
+                log="y",
+                lines={
+                    "antisymmetric": (ages, lasting),
+                    "Elman's, ρ = 1.5": (ages, vanilla[1.5]),
+                    "Elman's, ρ = ½": (ages, np.maximum(vanilla[0.5], 1e-30)),
+                },
+            )
+        ),
+    )
 
 
-@claim("L10-A19-lipschitz-rnn", title="A Lipschitz network", kind="model", of=("layers.Lipschitz",),
-       cites="Erichson et al. 2021")  # fmt: skip
+@claim(
+    "L10-A19-lipschitz-rnn",
+    title="A Lipschitz network",
+    kind="model",
+    of=("layers.Lipschitz",),
+    cites="Erichson et al. 2021",
+)
 def lipschitz(key):
-    r"""$\dot h = Ah + \tanh(Wh + Ux + b)$ with $A$ and $W$ of the form $(1 - \beta)(M + M^\top) + \beta(M - M^\top) -
-    \gamma I$, whose symmetric part has the eigenvalues $2(1 - \beta)\, \mathrm{eig}(\mathrm{sym}\, M) - \gamma$. Where
-    $\lambda_{\max}(\mathrm{sym}\, A) + \|W\| < 0$ any two trajectories approach each other at that rate."""
-    rng, m, n, beta, step = chance(key), 6, 2, 0.6, 0.002
-    M, V, b = 0.3 * rng.normal(size=(2, m, m)), rng.normal(size=(m, n)), rng.normal(size=m)
+    r"""$\dot h = Ah + \tanh(Wh + Ux + b)$ with $A$ and $W$ of the form
+    $(1 - \beta)(M + M^\top) + \beta(M - M^\top) - \gamma I$, whose symmetric part has the
+    eigenvalues $2(1 - \beta)\, \mathrm{eig}(\mathrm{sym}\, M) - \gamma$. Where
+    $\lambda_{\max}(\mathrm{sym}\, A) + \|W\| < 0$ any two trajectories approach each other at that
+    rate.
+    """
+    rng = chance(key)
+    m = 6
+    n = 2
+    beta = 0.6
+    step = 0.002
+    M = 0.3 * rng.normal(size=(2, m, m))
+    V = rng.normal(size=(m, n))
+    b = rng.normal(size=m)
     cell = Lipschitz(*map(jnp.asarray, (M, V, b)), step_size=step, skew=beta, damping=0.5)
     A, W = (np.asarray(cell.memory[name]) for name in "AW")
     split = lambda M: (1 - beta) * (M + M.T) + beta * (M - M.T) - 0.5 * np.eye(m)
@@ -70,9 +112,12 @@ def lipschitz(key):
     expected = [2 * (1 - beta) * np.linalg.eigvalsh((X + X.T) / 2) - 0.5 for X in M]
     steep = Lipschitz(cell.M.at[0].set(cell.M[0] - 5 * jnp.eye(m)), cell.V, cell.b, step, beta, 0.5)
     A_steep = split(M[0] - 5 * np.eye(m))
-    xs, ages = rng.normal(size=(500, n)), step * np.arange(1, 501)
-    ways = [np.asarray(layers.unroll(steep, jnp.asarray(xs), state=jnp.asarray(rng.normal(size=m)))[1])
-            for _ in range(2)]  # fmt: skip
+    xs = rng.normal(size=(500, n))
+    ages = step * np.arange(1, 501)
+    ways = [
+        np.asarray(layers.unroll(steep, jnp.asarray(xs), state=jnp.asarray(rng.normal(size=m)))[1])
+        for _ in range(2)
+    ]
     distance = np.linalg.norm(ways[0] - ways[1], axis=1)
     rate = np.linalg.eigvalsh((A_steep + A_steep.T) / 2).max() + np.linalg.norm(W, 2)
     euler = np.linalg.norm(np.eye(m) + step * A_steep, 2) + step * np.linalg.norm(W, 2)
@@ -81,14 +126,39 @@ def lipschitz(key):
     hand = z + step * (split(M[0]) @ z + np.tanh(split(M[1]) @ z + V @ xs[0] + b))
     return Verdict(
         close("one step, by hand", last(cell, xs[:1], jnp.asarray(z)), hand, tolerance=1e-14),
-        close("eigenvalues of the symmetric parts", np.array(symmetric), np.array(expected), tolerance=1e-12),
+        close(
+            "eigenvalues of the symmetric parts",
+            np.array(symmetric),
+            np.array(expected),
+            tolerance=1e-12,
+        ),
         close(f"all {len(gradient)} derivatives", gradient, numeric, **FD),
-        at_most("steps: distance over (‖I + εA‖ + ε‖W‖)^t", distance[1:] / distance[0],
-                euler ** np.arange(1, 500), slack=1e-12),
-        close("(‖I + εA‖ + ε‖W‖ − 1)/ε, and the rate", (euler - 1) / step, rate, tolerance=0.05, relative=True),
-        at_most("the equation: distance over e^(rate·t)", distance[1:] / distance[0],
-                1.02 * np.exp(rate * (ages[1:] - ages[0]))),
+        at_most(
+            "steps: distance over (‖I + εA‖ + ε‖W‖)^t",
+            distance[1:] / distance[0],
+            euler ** np.arange(1, 500),
+            slack=1e-12,
+        ),
+        close(
+            "(‖I + εA‖ + ε‖W‖ − 1)/ε, and the rate",
+            (euler - 1) / step,
+            rate,
+            tolerance=0.05,
+            relative=True,
+        ),
+        at_most(
+            "the equation: distance over e^(rate·t)",
+            distance[1:] / distance[0],
+            1.02 * np.exp(rate * (ages[1:] - ages[0])),
+        ),
         assumptions=[at_most("λ_max(sym A) + ‖W‖", rate, -1e-3)],
-        figure=Chart(Panel("time", "distance of two trajectories", log="y", lines={"measured": (ages, distance)},
-                           bounds={"e to the rate": (ages, distance[0] * np.exp(rate * ages))})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "time",
+                "distance of two trajectories",
+                log="y",
+                lines={"measured": (ages, distance)},
+                bounds={"e to the rate": (ages, distance[0] * np.exp(rate * ages))},
+            )
+        ),
+    )

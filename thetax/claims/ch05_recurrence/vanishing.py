@@ -35,7 +35,9 @@ def reach(steps):
 def norms(cell, xs, start=None):
     r"""$\|\partial z_i / \partial z_0\|_2$ for $i = 1, \dots, T$."""
     start = cell.start if start is None else jnp.asarray(start)
-    return np.linalg.norm(reach(np.asarray(jacobians(cell, jnp.asarray(xs), start))), 2, axis=(1, 2))
+    return np.linalg.norm(
+        reach(np.asarray(jacobians(cell, jnp.asarray(xs), start))), 2, axis=(1, 2)
+    )
 
 
 def linear(U):
@@ -49,40 +51,60 @@ def of_radius(rng, m, rho):
     return U * rho / np.abs(np.linalg.eigvals(U)).max()
 
 
-@claim("5.0-jacobian-stability", title="One step back", kind="identity", of=("layers.Elman", "layers.unroll"))
+@claim(
+    "5.0-jacobian-stability",
+    title="One step back",
+    kind="identity",
+    of=("layers.Elman", "layers.unroll"),
+)
 def one_step(key):
-    r"""$\partial z_j / \partial z_{j-1} = \dot\Phi_j U$. It keeps the length of every gradient if and only if all its
-    singular values are 1; a spectral norm of 1 says only that none grows."""
+    r"""$\partial z_j / \partial z_{j-1} = \dot\Phi_j U$. It keeps the length of every gradient if
+    and only if all its singular values are 1; a spectral norm of 1 says only that none grows.
+    """
     rng = chance(key)
     U, V, cell = random_elman(rng, 3, 5)
-    z, x = 0.5 * rng.normal(size=5), rng.normal(size=3)
+    z = 0.5 * rng.normal(size=5)
+    x = rng.normal(size=3)
     slope = (1 - np.tanh(U @ z + V @ x) ** 2)[:, None] * U
     Q = np.asarray(layers.orthogonal(key, (5, 5)))
-    turned = np.asarray(jax.jacfwd(lambda z: last(linear(Q), np.zeros((200, 1)), z))(jnp.asarray(z)))
+    turned = np.asarray(
+        jax.jacfwd(lambda z: last(linear(Q), np.zeros((200, 1)), z))(jnp.asarray(z))
+    )
     uneven = np.diag([1.0, 0.5])
-    squared = np.asarray(jax.jacfwd(lambda z: last(linear(NILPOTENT), np.zeros((2, 1)), z))(jnp.zeros(2)))
+    squared = np.asarray(
+        jax.jacfwd(lambda z: last(linear(NILPOTENT), np.zeros((2, 1)), z))(jnp.zeros(2))
+    )
     kept = lambda U: norms(linear(U), np.zeros((3, 1)))
     return Verdict(
         close("Φ̇U by differences", jacobian(lambda z: cell(z, jnp.asarray(x))[0], z), slope, **FD),
-        close("orthogonal, linear: singular values after 200 steps", np.linalg.svd(turned, compute_uv=False), 1.0,
-              tolerance=1e-10),
-        close("norm 1, singular values 1 and ½: a vector that fades", last(linear(uneven), np.zeros((3, 1)),
-              jnp.array([0.0, 1.0])), [0.0, 0.125], tolerance=1e-15),
+        close(
+            "orthogonal, linear: singular values after 200 steps",
+            np.linalg.svd(turned, compute_uv=False),
+            1.0,
+            tolerance=1e-10,
+        ),
+        close(
+            "norm 1, singular values 1 and ½: a vector that fades",
+            last(linear(uneven), np.zeros((3, 1)), jnp.array([0.0, 1.0])),
+            [0.0, 0.125],
+            tolerance=1e-15,
+        ),
         equal("its norm stays 1", kept(uneven), np.ones(3)),
         equal("nilpotent: norm of one step", kept(NILPOTENT)[0], 1.0),
         equal("nilpotent: two steps", squared, np.zeros((2, 2))),
         refuted(equal("nilpotent: norms stay 1", kept(NILPOTENT), np.ones(3))),
-    )  # fmt: skip
+    )
 
 
 @erratum(
     "5.0-jacobian-stability",
     title="A gradient may be stable whatever the norm of one step",
     printed=r"\text{stable only if } \|\dot\Phi_j U\|_2 = 1",
-    corrected=r"\text{stable if and only if } \|\prod_j \dot\Phi_j U\|_2 \text{ stays away from } 0 "
-              r"\text{ and } \infty",
+    corrected=r"\text{stable if and only if } \|\prod_j \dot\Phi_j U\|_2 \text{ stays away from } "
+    r"0 "
+    r"\text{ and } \infty",
     of=("layers.Elman", "layers.unroll"),
-)  # fmt: skip
+)
 def stable_printed(key):
     r"""What counts is the product, and the norms of its factors do not determine it. With $\varphi$
     linear and $U = \begin{pmatrix} 1 & 3 \\ 0 & -1 \end{pmatrix}$ the norm of one step is 3.30; but
@@ -100,23 +122,41 @@ def stable_printed(key):
 
 
 def nets(key, phi, alpha, radius):
-    """Fifty cells, half of them with σ₁(U) = 0.9/α, the others with any up to the radius; and an input for each."""
+    """Fifty cells, half of them with σ₁(U) = 0.9/α, the others with any up to the radius; and an
+    input for each.
+    """
     key_U, key_V, key_x, key_s = jr.split(key, 4)
     U = jr.normal(key_U, (50, 6, 6))
-    sizes = jnp.concatenate([jnp.full(25, 0.9 / alpha), jr.uniform(key_s, (25,), maxval=radius / alpha)])
+    sizes = jnp.concatenate(
+        [jnp.full(25, 0.9 / alpha), jr.uniform(key_s, (25,), maxval=radius / alpha)]
+    )
     U = U * (sizes / jnp.linalg.norm(U, 2, axis=(1, 2)))[:, None, None]
     make = jax.vmap(lambda U, V: plain(U, V, phi=phi))
-    return make(U, 0.3 * jr.normal(key_V, (50, 6, 2))), jr.normal(key_x, (50, LENGTH, 2)), np.asarray(sizes)
+    return (
+        make(U, 0.3 * jr.normal(key_V, (50, 6, 2))),
+        jr.normal(key_x, (50, LENGTH, 2)),
+        np.asarray(sizes),
+    )
 
 
-@claim("5.0-vanishing", title="The gradient vanishes", kind="theorem", of=("layers.Elman", "layers.unroll"),
-       cites="Hochreiter 1991; Bengio, Simard & Frasconi 1994; Pascanu, Mikolov & Bengio 2013")  # fmt: skip
+@claim(
+    "5.0-vanishing",
+    title="The gradient vanishes",
+    kind="theorem",
+    of=("layers.Elman", "layers.unroll"),
+    cites="Hochreiter 1991; Bengio, Simard & Frasconi 1994; Pascanu, Mikolov & Bengio 2013",
+)
 def vanishing(key):
     r"""If $\|\dot\Phi_j\|_2 \le \alpha$ then
-    $\left\|\frac{\partial z_i}{\partial z_t}\right\|_2 \le (\alpha\, \sigma_1(U))^{i-t}$; so the gradient vanishes if
-    $\sigma_1(U) < 1/\alpha$."""
-    checks, lines, ages = [], {}, np.arange(1, LENGTH + 1)
-    for (name, phi, alpha), k in zip([("σ", layers.sigmoid, 0.25), ("tanh", layers.tanh, 1.0)], jr.split(key)):
+    $\left\|\frac{\partial z_i}{\partial z_t}\right\|_2 \le (\alpha\, \sigma_1(U))^{i-t}$; so the
+    gradient vanishes if $\sigma_1(U) < 1/\alpha$.
+    """
+    checks = []
+    lines = {}
+    ages = np.arange(1, LENGTH + 1)
+    for (name, phi, alpha), k in zip(
+        [("σ", layers.sigmoid, 0.25), ("tanh", layers.tanh, 1.0)], jr.split(key)
+    ):
         cells, xs, sizes = nets(k, phi, alpha, 1.5)
         steps = np.asarray(jax.vmap(jacobians)(cells, xs, jnp.zeros((50, 6))))
         found = np.array([np.linalg.norm(reach(J), 2, axis=(1, 2)) for J in steps])
@@ -126,26 +166,39 @@ def vanishing(key):
         checks += [
             close(f"{name}: five steps, by differences", reach(steps[0])[4], whole, **FD),
             at_most(f"{name}: norm over (ασ₁)^(i−t), 50 networks", found / bound, 1 + 1e-9),
-            at_most(f"{name}: σ₁ = 0.9/α, after 40 steps", found[:25, -1], 0.9**LENGTH * (1 + 1e-9)),
+            at_most(
+                f"{name}: σ₁ = 0.9/α, after 40 steps", found[:25, -1], 0.9**LENGTH * (1 + 1e-9)
+            ),
             refuted(at_most(f"{name}: with 2α/3 for α", found / (2 / 3) ** ages / bound, 1 + 1e-9)),
         ]
         lines |= {f"{name}, network {i}": (ages, found[i]) for i in range(2)}
     return Verdict(
         *checks,
-        figure=Chart(Panel("steps back", "norm of the gradient", lines=lines, log="y",
-                           bounds={"0.9 to the steps": (ages, 0.9**ages)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "steps back",
+                "norm of the gradient",
+                lines=lines,
+                log="y",
+                bounds={"0.9 to the steps": (ages, 0.9**ages)},
+            )
+        ),
+    )
 
 
 @erratum(
     "5.0-vanishing",
     title="At equality it need not vanish",
-    printed=r"\sigma_1(U) \le 1/\alpha \ \Rightarrow\ \left\|\frac{\partial z_i}{\partial z_t}\right\|_2 \to 0",
-    corrected=r"\sigma_1(U) < 1/\alpha \ \Rightarrow\ \left\|\frac{\partial z_i}{\partial z_t}\right\|_2 \to 0",
+    printed=r"\sigma_1(U) \le 1/\alpha \ \Rightarrow\ \left\|\frac{\partial z_i}{\partial "
+    r"z_t}\right\|_2 \to 0",
+    corrected=r"\sigma_1(U) < 1/\alpha \ \Rightarrow\ \left\|\frac{\partial z_i}{\partial "
+    r"z_t}\right\|_2 \to 0",
     of=("layers.Elman", "layers.unroll"),
 )
 def strictly(key):
-    r"""With $U = I$, $\sigma_1(U) = 1 = 1/\alpha$, and a state at 0, where $\tanh' = 1$, the gradient is 1 for ever."""
+    r"""With $U = I$, $\sigma_1(U) = 1 = 1/\alpha$, and a state at 0, where $\tanh' = 1$, the
+    gradient is 1 for ever.
+    """
     xs = np.zeros((200, 1))
     after = lambda scale: norms(plain(scale * np.eye(3), np.ones((3, 1))), xs)[-1]
     return Verdict(
@@ -154,63 +207,119 @@ def strictly(key):
     )
 
 
-@claim("5.0-alpha", title="How steep an activation is", kind="identity",
-       of=("layers.sigmoid", "layers.tanh", "layers.relu"))  # fmt: skip
+@claim(
+    "5.0-alpha",
+    title="How steep an activation is",
+    kind="identity",
+    of=("layers.sigmoid", "layers.tanh", "layers.relu"),
+)
 def steepest(key):
-    r"""$\sup \sigma' = \frac14$ and $\sup \tanh' = 1$, both at 0, and $\sup \mathrm{ReLU}' = 1$: the $\alpha$ by which
-    a step may lengthen a gradient beyond $U$."""
-    z, h, checks = np.linspace(-8, 8, 4001), 1e-5, []
-    for name, phi, alpha in (("σ", layers.sigmoid, 0.25), ("tanh", layers.tanh, 1.0), ("ReLU", layers.relu, 1.0)):
+    r"""$\sup \sigma' = \frac14$ and $\sup \tanh' = 1$, both at 0, and $\sup \mathrm{ReLU}' = 1$:
+    the $\alpha$ by which a step may lengthen a gradient beyond $U$.
+    """
+    z = np.linspace(-8, 8, 4001)
+    h = 1e-5
+    checks = []
+    for name, phi, alpha in (
+        ("σ", layers.sigmoid, 0.25),
+        ("tanh", layers.tanh, 1.0),
+        ("ReLU", layers.relu, 1.0),
+    ):
         slope = np.asarray(phi(jnp.asarray(z + h)) - phi(jnp.asarray(z - h))) / (2 * h)
         exact = np.asarray(jax.vmap(jax.grad(phi))(jnp.asarray(z)))
         checks += [
-            at_most(f"{name}′ on a grid, by differences", slope, alpha, slack=1e-9, method="finite differences"),
+            at_most(
+                f"{name}′ on a grid, by differences",
+                slope,
+                alpha,
+                slack=1e-9,
+                method="finite differences",
+            ),
             close(f"{name}′: the largest", exact.max(), alpha, tolerance=1e-15),
             refuted(at_most(f"{name}′ and 0.99 α", exact, 0.99 * alpha)),
         ]
         if name != "ReLU":
             checks.append(equal(f"{name}′: where it is largest", z[exact.argmax()], 0.0))
-    bound = norms(plain(2 * np.eye(3), np.ones((3, 1)), phi=layers.sigmoid), np.full((1, 1), 0.0), np.zeros(3))
-    return Verdict(*checks, close("a step of Elman's at 0, U = 2I, σ", bound[0], 0.5, tolerance=1e-15))
+    bound = norms(
+        plain(2 * np.eye(3), np.ones((3, 1)), phi=layers.sigmoid), np.full((1, 1), 0.0), np.zeros(3)
+    )
+    return Verdict(
+        *checks, close("a step of Elman's at 0, U = 2I, σ", bound[0], 0.5, tolerance=1e-15)
+    )
 
 
-@claim("5.0-exploding", title="The gradient explodes", kind="experiment", of=("layers.Elman", "layers.unroll"),
-       cites="Pascanu, Mikolov & Bengio 2013")  # fmt: skip
+@claim(
+    "5.0-exploding",
+    title="The gradient explodes",
+    kind="experiment",
+    of=("layers.Elman", "layers.unroll"),
+    cites="Pascanu, Mikolov & Bengio 2013",
+)
 def exploding(key):
-    r"""For growth $\sigma_1(U) > 1/\alpha$ is necessary and not sufficient. Without an activation it is the spectral
-    radius that decides: $\frac1k \log \|U^k\| \to \log \rho(U)$."""
-    steps, ages = np.zeros((200, 1)), np.arange(1, 201)
-    U, sheared = of_radius(chance(key), 6, 1.5), np.array([[0.5, 5.0], [0.0, 0.5]])
-    grown, faded = norms(linear(U), steps), norms(linear(sheared), steps)
+    r"""For growth $\sigma_1(U) > 1/\alpha$ is necessary and not sufficient. Without an activation
+    it is the spectral radius that decides: $\frac1k \log \|U^k\| \to \log \rho(U)$.
+    """
+    steps = np.zeros((200, 1))
+    ages = np.arange(1, 201)
+    U = of_radius(chance(key), 6, 1.5)
+    sheared = np.array([[0.5, 5.0], [0.0, 0.5]])
+    grown = norms(linear(U), steps)
+    faded = norms(linear(sheared), steps)
     small = U * 0.99 / np.linalg.norm(U, 2)
     return Verdict(
-        close("log‖U²⁰⁰‖ / 200", np.log(grown[-1]) / 200, np.log(1.5), tolerance=0.02, relative=True),
-        close("‖U²⁰⁰‖, the power by NumPy", grown[-1], np.linalg.norm(np.linalg.matrix_power(U, 200), 2),
-              tolerance=1e-9, relative=True),
+        close(
+            "log‖U²⁰⁰‖ / 200", np.log(grown[-1]) / 200, np.log(1.5), tolerance=0.02, relative=True
+        ),
+        close(
+            "‖U²⁰⁰‖, the power by NumPy",
+            grown[-1],
+            np.linalg.norm(np.linalg.matrix_power(U, 200), 2),
+            tolerance=1e-9,
+            relative=True,
+        ),
         at_most("σ₁ = 0.99: norms", norms(linear(small), steps), 0.99**ages, slack=1e-12),
         at_least("sheared: its σ₁", faded[0], 5.0),
         close("sheared: its ρ", np.abs(np.linalg.eigvals(sheared)).max(), 0.5, tolerance=1e-12),
         at_most("sheared: norm after 200 steps", faded[-1], 1e-50),
         refuted(at_least("sheared: norm after 40 steps, and that after one", faded[39], faded[0])),
-        figure=Chart(Panel("steps back", "norm of the gradient", log="y",
-                           lines={"ρ = 1.5": (ages[:60], grown[:60]), "σ₁ = 5, ρ = ½": (ages[:60], faded[:60])},
-                           bounds={"1.5 to the steps": (ages[:60], 1.5 ** ages[:60])})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "steps back",
+                "norm of the gradient",
+                log="y",
+                lines={
+                    "ρ = 1.5": (ages[:60], grown[:60]),
+                    "σ₁ = 5, ρ = ½": (ages[:60], faded[:60]),
+                },
+                bounds={"1.5 to the steps": (ages[:60], 1.5 ** ages[:60])},
+            )
+        ),
+    )
 
 
-@claim("L10-A18-vanish-explode", title="Vanishing and exploding", kind="theorem",
-       of=("layers.Elman", "layers.unroll"), cites="Pascanu, Mikolov & Bengio 2013")  # fmt: skip
+@claim(
+    "L10-A18-vanish-explode",
+    title="Vanishing and exploding",
+    kind="theorem",
+    of=("layers.Elman", "layers.unroll"),
+    cites="Pascanu, Mikolov & Bengio 2013",
+)
 def vanish_or_explode(key):
-    r"""$\left\|\frac{\partial h_T}{\partial h_1}\right\| \le \prod_t \|\mathrm{diag}(\sigma')\, W\| \le
-    (\gamma \|W\|)^{T-1}$, which vanishes if $\gamma\|W\| < 1$; a linear network grows as $\rho(W)^T$."""
-    rng, T = chance(key), 60
+    r"""$\left\|\frac{\partial h_T}{\partial h_1}\right\| \le \prod_t \|\mathrm{diag}(\sigma')\, W\|
+    \le (\gamma \|W\|)^{T-1}$,
+    which vanishes if $\gamma\|W\| < 1$; a linear network grows as $\rho(W)^T$.
+    """
+    rng = chance(key)
+    T = 60
     W, V, cell = random_elman(rng, 2, 5)
     xs = rng.normal(size=(T, 2))
     steps = np.asarray(jacobians(cell, jnp.asarray(xs), cell.start))[1:]
     found = np.linalg.norm(reach(steps), 2, axis=(1, 2))
     each = np.cumprod(np.linalg.norm(steps, 2, axis=(1, 2)))
     by_hand = (1 - elman(W, V, xs)[2:] ** 2)[:, :, None] * W
-    linear_found = np.asarray(jax.jacfwd(lambda h: last(linear(W), np.zeros((9, 1)), h))(jnp.zeros(5)))
+    linear_found = np.asarray(
+        jax.jacfwd(lambda h: last(linear(W), np.zeros((9, 1)), h))(jnp.zeros(5))
+    )
     growth = {}
     for rho in (0.5, 1.5):
         quiet = plain(of_radius(rng, 5, rho), 1e-15 * V)
@@ -219,10 +328,31 @@ def vanish_or_explode(key):
     return Verdict(
         close("tanh: the steps by hand", steps, by_hand, tolerance=1e-12),
         at_most("tanh: norm over the product of norms", found / each, 1 + 1e-12),
-        at_most("tanh: the product over (γ‖W‖)^(T−1)", each / np.linalg.norm(W, 2) ** np.arange(1, T), 1 + 1e-12),
-        close("linear: nine steps are W⁹", linear_found, np.linalg.matrix_power(W, 9), tolerance=1e-10),
-        between("tanh near 0, ρ = ½: slope of the log norm", rate(0.5), 1.2 * np.log(0.5), 0.8 * np.log(0.5)),
-        between("tanh near 0, ρ = 1.5: slope of the log norm", rate(1.5), 0.8 * np.log(1.5), 1.2 * np.log(1.5)),
-        figure=Chart(Panel("steps back", "log of the norm",
-                           lines={f"ρ = {rho}": (np.arange(1, T + 1), growth[rho]) for rho in growth})),
-    )  # fmt: skip
+        at_most(
+            "tanh: the product over (γ‖W‖)^(T−1)",
+            each / np.linalg.norm(W, 2) ** np.arange(1, T),
+            1 + 1e-12,
+        ),
+        close(
+            "linear: nine steps are W⁹", linear_found, np.linalg.matrix_power(W, 9), tolerance=1e-10
+        ),
+        between(
+            "tanh near 0, ρ = ½: slope of the log norm",
+            rate(0.5),
+            1.2 * np.log(0.5),
+            0.8 * np.log(0.5),
+        ),
+        between(
+            "tanh near 0, ρ = 1.5: slope of the log norm",
+            rate(1.5),
+            0.8 * np.log(1.5),
+            1.2 * np.log(1.5),
+        ),
+        figure=Chart(
+            Panel(
+                "steps back",
+                "log of the norm",
+                lines={f"ρ = {rho}": (np.arange(1, T + 1), growth[rho]) for rho in growth},
+            )
+        ),
+    )

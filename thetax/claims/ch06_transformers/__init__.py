@@ -1,5 +1,6 @@
-"""Chapter 6, transformers: attention and its heads, places, encoder and decoder, words and BERT, images as patches,
-long sequences."""
+"""Chapter 6, transformers: attention and its heads, places, encoder and decoder, words and BERT,
+images as patches, long sequences.
+"""
 
 from . import attention as attention
 from . import bert as bert

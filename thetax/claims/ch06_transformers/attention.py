@@ -32,11 +32,18 @@ def drawn(rng, t, s, d, e):
     return rng.normal(size=(t, d)), rng.normal(size=(s, d)), rng.normal(size=(s, e))
 
 
-@claim("6.1-qkv", title="Queries, keys and values", kind="definition", of=("layers.Attention",), cites=VASWANI)
+@claim(
+    "6.1-qkv",
+    title="Queries, keys and values",
+    kind="definition",
+    of=("layers.Attention",),
+    cites=VASWANI,
+)
 def projections(key):
     r"""$Q = XW_Q$, $K = XW_K$ and $V = XW_V$ with $X \in \mathbb{R}^{T \times d}$,
-    $W_Q, W_K \in \mathbb{R}^{d \times d_k}$ and $W_V \in \mathbb{R}^{d \times d_v}$: row $i$ of each depends on token
-    $i$ alone."""
+    $W_Q, W_K \in \mathbb{R}^{d \times d_k}$ and $W_V \in \mathbb{R}^{d \times d_v}$: row $i$ of
+    each depends on token $i$ alone.
+    """
     rng, (T, d, d_k, d_v) = chance(key), (5, 4, 3, 2)
     W_Q, W_K, W_V, X = *(rng.normal(size=(d, m)) for m in (d_k, d_k, d_v)), rng.normal(size=(T, d))
     out = Linear(jnp.asarray(rng.normal(size=(d, d_v))))
@@ -51,20 +58,33 @@ def projections(key):
     for name, (f, W) in parts.items():
         slope = jacobian(f, X)
         checks += [
-            close(f"{name} = X W", f(jnp.asarray(X)), np.array([[x @ w for w in W.T] for x in X]), **EXACT),
+            close(
+                f"{name} = X W",
+                f(jnp.asarray(X)),
+                np.array([[x @ w for w in W.T] for x in X]),
+                **EXACT,
+            ),
             equal(
-                f"{name}: whose token a row depends on", np.abs(slope).max(axis=(1, 3)) > 1e-9, np.eye(T, dtype=bool)
+                f"{name}: whose token a row depends on",
+                np.abs(slope).max(axis=(1, 3)) > 1e-9,
+                np.eye(T, dtype=bool),
             ),
             close(f"{name}: the slope of a row in its token", slope[0, :, 0], W.T, **FD),
         ]
-    return Verdict(*checks, refuted(close("Q = X W with W of the keys", parts["Q"][0](jnp.asarray(X)), X @ W_K, **FD)))
+    return Verdict(
+        *checks,
+        refuted(close("Q = X W with W of the keys", parts["Q"][0](jnp.asarray(X)), X @ W_K, **FD)),
+    )
 
 
 @claim("6.1-attention", "L10-A21-attention", title="Attention", kind="layer", of=OF, cites=VASWANI)
 def attention_itself(key):
-    r"""$A = \mathrm{softmax}_{\mathrm{row}}(QK^\top / \sqrt{d_k})$ and $\Xi = AV$, for $n$ queries and $m$ keys and
-    values. A score of $-\infty$ is a weight of exactly 0."""
-    rng, n, m = chance(key), 5, 7
+    r"""$A = \mathrm{softmax}_{\mathrm{row}}(QK^\top / \sqrt{d_k})$ and $\Xi = AV$, for $n$ queries
+    and $m$ keys and values. A score of $-\infty$ is a weight of exactly 0.
+    """
+    rng = chance(key)
+    n = 5
+    m = 7
     Q, K, V = drawn(rng, n, m, 3, 4)
     A = table(Q, K)
     seen = rng.random((n, m)) < 0.6
@@ -73,7 +93,10 @@ def attention_itself(key):
     c = jnp.asarray(rng.normal(size=(n, 4)))
     value: Any = lambda q, k, v: jnp.vdot(c, attend(q[:, None], k[:, None], v[:, None])[:, 0])
     given = tuple(map(jnp.asarray, (Q, K, V)))
-    moved: Any = [lambda x, at=at: value(*[x if i == at else g for i, g in enumerate(given)]) for at in range(3)]
+    moved: Any = [
+        lambda x, at=at: value(*[x if i == at else g for i, g in enumerate(given)])
+        for at in range(3)
+    ]
     W = [jnp.asarray(rng.normal(size=shape)) for shape in ((6, 3), (6, 3), (6, 4))]
     X = jnp.asarray(rng.normal(size=(n, 6)))
     through = lambda W_Q, X: value(X @ W_Q, X @ W[1], X @ W[2])
@@ -86,33 +109,60 @@ def attention_itself(key):
         at_least("the least of A", A.min(), 0.0),
         close("with a mask: by loops over what is seen", masked, weights(Q, K, seen=seen), **EXACT),
         equal("with a mask: weights of what is not seen", masked[~seen], np.zeros((~seen).sum())),
-        close("queries of great length: the value of the best key", one_head(1e6 * Q, K, V), V[best], tolerance=1e-8),
-        *[close(f"∂Ξ/∂{name}", jax.grad(value, at)(*given), jacobian(moved[at], given[at]), **FD)
-          for at, name in enumerate("QKV")],
-        close("∂Ξ/∂W_Q", jax.grad(through)(W[0], X), jacobian(lambda W_Q: through(W_Q, X), W[0]), **FD),
-        close("∂Ξ/∂X", jax.grad(through, 1)(W[0], X), jacobian(lambda X: through(W[0], X), X), **FD),
-    )  # fmt: skip
+        close(
+            "queries of great length: the value of the best key",
+            one_head(1e6 * Q, K, V),
+            V[best],
+            tolerance=1e-8,
+        ),
+        *[
+            close(f"∂Ξ/∂{name}", jax.grad(value, at)(*given), jacobian(moved[at], given[at]), **FD)
+            for at, name in enumerate("QKV")
+        ],
+        close(
+            "∂Ξ/∂W_Q", jax.grad(through)(W[0], X), jacobian(lambda W_Q: through(W_Q, X), W[0]), **FD
+        ),
+        close(
+            "∂Ξ/∂X", jax.grad(through, 1)(W[0], X), jacobian(lambda X: through(W[0], X), X), **FD
+        ),
+    )
 
 
 def in_hull(point, V):
-    """Whether a linear program finds weights, not negative and of sum 1, that make the point of the rows of V."""
-    found = linprog(np.zeros(len(V)), A_eq=np.vstack([V.T, np.ones(len(V))]), b_eq=np.append(point, 1))
+    """Whether a linear program finds weights, not negative and of sum 1, that make the point of the
+    rows of V.
+    """
+    found = linprog(
+        np.zeros(len(V)), A_eq=np.vstack([V.T, np.ones(len(V))]), b_eq=np.append(point, 1)
+    )
     return found.status == 0
 
 
 @claim("6.1-attention-rows", title="A mean of the values", kind="identity", of=OF, cites=VASWANI)
 def rows(key):
-    r"""$\xi_i = \sum_t a_{it} v_t$ with $a_{it} = \mathrm{softmax}_t(q_i^\top k_t / \sqrt{d_k})$: a row of $A$ is a
-    probability vector, and $\xi_i$ a convex combination of the values."""
-    rng, T = chance(key), 6
+    r"""$\xi_i = \sum_t a_{it} v_t$ with $a_{it} = \mathrm{softmax}_t(q_i^\top k_t / \sqrt{d_k})$: a
+    row of $A$ is a probability vector, and $\xi_i$ a convex combination of the values.
+    """
+    rng = chance(key)
+    T = 6
     Q, K, V = drawn(rng, T, T, 3, 2)
-    A, out = table(Q, K), one_head(Q, K, V)
+    A = table(Q, K)
+    out = one_head(Q, K, V)
     same = np.tile(rng.normal(size=2), (T, 1))
     return Verdict(
         close("rows sum to 1", A.sum(axis=1), 1.0, **EXACT),
         at_least("the least weight", A.min(), 0.0),
-        close("ξ_i, summed over t", out, [sum(A[i, t] * V[t] for t in range(T)) for i in range(T)], **EXACT),
-        equal("ξ_i in the convex hull of the values, by a linear program", [in_hull(xi, V) for xi in out], [True] * T),
+        close(
+            "ξ_i, summed over t",
+            out,
+            [sum(A[i, t] * V[t] for t in range(T)) for i in range(T)],
+            **EXACT,
+        ),
+        equal(
+            "ξ_i in the convex hull of the values, by a linear program",
+            [in_hull(xi, V) for xi in out],
+            [True] * T,
+        ),
         refuted(equal("a point far off, by the same", in_hull(V.max(axis=0) + 1, V), True)),
         close("equal values: that value", one_head(Q, K, same), same, **EXACT),
     )
@@ -122,31 +172,49 @@ def rows(key):
     "6.1-attention-rows",
     title="The values are summed over, not the token's own",
     printed=r"\xi_i = \sum_t \mathrm{softmax}_t(a_i) v_i",
-    corrected=r"\xi_i = \sum_t a_{it} v_t,\quad a_{it} = \mathrm{softmax}_t(q_i^\top k_t / \sqrt{d_k})",
+    corrected=r"\xi_i = \sum_t a_{it} v_t,\quad a_{it} = \mathrm{softmax}_t(q_i^\top k_t / "
+    r"\sqrt{d_k})",
     of=("layers.attend",),
 )
 def values_over_t(key):
-    r"""With $v_i$ in the sum the weights sum to 1 in front of it and $\xi_i = v_i$: nothing would be looked at. And
-    $a_i$ is the row of weights; a softmax of it once more is another row."""
-    rng, T = chance(key), 6
+    r"""With $v_i$ in the sum the weights sum to 1 in front of it and $\xi_i = v_i$: nothing would
+    be looked at. And $a_i$ is the row of weights; a softmax of it once more is another row.
+    """
+    rng = chance(key)
+    T = 6
     Q, K, V = drawn(rng, T, T, 3, 2)
-    A, out = weights(Q, K), one_head(Q, K, V)
+    A = weights(Q, K)
+    out = one_head(Q, K, V)
     twice = np.exp(A) / np.exp(A).sum(axis=1, keepdims=True)
     return Verdict(
         close("ξ, of the values v_t", out, np.einsum("it,tc->ic", A, V), **EXACT),
-        printed=[close("ξ, of the value v_i", out, np.einsum("it,ic->ic", A, V), **EXACT),
-                 close("ξ, of v_t and a softmax of A", out, twice @ V, **EXACT)],
-    )  # fmt: skip
+        printed=[
+            close("ξ, of the value v_i", out, np.einsum("it,ic->ic", A, V), **EXACT),
+            close("ξ, of v_t and a softmax of A", out, twice @ V, **EXACT),
+        ],
+    )
 
 
-@claim("6.1-query-locality", title="Each query for itself", kind="identity", of=("layers.attend",), cites=VASWANI)
+@claim(
+    "6.1-query-locality",
+    title="Each query for itself",
+    kind="identity",
+    of=("layers.attend",),
+    cites=VASWANI,
+)
 def locality(key):
-    r"""$\xi_i$ depends on no query but $q_i$, and on all keys and values: $\partial \xi_i / \partial q_j = 0$ for
-    $j \ne i$."""
-    rng, T = chance(key), 5
+    r"""$\xi_i$ depends on no query but $q_i$, and on all keys and values:
+    $\partial \xi_i / \partial q_j = 0$ for $j \ne i$.
+    """
+    rng = chance(key)
+    T = 5
     Q, K, V = (jnp.asarray(M) for M in drawn(rng, T, T, 3, 2))
     f = lambda q, k, v: attend(q[:, None], k[:, None], v[:, None])[:, 0]
-    parts = {"q": (lambda q: f(q, K, V), Q), "k": (lambda k: f(Q, k, V), K), "v": (lambda v: f(Q, K, v), V)}
+    parts = {
+        "q": (lambda q: f(q, K, V), Q),
+        "k": (lambda k: f(Q, k, V), K),
+        "v": (lambda v: f(Q, K, v), V),
+    }
     slopes = {name: jacobian(g, M) for name, (g, M) in parts.items()}
     own = {name: np.abs(slope).max(axis=(1, 3)) for name, slope in slopes.items()}
     away = ~np.eye(T, dtype=bool)
@@ -154,13 +222,17 @@ def locality(key):
     return Verdict(
         equal("ξ_2 with all other queries changed", f(others, K, V)[1], f(Q, K, V)[1]),
         equal("∂ξ_i/∂q_j, j ≠ i", blocks(parts["q"][0], Q)[away], np.zeros(T * T - T)),
-        at_most("∂ξ_i/∂q_j by differences, j ≠ i", own["q"][away], 1e-11, method="finite differences"),
+        at_most(
+            "∂ξ_i/∂q_j by differences, j ≠ i", own["q"][away], 1e-11, method="finite differences"
+        ),
         at_least("∂ξ_i/∂q_i", np.diag(own["q"]), 1e-3),
         at_least("∂ξ_i/∂k_t, all i and t", own["k"], 1e-6),
         at_least("∂ξ_i/∂v_t, all i and t", own["v"], 1e-6),
-        *[close(f"the same by automatic derivatives: {name}", blocks(g, M), own[name], **FD)
-          for name, (g, M) in parts.items()],
-    )  # fmt: skip
+        *[
+            close(f"the same by automatic derivatives: {name}", blocks(g, M), own[name], **FD)
+            for name, (g, M) in parts.items()
+        ],
+    )
 
 
 @erratum(
@@ -175,35 +247,69 @@ def own_value_counts(key):
     r"""The sum above it runs over all $t$, and $\frac{\partial \xi_i}{\partial v_i} = a_{ii} I$
     with $a_{ii} > 0$. A single token has no other pair, and is given its own value."""
     Q, K, V = drawn(chance(key), 5, 5, 3, 2)
-    slope = jacobian(lambda v: attend(jnp.asarray(Q)[:, None], jnp.asarray(K)[:, None], v[:, None])[:, 0], V)
+    slope = jacobian(
+        lambda v: attend(jnp.asarray(Q)[:, None], jnp.asarray(K)[:, None], v[:, None])[:, 0], V
+    )
     own = np.stack([slope[i, :, i] for i in range(5)])
     alone = one_head(Q[:1], K[:1], V[:1])
     return Verdict(
-        close("∂ξ_i/∂v_i, against a_ii I", own, np.diag(table(Q, K))[:, None, None] * np.eye(2), **FD),
+        close(
+            "∂ξ_i/∂v_i, against a_ii I", own, np.diag(table(Q, K))[:, None, None] * np.eye(2), **FD
+        ),
         close("one token: ξ, against v", alone, V[:1], **EXACT),
-        printed=[close("∂ξ_i/∂v_i, against 0", own, np.zeros((5, 2, 2)), **FD),
-                 close("one token: ξ, against 0", alone, np.zeros((1, 2)), **EXACT)],
-    )  # fmt: skip
+        printed=[
+            close("∂ξ_i/∂v_i, against 0", own, np.zeros((5, 2, 2)), **FD),
+            close("one token: ξ, against 0", alone, np.zeros((1, 2)), **EXACT),
+        ],
+    )
 
 
-@claim("6.1-soft-dictionary", title="A soft dictionary", kind="identity", of=("layers.attend",), cites=VASWANI)
+@claim(
+    "6.1-soft-dictionary",
+    title="A soft dictionary",
+    kind="identity",
+    of=("layers.attend",),
+    cites=VASWANI,
+)
 def dictionary(key):
-    r"""Attention is a look-up: with scores times $\beta \to \infty$ each query gets the value of the key that matches
-    it best, and with $\beta = 0$ the mean of all values."""
-    rng, T = chance(key), 6
-    Q, K, V = np.eye(T), np.linalg.qr(rng.normal(size=(T, T)))[0], rng.normal(size=(T, 2))
+    r"""Attention is a look-up: with scores times $\beta \to \infty$ each query gets the value of
+    the key that matches it best, and with $\beta = 0$ the mean of all values.
+    """
+    rng = chance(key)
+    T = 6
+    Q = np.eye(T)
+    K = np.linalg.qr(rng.normal(size=(T, T)))[0]
+    V = rng.normal(size=(T, 2))
     best = np.argmax(Q @ K.T, axis=1)
     betas = np.array([0.0, 1.0, 10.0, 100.0, 1e3, 1e4])
     looked = np.array([one_head(beta * np.sqrt(T) * Q, K, V) for beta in betas])
     off = np.abs(looked - V[best]).max(axis=(1, 2))
     return Verdict(
         at_most("β = 10⁴: difference to the best key's value", off[-1], 1e-8),
-        close("β = 0: the mean of the values", looked[0], np.tile(V.mean(axis=0), (T, 1)), tolerance=1e-15),
-        refuted(close("β = 1: the mean of the values", looked[1], np.tile(V.mean(axis=0), (T, 1)), tolerance=1e-3)),
+        close(
+            "β = 0: the mean of the values",
+            looked[0],
+            np.tile(V.mean(axis=0), (T, 1)),
+            tolerance=1e-15,
+        ),
+        refuted(
+            close(
+                "β = 1: the mean of the values",
+                looked[1],
+                np.tile(V.mean(axis=0), (T, 1)),
+                tolerance=1e-3,
+            )
+        ),
         falls("difference, β = 1, 10, 100 and 10³", off[1:5] + 1e-300),
-        figure=Chart(Panel("β", "difference to the value of the best key", lines={"attention": (betas[1:], off[1:])},
-                           log="x")),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "β",
+                "difference to the value of the best key",
+                lines={"attention": (betas[1:], off[1:])},
+                log="x",
+            )
+        ),
+    )
 
 
 def rank(M):
@@ -213,9 +319,11 @@ def rank(M):
 
 @claim("6.1-rank", title="Scores have low rank, weights need not", kind="theorem", of=OF)
 def ranks(key):
-    r"""$\mathrm{rank}(QK^\top) \le d_k$ and $\mathrm{rank}(\Xi) \le d_v$, but the softmax of the scores may have any
-    rank: for $q = k = (0, 1, 2)$ the scores have rank 1 and $\det A = 0.0244$."""
-    rng, T = chance(key), 8
+    r"""$\mathrm{rank}(QK^\top) \le d_k$ and $\mathrm{rank}(\Xi) \le d_v$, but the softmax of the
+    scores may have any rank: for $q = k = (0, 1, 2)$ the scores have rank 1 and $\det A = 0.0244$.
+    """
+    rng = chance(key)
+    T = 8
     q = np.array([[0.0], [1.0], [2.0]])
     small = table(q, q)
     cases = {d_k: drawn(rng, T, T, d_k, 2) for d_k in (1, 2, 3)}
@@ -223,10 +331,18 @@ def ranks(key):
         equal("q = k = (0, 1, 2): rank of the scores", rank(q @ q.T), 1),
         close("q = k = (0, 1, 2): det A", np.linalg.det(small), 0.0244, tolerance=5e-5),
         equal("q = k = (0, 1, 2): rank of A", rank(small), 3),
-        equal("T = 8, d_k = 1, 2 and 3: rank of the scores", [rank(Q @ K.T) for Q, K, _ in cases.values()], [1, 2, 3]),
-        equal("T = 8, d_k = 1, 2 and 3: rank of A", [rank(table(3 * Q, K)) for Q, K, _ in cases.values()], [T, T, T]),
+        equal(
+            "T = 8, d_k = 1, 2 and 3: rank of the scores",
+            [rank(Q @ K.T) for Q, K, _ in cases.values()],
+            [1, 2, 3],
+        ),
+        equal(
+            "T = 8, d_k = 1, 2 and 3: rank of A",
+            [rank(table(3 * Q, K)) for Q, K, _ in cases.values()],
+            [T, T, T],
+        ),
         at_most("rank of Ξ, d_v = 2", [rank(one_head(*case)) for case in cases.values()], 2),
-    )  # fmt: skip
+    )
 
 
 @erratum(
@@ -237,30 +353,44 @@ def ranks(key):
     of=("layers.attention_weights",),
 )
 def rank_of_the_scores(key):
-    r"""The softmax is taken of every entry by itself before rows are divided, and that raises the rank."""
+    r"""The softmax is taken of every entry by itself before rows are divided, and that raises the
+    rank.
+    """
     Q, K, _ = drawn(chance(key), 8, 8, 2, 1)
     few = np.array([[0.0], [1.0], [2.0]])
     return Verdict(
         at_most("rank of the scores, d_k = 2", rank(Q @ K.T), 2),
         at_most("rank of the scores, q = k = (0, 1, 2)", rank(few @ few.T), 1),
-        printed=[at_most("rank of the weights, d_k = 2", rank(table(Q, K)), 2),
-                 at_most("rank of the weights, q = k = (0, 1, 2)", rank(table(few, few)), 1)],
-    )  # fmt: skip
+        printed=[
+            at_most("rank of the weights, d_k = 2", rank(table(Q, K)), 2),
+            at_most("rank of the weights, q = k = (0, 1, 2)", rank(table(few, few)), 1),
+        ],
+    )
 
 
-@claim("6.1-scaling", "L10-A21-scaling", title="Why the root of d", kind="theorem",
-       of=("layers.attention_weights",), cites=VASWANI)  # fmt: skip
+@claim(
+    "6.1-scaling",
+    "L10-A21-scaling",
+    title="Why the root of d",
+    kind="theorem",
+    of=("layers.attention_weights",),
+    cites=VASWANI,
+)
 def scaling(key):
-    r"""For independent $q, k \sim \mathcal{N}(0, I)$ in $d_k$ dimensions $\mathrm{Var}(q^\top k) = d_k$, so that scores
-    divided by $\sqrt{d_k}$ have variance 1. Without it the largest weight tends to 1 as $d_k$ grows, and the slope of
-    the softmax to 0."""
-    rng, sizes, n = chance(key), (1, 4, 64), 200_000
+    r"""For independent $q, k \sim \mathcal{N}(0, I)$ in $d_k$ dimensions
+    $\mathrm{Var}(q^\top k) = d_k$, so that scores divided by $\sqrt{d_k}$ have variance 1. Without
+    it the largest weight tends to 1 as $d_k$ grows, and the slope of the softmax to 0.
+    """
+    rng = chance(key)
+    sizes = (1, 4, 64)
+    n = 200_000
     products = {d: np.einsum("nd,nd->n", *rng.normal(size=(2, n, d))) for d in sizes}
     variance = np.array([p.var(ddof=1) for p in products.values()])
     error = np.array([np.sqrt(((p - p.mean()) ** 2).var() / n) for p in products.values()])
     widths = np.array([4, 16, 64, 256])
     look = jax.jit(lambda Q, K: attention_weights(Q[:, None], K[:, None])[0])
-    bare, scaled = [], []
+    bare = []
+    scaled = []
     for d, k in zip(widths, jr.split(key, 4)):
         Q, K = jr.normal(k, (2, 300, int(d)))
         scaled.append(np.asarray(look(Q, K[:32])))
@@ -276,16 +406,32 @@ def scaling(key):
         between("entropy at d = 256, scaled", spread(scaled)[-1], 2.8, float(np.log(32))),
         at_least("largest weight at d = 256, not scaled", top(bare)[-1], 0.85),
         at_most("largest weight, scaled, d = 4 to 256", top(scaled), 0.3),
-        at_most("slope of the softmax, not scaled: d = 256 over d = 4", slope(bare)[-1] / slope(bare)[0], 0.6),
-        at_least("slope of the softmax, scaled: d = 256 over d = 4", slope(scaled)[-1] / slope(scaled)[0], 0.9),
-        figure=Chart(
-            *[Panel("d_k", name, log="x", lines={"q·k": (widths, f(bare)), "q·k / √d": (widths, f(scaled))})
-              for name, f in {"largest weight": top, "entropy": spread}.items()],
+        at_most(
+            "slope of the softmax, not scaled: d = 256 over d = 4",
+            slope(bare)[-1] / slope(bare)[0],
+            0.6,
         ),
-    )  # fmt: skip
+        at_least(
+            "slope of the softmax, scaled: d = 256 over d = 4",
+            slope(scaled)[-1] / slope(scaled)[0],
+            0.9,
+        ),
+        figure=Chart(
+            *[
+                Panel(
+                    "d_k",
+                    name,
+                    log="x",
+                    lines={"q·k": (widths, f(bare)), "q·k / √d": (widths, f(scaled))},
+                )
+                for name, f in {"largest weight": top, "entropy": spread}.items()
+            ],
+        ),
+    )
 
 
 def _square(A):
     r"""$\|\mathrm{diag}(a) - aa^\top\|_F^2$, the derivative of the softmax, for every row."""
-    second, third = (A**2).sum(axis=1), (A**3).sum(axis=1)
+    second = (A**2).sum(axis=1)
+    third = (A**3).sum(axis=1)
     return np.maximum(second - 2 * third + second**2, 0)

@@ -24,23 +24,38 @@ from .by_loop import EXACT, FD, block, layer_of, linear, norm, slopes, softmax, 
 DEVLIN = "Devlin et al. 2019"
 
 
-@claim("6.5-bert", title="Every token sees all others", kind="model",
-       of=("models.BERT", "models.Translator", "models.SentenceClassifier", "models.Tagger"),
-       cites=DEVLIN)  # fmt: skip
+@claim(
+    "6.5-bert",
+    title="Every token sees all others",
+    kind="model",
+    of=("models.BERT", "models.Translator", "models.SentenceClassifier", "models.Tagger"),
+    cites=DEVLIN,
+)
 def every_token(key):
-    r"""The encoder of a transformer over tokens, places and segments, without a causal mask: $\xi_i$ depends on $x_j$
-    for all $i$ and $j$. On top there is a head for the task. BERT-base, with the layer that pools, has 109,482,240
-    numbers."""
-    rng, T = chance(key), 6
+    r"""The encoder of a transformer over tokens, places and segments, without a causal mask:
+    $\xi_i$ depends on $x_j$ for all $i$ and $j$. On top there is a head for the task. BERT-base,
+    with the layer that pools, has 109,482,240 numbers.
+    """
+    rng = chance(key)
+    T = 6
     draw: Any = {"depth": 2, "heads": 2, "hidden": 6}
-    model = spread(BERT.init(11, 4, length=8, epsilon=1e-5, activation=layers.relu, key=key, **draw), key, 0.3)
-    tokens, segments = jnp.asarray(rng.permutation(11)[:T]), jnp.array([0, 0, 0, 1, 1, 1])
-    x, E = (tokens, segments), model.embed.E
+    model = spread(
+        BERT.init(11, 4, length=8, epsilon=1e-5, activation=layers.relu, key=key, **draw), key, 0.3
+    )
+    tokens = jnp.asarray(rng.permutation(11)[:T])
+    segments = jnp.array([0, 0, 0, 1, 1, 1])
+    x = (tokens, segments)
+    E = model.embed.E
     heard = lambda V: eqx.tree_at(lambda m: m.embed.E, model, E.at[tokens].set(V))(x)
     causal = lambda X: model.trunk(X, mask=layers.CAUSAL)
     size = lambda f, X: np.abs(jacobian(jax.jit(f), X)).max(axis=(1, 3))
-    all_hear, left_hear = size(heard, E[tokens]), size(causal, model.enter(x))
-    rows = np.asarray(E)[tokens] + np.asarray(model.positions.P)[:T] + np.asarray(model.segments.E)[segments]
+    all_hear = size(heard, E[tokens])
+    left_hear = size(causal, model.enter(x))
+    rows = (
+        np.asarray(E)[tokens]
+        + np.asarray(model.positions.P)[:T]
+        + np.asarray(model.segments.E)[segments]
+    )
     looped = norm(model.norm, rows)
     for depth in range(2):
         looped = block(layer_of(model.trunk, depth), looped)
@@ -51,23 +66,42 @@ def every_token(key):
     tagger = spread(Tagger.init(model, 3, key=key), key)
     pooled = np.tanh(linear(sentence.pool, np.asarray(call(sentence.bert, x))[:1]))
     full = jax.eval_shape(lambda key: BERT.init(30_522, key=key), key)
-    found, enter = call(model, x), model.enter(x)
+    found = call(model, x)
+    enter = model.enter(x)
     return Verdict(
         at_least("∂ξ_i/∂x_j for all i and j, by differences", all_hear, 1e-3),
-        equal("its trunk with a causal mask: which ξ_i hear which x_j", left_hear > 1e-9, np.tri(T, dtype=bool)),
+        equal(
+            "its trunk with a causal mask: which ξ_i hear which x_j",
+            left_hear > 1e-9,
+            np.tri(T, dtype=bool),
+        ),
         close("by loops: the sum of three, the norm, two blocks", found, looped, **EXACT),
-        close("the encoder of a translator, given the same weights", call(same, enter), found, **EXACT),
+        close(
+            "the encoder of a translator, given the same weights", call(same, enter), found, **EXACT
+        ),
         refuted(close("with weights of its own", call(other, enter), found, tolerance=1e-3)),
-        close("the head of a sentence", call(sentence, x), linear(sentence.head, pooled)[0], **EXACT),
-        close("the head of every token", call(tagger, x),
-              linear(tagger.head, np.asarray(call(tagger.bert, x))), **EXACT),
-        equal("numbers of BERT-base, with the layer that pools", tree.size(full) + 768 * 769, 109_482_240),
+        close(
+            "the head of a sentence", call(sentence, x), linear(sentence.head, pooled)[0], **EXACT
+        ),
+        close(
+            "the head of every token",
+            call(tagger, x),
+            linear(tagger.head, np.asarray(call(tagger.bert, x))),
+            **EXACT,
+        ),
+        equal(
+            "numbers of BERT-base, with the layer that pools",
+            tree.size(full) + 768 * 769,
+            109_482_240,
+        ),
         figure=Heatmap(all_hear, "token j", "vector i", title="how much ξ_i hears x_j"),
-    )  # fmt: skip
+    )
 
 
 class Written(eqx.Module):
-    """In place of BERT: vectors that are given, by the number of the text, which stands for its segments."""
+    """In place of BERT: vectors that are given, by the number of the text, which stands for its
+    segments.
+    """
 
     embed: layers.Embedding
     vectors: Float[Array, "n t d"]
@@ -89,9 +123,14 @@ def by_hand(net: Pretraining, vectors: Any, tokens: np.ndarray, follows: np.ndar
     """Logits and loss at every place, and the mean loss of what follows, of the last vectors."""
     n, T, d = vectors.shape
     turned = linear(net.turn, np.asarray(vectors).reshape(n * T, d))
-    logits = norm(net.norm, turned * normal.cdf(turned)) @ np.asarray(net.bert.embed.E).T + np.asarray(net.b)
+    logits = norm(net.norm, turned * normal.cdf(turned)) @ np.asarray(
+        net.bert.embed.E
+    ).T + np.asarray(net.b)
     logits = logits.reshape(n, T, -1)
-    cost = logsumexp(logits, axis=2) - np.take_along_axis(logits, np.maximum(tokens, 0)[..., None], axis=2)[..., 0]
+    cost = (
+        logsumexp(logits, axis=2)
+        - np.take_along_axis(logits, np.maximum(tokens, 0)[..., None], axis=2)[..., 0]
+    )
     told = linear(net.follow, np.tanh(linear(net.pool, np.asarray(vectors)[:, 0])))
     return logits, cost, np.mean([logsumexp(row) - row[y] for row, y in zip(told, follows)])
 
@@ -104,38 +143,59 @@ def expected_slope(logits: np.ndarray, tokens: np.ndarray, asked: np.ndarray) ->
     return slope
 
 
-@claim("6.5-mlm-loss", title="The loss at the gaps alone", kind="loss",
-       of=("train.masked_cross_entropy", "train.pretraining", "data.cloze", "models.Pretraining"),
-       cites=DEVLIN)  # fmt: skip
+@claim(
+    "6.5-mlm-loss",
+    title="The loss at the gaps alone",
+    kind="loss",
+    of=("train.masked_cross_entropy", "train.pretraining", "data.cloze", "models.Pretraining"),
+    cites=DEVLIN,
+)
 def at_gaps(key):
-    r"""$-\frac{1}{|M|} \sum_{i \in M} \log p(x_i \mid \tilde x)$ over the places $M$ that are asked for: at all others
-    the slope in the logits is 0, exactly, and at $i \in M$ it is $(p - 1_{x_i}) / |M|$. BERT's loss is the sum of it
-    and of the loss of what follows."""
+    r"""$-\frac{1}{|M|} \sum_{i \in M} \log p(x_i \mid \tilde x)$ over the places $M$ that are asked
+    for: at all others the slope in the logits is 0, exactly, and at $i \in M$ it is
+    $(p - 1_{x_i}) / |M|$. BERT's loss is the sum of it and of the loss of what follows.
+    """
     rng, (n, T, V) = chance(key), (10, 8, 12)
     tokens = rng.integers(len(SPECIAL), V, size=(n, T))
     tokens[:, 0], tokens[:, 4], tokens[:, 6], tokens[:, 7] = CLS, SEP, SEP, -1
-    follows, gaps = rng.integers(2, size=n), {"mask": MASK, "special": SPECIAL, "share": 0.4}
-    net = spread(Pretraining.init(encoder(V - len(SPECIAL), 4, length=T, key=key), key=key), key, 0.3)
+    follows = rng.integers(2, size=n)
+    gaps = {"mask": MASK, "special": SPECIAL, "share": 0.4}
+    net = spread(
+        Pretraining.init(encoder(V - len(SPECIAL), 4, length=T, key=key), key=key), key, 0.3
+    )
     batch = (jnp.asarray(tokens), jnp.tile(jnp.arange(n)[:, None], (1, T))), jnp.asarray(follows)
     put = lambda net, vectors: eqx.tree_at(lambda m: m.bert, net, Written(net.bert.embed, vectors))
-    fill, both = train.masked_cross_entropy(**gaps), train.pretraining(**gaps)
+    fill = train.masked_cross_entropy(**gaps)
+    both = train.pretraining(**gaps)
     vectors = jnp.asarray(rng.normal(size=(n, T, 4)))
-    of = lambda objective: lambda vectors, net, batch, key: objective(put(net, vectors), batch, key=key)
+    of = lambda objective: (
+        lambda vectors, net, batch, key: objective(put(net, vectors), batch, key=key)
+    )
     loss, slope = jax.jit(jax.value_and_grad(of(fill)))(vectors, net, batch, key)
     total = jax.jit(of(both))(vectors, net, batch, key)
     asked = np.abs(np.asarray(slope)).max(axis=2) > 0
     logits, cost, follow = by_hand(net, vectors, tokens, follows)
     hide = jax.jit(lambda tokens, key: data.cloze(tokens, size=V, key=key, **gaps))
     targets = hide(batch[0][0], jr.fold_in(key, 1))[1]
-    pulls = jax.jit(jax.grad(train.token_cross_entropy))(Given(jnp.asarray(logits)), (jnp.arange(n), targets)).logits
+    pulls = jax.jit(jax.grad(train.token_cross_entropy))(
+        Given(jnp.asarray(logits)), (jnp.arange(n), targets)
+    ).logits
     chosen = np.asarray(targets) >= 0
     small = (jnp.asarray(tokens[:2]), jnp.array(2 * [[0] * 5 + [1] * 3])), batch[1][:2]
     pull, differences = slopes(lambda net: both(net, small, key=key), net, 1.0)
     return Verdict(
-        equal("places with a slope that are marks or empty", (asked & (tokens < len(SPECIAL))).sum(), 0),
+        equal(
+            "places with a slope that are marks or empty",
+            (asked & (tokens < len(SPECIAL))).sum(),
+            0,
+        ),
         at_least("places with a slope, of 50 words", asked.sum(), 5),
         close("the mean over them, by a loop", loss, cost[asked].mean(), **EXACT),
-        refuted(close("the mean over all words", loss, cost[tokens >= len(SPECIAL)].mean(), tolerance=1e-6)),
+        refuted(
+            close(
+                "the mean over all words", loss, cost[tokens >= len(SPECIAL)].mean(), tolerance=1e-6
+            )
+        ),
         equal("slope in the logits where nothing is asked", pulls[~chosen], 0.0),
         close("slope in the logits", pulls, expected_slope(logits, tokens, chosen), **EXACT),
         close("with what follows: the sum", total, cost[asked].mean() + follow, **EXACT),

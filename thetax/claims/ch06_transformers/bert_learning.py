@@ -20,13 +20,17 @@ GAPS: Any = {"mask": MASK, "special": SPECIAL}
 
 
 def encoder(words: int, d: int = 32, *, length: int, depth: int = 1, key: Any) -> BERT:
-    """For so many words and the marks, two heads, in double precision; weights of a size that learns fast."""
+    """For so many words and the marks, two heads, in double precision; weights of a size that
+    learns fast.
+    """
     draw = partial(BERT.init, law=glorot, epsilon=1e-5, heads=2, hidden=2 * d)
     return draw(words + len(SPECIAL), d, depth=depth, length=length, key=key)
 
 
 def learned(objective: Any, net: Any, batches: Any, *, rate: float, key: Any) -> tuple[Any, Any]:
-    """The model after a step of Adam on each batch, its rate rising, then falling as a cosine; and the losses."""
+    """The model after a step of Adam on each batch, its rate rising, then falling as a cosine; and
+    the losses.
+    """
     steps = len(jax.tree.leaves(batches)[0])
     adam = optax.adam(optax.warmup_cosine_decay_schedule(0.0, rate, steps // 10, steps))
     descent = train.descend(objective, optax.chain(optax.clip_by_global_norm(1.0), adam))
@@ -37,7 +41,9 @@ def learned(objective: Any, net: Any, batches: Any, *, rate: float, key: Any) ->
 def joined(first: Any, second: Any = None, *, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows of sentences, or of pairs of them, as BERT reads them: tokens and segments."""
     seconds = [None] * len(first) if second is None else second
-    rows = [data.join_sentences(a, b, cls=CLS, sep=SEP, length=length) for a, b in zip(first, seconds)]
+    rows = [
+        data.join_sentences(a, b, cls=CLS, sep=SEP, length=length) for a, b in zip(first, seconds)
+    ]
     return np.stack([row.tokens for row in rows]), np.stack([row.segments for row in rows])
 
 

@@ -1,4 +1,6 @@
-"""§6.5: an encoder and a head for a task: the part of speech of a word, what a sentence says, where an answer is."""
+"""§6.5: an encoder and a head for a task: the part of speech of a word, what a sentence says, where
+an answer is.
+"""
 
 from itertools import product
 from typing import Any
@@ -23,13 +25,20 @@ from .by_loop import EXACT, FD, linear, single, slopes, softmax, spread
 DEVLIN = "Devlin et al. 2019"
 TAGS = ("determiner", "noun", "verb", "pronoun")
 START = np.array([0.5, 0.1, 0.1, 0.3])
-AFTER = np.array([[0.0, 0.9, 0.05, 0.05], [0.1, 0.2, 0.6, 0.1], [0.5, 0.2, 0.05, 0.25], [0.05, 0.05, 0.8, 0.1]])
-SPOKEN = np.array([
-    [0.5, 0.5, 0.0] + [0.0] * 12,  # the; that
-    [0.0, 0.0, 0.0] + [0.1] * 4 + [0.15] * 4 + [0.0] * 4,  # four nouns, and four words that are verbs too
-    [0.0, 0.0, 0.0] + [0.0] * 4 + [0.15] * 4 + [0.1] * 4,
-    [0.0, 0.5, 0.5] + [0.0] * 12,  # that; she
-])  # fmt: skip
+AFTER = np.array(
+    [[0.0, 0.9, 0.05, 0.05], [0.1, 0.2, 0.6, 0.1], [0.5, 0.2, 0.05, 0.25], [0.05, 0.05, 0.8, 0.1]]
+)
+SPOKEN = np.array(
+    [
+        [0.5, 0.5, 0.0] + [0.0] * 12,  # the; that
+        [0.0, 0.0, 0.0]
+        + [0.1] * 4
+        + [0.15] * 4
+        + [0.0] * 4,  # four nouns, and four words that are verbs too
+        [0.0, 0.0, 0.0] + [0.0] * 4 + [0.15] * 4 + [0.1] * 4,
+        [0.0, 0.5, 0.5] + [0.0] * 12,  # that; she
+    ]
+)
 T = 8
 
 
@@ -43,9 +52,12 @@ def speech(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray
 
 
 def beliefs(words: np.ndarray) -> np.ndarray:
-    """The probability of each tag at each place, given the whole sentence: forwards and backwards along the chain."""
+    """The probability of each tag at each place, given the whole sentence: forwards and backwards
+    along the chain.
+    """
     heard = [SPOKEN[:, word].T for word in words.T]
-    before, after = [START * heard[0]], [np.ones_like(heard[0])]
+    before = [START * heard[0]]
+    after = [np.ones_like(heard[0])]
     for now in heard[1:]:
         before.append(before[-1] @ AFTER * now)
     for now in heard[:0:-1]:
@@ -62,18 +74,30 @@ def by_word() -> np.ndarray:
     return np.mean(at, axis=0)[:, None] * SPOKEN
 
 
-@claim("6.5-pos", title="What a word is, the others tell", kind="model",
-       of=("models.Tagger", "train.token_cross_entropy", "train.token_error_rate"), cites=DEVLIN)  # fmt: skip
+@claim(
+    "6.5-pos",
+    title="What a word is, the others tell",
+    kind="model",
+    of=("models.Tagger", "train.token_cross_entropy", "train.token_error_rate"),
+    cites=DEVLIN,
+)
 def speech_tags(key):
-    r"""$\mathrm{softmax}(W\xi_t + b)$ for every token. Of a grammar in which some words are nouns or verbs, and one a
-    determiner or a pronoun, the best tagger that looks at one word at a time is right with probability
-    $\sum_w \max_k p(k, w) = 0.738$; whoever knows the grammar and the whole sentence is right with 0.895. Measured over
-    6 seeds: BERT 0.87 to 0.89."""
+    r"""$\mathrm{softmax}(W\xi_t + b)$ for every token. Of a grammar in which some words are nouns
+    or verbs, and one a determiner or a pronoun, the best tagger that looks at one word at a time is
+    right with probability $\sum_w \max_k p(k, w) = 0.738$; whoever knows the grammar and the whole
+    sentence is right with 0.895. Measured over 6 seeds: BERT 0.87 to 0.89.
+    """
     rng, (key_net, key_fit) = chance(key), jr.split(key)
     learn, (words, tags) = speech(rng, 4000), speech(rng, 1000)
-    asked = lambda words, tags: (joined(len(SPECIAL) + words, length=T + 2)[0],
-                                 np.pad(tags, ((0, 0), (1, 1)), constant_values=-1))  # fmt: skip
-    net = single(Tagger.init(encoder(SPOKEN.shape[1], length=T + 2, key=key_net), len(TAGS), law=glorot, key=key_net))
+    asked = lambda words, tags: (
+        joined(len(SPECIAL) + words, length=T + 2)[0],
+        np.pad(tags, ((0, 0), (1, 1)), constant_values=-1),
+    )
+    net = single(
+        Tagger.init(
+            encoder(SPOKEN.shape[1], length=T + 2, key=key_net), len(TAGS), law=glorot, key=key_net
+        )
+    )
 
     @jax.jit
     def taught(net, batches, test, key):
@@ -82,36 +106,72 @@ def speech_tags(key):
 
     test = jax.tree.map(jnp.asarray, asked(words, tags))
     right, logits, losses = taught(net, some(asked(*learn), rng, steps=320), test, key_fit)
-    table, known = by_word(), beliefs(words)
-    alone, most = table.argmax(axis=0)[words] == tags, known.argmax(axis=2) == tags
+    table = by_word()
+    known = beliefs(words)
+    alone = table.argmax(axis=0)[words] == tags
+    most = known.argmax(axis=2) == tags
     error = lambda hits: hits.mean(axis=1).std(ddof=1) / np.sqrt(len(hits))
     bound = float(table.max(axis=0).sum())
     return Verdict(
-        equal("logits: a row for each token, a column for each tag", logits.shape[1:], (T + 2, len(TAGS))),
-        within("the best tagger of single words, against its probability", alone.mean(), bound, error=error(alone)),
-        at_least("BERT: share of tags that are right, above that probability", float(right), bound + 0.1),
-        within("who knows the grammar: right, against what it believes", most.mean(), known.max(axis=2).mean(),
-               error=error(most)),
-        at_most("BERT: share of tags, against who knows the grammar", float(right), most.mean(), slack=0.005),
+        equal(
+            "logits: a row for each token, a column for each tag",
+            logits.shape[1:],
+            (T + 2, len(TAGS)),
+        ),
+        within(
+            "the best tagger of single words, against its probability",
+            alone.mean(),
+            bound,
+            error=error(alone),
+        ),
+        at_least(
+            "BERT: share of tags that are right, above that probability", float(right), bound + 0.1
+        ),
+        within(
+            "who knows the grammar: right, against what it believes",
+            most.mean(),
+            known.max(axis=2).mean(),
+            error=error(most),
+        ),
+        at_most(
+            "BERT: share of tags, against who knows the grammar",
+            float(right),
+            most.mean(),
+            slack=0.005,
+        ),
         at_least("the same", float(right), most.mean(), slack=0.04),
-        figure=Chart(Panel("step", "loss", lines={"BERT": by_step(losses)},
-                           bounds={"who knows the grammar": ([0, 320], 2 * [_surprise(known, tags)])})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "step",
+                "loss",
+                lines={"BERT": by_step(losses)},
+                bounds={"who knows the grammar": ([0, 320], 2 * [_surprise(known, tags)])},
+            )
+        ),
+    )
 
 
 def _surprise(known: np.ndarray, tags: np.ndarray) -> float:
     return float(-np.log(np.take_along_axis(known, tags[..., None], axis=2)).mean())
 
 
-GOOD, DULL, WORDS = 6, 10, 5  # words that praise (as many blame), words that do neither, words of a review
+GOOD, DULL, WORDS = (
+    6,
+    10,
+    5,
+)  # words that praise (as many blame), words that do neither, words of a review
 KINDS = {"no negation": 0.4, "before the verdict": 0.3, "elsewhere": 0.3}
 
 
 def reviews(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Five words, one of which is a verdict; the negation, 0, before it turns it, but not elsewhere."""
-    xs, ys = 1 + 2 * GOOD + rng.integers(DULL, size=(count, WORDS)), np.zeros(count, int)
+    """Five words, one of which is a verdict; the negation, 0, before it turns it, but not
+    elsewhere.
+    """
+    xs = 1 + 2 * GOOD + rng.integers(DULL, size=(count, WORDS))
+    ys = np.zeros(count, int)
     for i, kind in enumerate(rng.choice(len(KINDS), size=count, p=list(KINDS.values()))):
-        at, verdict = rng.integers(1, WORDS), rng.integers(2 * GOOD)
+        at = rng.integers(1, WORDS)
+        verdict = rng.integers(2 * GOOD)
         elsewhere = rng.choice([t for t in range(WORDS) if t not in (at - 1, at)])
         xs[i, at], ys[i] = 1 + verdict, (verdict < GOOD) ^ (kind == 1)
         if kind:
@@ -119,13 +179,19 @@ def reviews(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarra
     return xs, ys
 
 
-@claim("6.5-sentiment", title="Not good", kind="model",
-       of=("models.SentenceClassifier", "train.cross_entropy", "train.error_rate"), cites=DEVLIN)  # fmt: skip
+@claim(
+    "6.5-sentiment",
+    title="Not good",
+    kind="model",
+    of=("models.SentenceClassifier", "train.cross_entropy", "train.error_rate"),
+    cites=DEVLIN,
+)
 def sentiment(key):
-    r"""$W\tanh(P\xi_1) + b$, read at [CLS]. In reviews of five words a negation turns the verdict if it stands right
-    before it, which is so in 3 of 10, and does nothing elsewhere, in 3 of 10. Whoever knows only which words there are
-    is right in at most $1 - 0.3$; so is logistic regression on their counts. Measured over 6 seeds: BERT 0.98 to 1, the
-    regression about 0.7."""
+    r"""$W\tanh(P\xi_1) + b$, read at [CLS]. In reviews of five words a negation turns the verdict
+    if it stands right before it, which is so in 3 of 10, and does nothing elsewhere, in 3 of 10.
+    Whoever knows only which words there are is right in at most $1 - 0.3$; so is logistic
+    regression on their counts. Measured over 6 seeds: BERT 0.98 to 1, the regression about 0.7.
+    """
     rng, (key_net, key_fit) = chance(key), jr.split(key)
     (xs, ys), (test, truth) = reviews(rng, 4000), reviews(rng, 2000)
     size = 1 + 2 * GOOD + DULL
@@ -141,29 +207,42 @@ def sentiment(key):
         return 1 - train.error_rate(net, test), losses
 
     right, losses = taught(
-        net, some(read(xs, ys), rng, steps=450), jax.tree.map(jnp.asarray, read(test, truth)), key_fit
+        net,
+        some(read(xs, ys), rng, steps=450),
+        jax.tree.map(jnp.asarray, read(test, truth)),
+        key_fit,
     )
     bound = 1 - min(KINDS["before the verdict"], KINDS["elsewhere"])
-    most = lambda hits: likely(f"no better than 0.7: binomial, {len(test):,} reviews",
-                               by_luck(hits, len(test), bound))  # fmt: skip
+    most = lambda hits: likely(
+        f"no better than 0.7: binomial, {len(test):,} reviews", by_luck(hits, len(test), bound)
+    )
     return Verdict(
         at_least("BERT: share of verdicts that are right", float(right), 0.95),
-        at_most("counts of words: share, by logistic regression", bag.mean(), float(right), slack=-0.2),
+        at_most(
+            "counts of words: share, by logistic regression", bag.mean(), float(right), slack=-0.2
+        ),
         most(bag.sum()),
         refuted(most(len(test) * float(right))),
         figure=Chart(Panel("step", "loss", lines={"BERT": by_step(losses)})),
-    )  # fmt: skip
+    )
 
 
-@claim("6.5-qa", title="Where the answer begins and ends", kind="model",
-       of=("models.SpanFinder", "models.best_span", "train.span_loss", "train.span_cross_entropy"),
-       cites=f"{DEVLIN}; Rajpurkar et al. 2016")  # fmt: skip
+@claim(
+    "6.5-qa",
+    title="Where the answer begins and ends",
+    kind="model",
+    of=("models.SpanFinder", "models.best_span", "train.span_loss", "train.span_cross_entropy"),
+    cites=f"{DEVLIN}; Rajpurkar et al. 2016",
+)
 def answers(key):
-    r"""$s_i = S^\top \xi_i$ and $e_j = E^\top \xi_j$ for the tokens of the passage alone; the loss is
-    $-\frac12(\log \mathrm{softmax}_i(s) + \log \mathrm{softmax}_j(e))$, and the answer
-    $\mathrm{argmax}_{i \le j < i + \ell}\, s_i + e_j$, found among $T\ell$ sums."""
-    rng, length = chance(key), 9
-    first, second = rng.integers(5, 9, size=(2, 2)), rng.integers(5, 9, size=(2, 3))
+    r"""$s_i = S^\top \xi_i$ and $e_j = E^\top \xi_j$ for the tokens of the passage alone; the loss
+    is $-\frac12(\log \mathrm{softmax}_i(s) + \log \mathrm{softmax}_j(e))$, and the answer
+    $\mathrm{argmax}_{i \le j < i + \ell}\, s_i + e_j$, found among $T\ell$ sums.
+    """
+    rng = chance(key)
+    length = 9
+    first = rng.integers(5, 9, size=(2, 2))
+    second = rng.integers(5, 9, size=(2, 3))
     xs = tuple(jnp.asarray(a) for a in joined(first, [second[0], second[1, :2]], length=length))
     passage = np.array([[0, 0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0, 0]], bool)
     net = spread(SpanFinder.init(encoder(4, 4, length=length, key=key), key=key), key, 0.3)
@@ -171,31 +250,63 @@ def answers(key):
     lost = lambda net: train.span_cross_entropy(net, (xs, spans))
     asked = jax.jit(lambda net: (predict(net, xs), predict(net.bert, xs), lost(net)))
     scores, vectors, loss = map(np.asarray, asked(net))
-    by_hand = np.stack([np.where(here, linear(net.head, row).T, -np.inf) for here, row in zip(passage, vectors)])
-    halves = [-np.log(softmax(s[here])[int(at) - 4]) for both, here, span in zip(scores, passage, spans)
-              for s, at in zip(both, span)]  # fmt: skip
+    by_hand = np.stack(
+        [np.where(here, linear(net.head, row).T, -np.inf) for here, row in zip(passage, vectors)]
+    )
+    halves = [
+        -np.log(softmax(s[here])[int(at) - 4])
+        for both, here, span in zip(scores, passage, spans)
+        for s, at in zip(both, span)
+    ]
     each = [train.span_loss(*pair) for pair in zip(jnp.asarray(scores), spans)]
     pull, differences = slopes(lost, net, 1.0)
-    find = lambda scores, ell: jax.jit(jax.vmap(lambda one: jnp.stack(best_span(one, longest=ell))))(
-        jnp.asarray(scores)
-    )
+    find = lambda scores, ell: jax.jit(
+        jax.vmap(lambda one: jnp.stack(best_span(one, longest=ell)))
+    )(jnp.asarray(scores))
     many = rng.normal(size=(200, 2, 12))
     found = {ell: np.asarray(find(many, ell)) for ell in (1, 3, 12)}
     sums = jax.make_jaxpr(lambda scores: best_span(scores, longest=5))(jnp.zeros((2, 100)))
     table = max(int(np.prod(out.aval.shape)) for step in sums.jaxpr.eqns for out in step.outvars)
     best = np.asarray(find(scores, 4))
     return Verdict(
-        equal("no token of the question, no mark, none that fills up", np.isfinite(scores[:, 0]), passage),
-        close("scores, by the vectors of the encoder", scores[:, :, 4:6], by_hand[:, :, 4:6], **EXACT),
+        equal(
+            "no token of the question, no mark, none that fills up",
+            np.isfinite(scores[:, 0]),
+            passage,
+        ),
+        close(
+            "scores, by the vectors of the encoder", scores[:, :, 4:6], by_hand[:, :, 4:6], **EXACT
+        ),
         close("loss, by a loop", loss, np.mean(halves), **EXACT),
-        close("of each answer, from its scores", each, np.reshape(halves, (2, 2)).mean(axis=1), **EXACT),
+        close(
+            "of each answer, from its scores",
+            each,
+            np.reshape(halves, (2, 2)).mean(axis=1),
+            **EXACT,
+        ),
         close(f"its derivative in all {len(pull)} numbers", pull, differences, **FD),
-        *[equal(f"200 best spans of at most {ell}, by trying all", spans, [tried(one, ell) for one in many])
-          for ell, spans in found.items()],
-        refuted(equal("those of at most 3, were the end alone sought", found[3][:, 1], many[:, 1].argmax(axis=1))),
-        equal("the best span lies in the passage", passage[np.arange(2)[:, None], best], np.ones((2, 2), bool)),
+        *[
+            equal(
+                f"200 best spans of at most {ell}, by trying all",
+                spans,
+                [tried(one, ell) for one in many],
+            )
+            for ell, spans in found.items()
+        ],
+        refuted(
+            equal(
+                "those of at most 3, were the end alone sought",
+                found[3][:, 1],
+                many[:, 1].argmax(axis=1),
+            )
+        ),
+        equal(
+            "the best span lies in the passage",
+            passage[np.arange(2)[:, None], best],
+            np.ones((2, 2), bool),
+        ),
         equal("T = 100, ℓ = 5: numbers in the largest table", table, 500),
-    )  # fmt: skip
+    )
 
 
 def tried(scores: Any, longest: int) -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""Attention and its blocks once more, as loops in NumPy: the other side of what is claimed of them."""
+"""Attention and its blocks once more, as loops in NumPy: the other side of what is claimed of
+them.
+"""
 
 from typing import Any
 
@@ -20,8 +22,11 @@ def softmax(z: np.ndarray) -> np.ndarray:
 
 
 def weights(Q: Any, K: Any, *, seen: Any = None, scale: float | None = None) -> np.ndarray:
-    r"""$a_{it} = \mathrm{softmax}_t(q_i^\top k_t / \sqrt{d_k})$ by loops, over the $t$ that $i$ sees."""
-    Q, K = np.asarray(Q), np.asarray(K)
+    r"""$a_{it} = \mathrm{softmax}_t(q_i^\top k_t / \sqrt{d_k})$ by loops, over the $t$ that $i$
+    sees.
+    """
+    Q = np.asarray(Q)
+    K = np.asarray(K)
     A = np.zeros((len(Q), len(K)))
     for i, q in enumerate(Q):
         there = [t for t in range(len(K)) if seen is None or seen[i][t]]
@@ -32,7 +37,8 @@ def weights(Q: Any, K: Any, *, seen: Any = None, scale: float | None = None) -> 
 
 def attention(Q: Any, K: Any, V: Any, *, seen: Any = None) -> np.ndarray:
     r"""$\xi_i = \sum_t a_{it} v_t$ by loops."""
-    A, V = weights(Q, K, seen=seen), np.asarray(V)
+    A = weights(Q, K, seen=seen)
+    V = np.asarray(V)
     return np.array([[sum(a * v for a, v in zip(row, column)) for column in V.T] for row in A])
 
 
@@ -41,18 +47,27 @@ def linear(layer: Any, X: np.ndarray) -> np.ndarray:
     return X @ np.asarray(layer.W).T + (0.0 if layer.b is None else np.asarray(layer.b))
 
 
-def many_heads(layer: Any, X: np.ndarray, memory: np.ndarray | None = None, *, seen: Any = None) -> np.ndarray:
+def many_heads(
+    layer: Any, X: np.ndarray, memory: np.ndarray | None = None, *, seen: Any = None
+) -> np.ndarray:
     """Head after head, each with its rows of the matrices, then the last map."""
     memory = X if memory is None else memory
-    Q, K, V = linear(layer.Q, X), linear(layer.K, memory), linear(layer.V, memory)
+    Q = linear(layer.Q, X)
+    K = linear(layer.K, memory)
+    V = linear(layer.V, memory)
     parts = [np.split(M, layer.heads, axis=1) for M in (Q, K, V)]
-    return linear(layer.O, np.concatenate([attention(*head, seen=seen) for head in zip(*parts)], axis=1))
+    return linear(
+        layer.O, np.concatenate([attention(*head, seen=seen) for head in zip(*parts)], axis=1)
+    )
 
 
 def norm(layer: Any, X: np.ndarray) -> np.ndarray:
     """A layer norm on every row, by its formula."""
-    mean, variance = X.mean(axis=1, keepdims=True), X.var(axis=1, keepdims=True)
-    return np.asarray(layer.mu) + np.asarray(layer.gamma) * (X - mean) / np.sqrt(variance + layer.epsilon)
+    mean = X.mean(axis=1, keepdims=True)
+    variance = X.var(axis=1, keepdims=True)
+    return np.asarray(layer.mu) + np.asarray(layer.gamma) * (X - mean) / np.sqrt(
+        variance + layer.epsilon
+    )
 
 
 def feed(layer: Any, X: np.ndarray) -> np.ndarray:
@@ -60,10 +75,16 @@ def feed(layer: Any, X: np.ndarray) -> np.ndarray:
     return np.array([linear(layer.down, np.maximum(linear(layer.up, x[None]), 0))[0] for x in X])
 
 
-def block(part: models.TransformerBlock, X: np.ndarray, *, memory: Any = None, seen: Any = None) -> np.ndarray:
+def block(
+    part: models.TransformerBlock, X: np.ndarray, *, memory: Any = None, seen: Any = None
+) -> np.ndarray:
     """A block of an encoder or a decoder, its norms before or after."""
     looks = [(part.norm, lambda X: many_heads(part.attention, X, seen=seen))]
-    looks += [] if part.cross is None else [(part.cross_norm, lambda X: many_heads(part.cross, X, memory))]
+    looks += (
+        []
+        if part.cross is None
+        else [(part.cross_norm, lambda X: many_heads(part.cross, X, memory))]
+    )
     for its_norm, f in [*looks, (part.feed_norm, lambda X: feed(part.feed, X))]:
         X = X + f(norm(its_norm, X)) if part.norms == "before" else norm(its_norm, X + f(X))
     return X
@@ -85,7 +106,9 @@ def single(model: Any) -> Any:
 
 
 def slopes(f: Any, model: Any, c: Any) -> tuple[np.ndarray, np.ndarray]:
-    r"""The gradient of $\langle c, f(\theta) \rangle$ in all of $\theta$: by the library, and by differences."""
+    r"""The gradient of $\langle c, f(\theta) \rangle$ in all of $\theta$: by the library, and by
+    differences.
+    """
     theta, back = tree.ravel(model)
     value = jax.jit(lambda v: jnp.vdot(jnp.asarray(c), f(back(v))))
     return np.asarray(jax.jit(jax.grad(value))(theta)), jacobian(value, theta, step=3e-4)

@@ -1,4 +1,6 @@
-"""Lecture 10, A.24 and A.25: what transformers can represent, how loss falls with data, and what weights tell."""
+"""Lecture 10, A.24 and A.25: what transformers can represent, how loss falls with data, and what
+weights tell.
+"""
 
 from typing import Any
 
@@ -20,7 +22,9 @@ from ..engine.claim import Verdict, claim
 from .by_loop import single
 
 
-def trained(objective: Any, net: Any, batch: Any, *, rate: float, steps: int, key: Any) -> tuple[Any, Any]:
+def trained(
+    objective: Any, net: Any, batch: Any, *, rate: float, steps: int, key: Any
+) -> tuple[Any, Any]:
     """The model after so many steps of Adam on one batch, and its losses."""
     descent = train.descend(objective, optax.adam(optax.cosine_decay_schedule(rate, steps)))
     batches = jax.tree.map(lambda a: jnp.broadcast_to(a, (steps, *a.shape)), batch)
@@ -43,7 +47,9 @@ class Along(eqx.Module):
     def init(cls, n: int, d: int, *, placed: bool, length: int, key: Any) -> "Along":
         """For vectors of `n` numbers, by way of width `d`."""
         key_in, key_places, key_trunk, key_out = jr.split(key, 4)
-        places = Learned.init(length, d, law=layers.gaussian(1.0), key=key_places) if placed else None
+        places = (
+            Learned.init(length, d, law=layers.gaussian(1.0), key=key_places) if placed else None
+        )
         trunk = models.Trunk.init(2, d, 2, 4 * d, key=key_trunk)
         return cls(Linear.init(n, d, key=key_in), places, trunk, Linear.init(d, n, key=key_out))
 
@@ -52,20 +58,31 @@ class Along(eqx.Module):
         return jax.vmap(self.leave)(self.trunk(x if self.places is None else self.places(x)))
 
 
-@claim("L10-A24-universal", title="With places any map of sequences, without them one that goes with the order",
-       kind="theorem", of=("models.Trunk", "layers.Learned", "train.descend"), cites="Yun et al. 2020")  # fmt: skip
+@claim(
+    "L10-A24-universal",
+    title="With places any map of sequences, without them one that goes with the order",
+    kind="theorem",
+    of=("models.Trunk", "layers.Learned", "train.descend"),
+    cites="Yun et al. 2020",
+)
 def universal(key):
-    r"""For inputs $X$ and $PX$ with targets $Y$ and $Z \ne PY$ a network with $f(PX) = Pf(X)$ has a mean loss of at
-    least $\frac14 \|Y - P^{-1}Z\|^2$, whatever its size: half the distance is the least it can be wrong by. A
-    transformer without places comes down to that floor and no further; with places it fits both."""
+    r"""For inputs $X$ and $PX$ with targets $Y$ and $Z \ne PY$ a network with $f(PX) = Pf(X)$ has a
+    mean loss of at least $\frac14 \|Y - P^{-1}Z\|^2$, whatever its size: half the distance is the
+    least it can be wrong by. A transformer without places comes down to that floor and no further;
+    with places it fits both.
+    """
     rng, (n, T, d) = chance(key), (3, 4, 2)
     X, Y, Z = rng.normal(size=(3, n, T, d))
     orders = np.array([np.roll(np.arange(T), 1 + i) for i in range(n)])
     turned = np.stack([x[order] for x, order in zip(X, orders)])
     back = np.stack([z[np.argsort(order)] for z, order in zip(Z, orders)])
     floor = float(((Y - back) ** 2).sum(axis=(1, 2)).mean() / 4)
-    batch = jax.tree.map(lambda *a: jnp.asarray(np.concatenate(a), jnp.float32), (X, Y), (turned, Z))
-    fit = jax.jit(lambda net, batch, key: trained(total, net, batch, rate=1e-2, steps=STEPS, key=key))
+    batch = jax.tree.map(
+        lambda *a: jnp.asarray(np.concatenate(a), jnp.float32), (X, Y), (turned, Z)
+    )
+    fit = jax.jit(
+        lambda net, batch, key: trained(total, net, batch, rate=1e-2, steps=STEPS, key=key)
+    )
     nets = [single(Along.init(d, 16, placed=placed, length=T, key=key)) for placed in (True, False)]
     (with_places, falling), (without, flat) = (fit(net, batch, key) for net in nets)
     loss = jax.jit(total)
@@ -75,11 +92,24 @@ def universal(key):
         at_least("without places: loss over the floor", near(without) / floor, 1.0, slack=1e-4),
         at_most("without places: loss over the floor, trained", near(without) / floor, 1.02),
         at_most("with places: loss", near(with_places), 1e-3),
-        refuted(at_least("with places: loss over the floor", near(with_places) / floor, 1.0, slack=1e-4)),
-        close("without places: f(PX) = P f(X) after training", *_both(without, X, turned, orders), tolerance=1e-3),
-        figure=Chart(Panel("step", "loss", log="y", lines={"with places": (step, falling), "without": (step, flat)},
-                           bounds={"floor": ([0, STEPS], [floor, floor])})),
-    )  # fmt: skip
+        refuted(
+            at_least("with places: loss over the floor", near(with_places) / floor, 1.0, slack=1e-4)
+        ),
+        close(
+            "without places: f(PX) = P f(X) after training",
+            *_both(without, X, turned, orders),
+            tolerance=1e-3,
+        ),
+        figure=Chart(
+            Panel(
+                "step",
+                "loss",
+                log="y",
+                lines={"with places": (step, falling), "without": (step, flat)},
+                bounds={"floor": ([0, STEPS], [floor, floor])},
+            )
+        ),
+    )
 
 
 def total(model: Any, batch: Any, *, key: Any = None) -> Any:
@@ -88,7 +118,9 @@ def total(model: Any, batch: Any, *, key: Any = None) -> Any:
     return jnp.mean(jnp.sum((predict(model, xs) - ys) ** 2, axis=(1, 2)))
 
 
-def _both(net: Any, X: np.ndarray, turned: np.ndarray, orders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _both(
+    net: Any, X: np.ndarray, turned: np.ndarray, orders: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     f = jax.jit(lambda net, X: predict(net, X))
     found, plain = (np.asarray(f(net, jnp.asarray(x, jnp.float32))) for x in (turned, X))
     return found, np.stack([y[order] for y, order in zip(plain, orders)])
@@ -98,21 +130,32 @@ COUNTS = 100 * 2 ** np.arange(8)  # examples: 100 to 12,800
 WORDS, DRAWS = 5000, 4
 
 
-@claim("L10-A24-scaling-law", title="More data, in a straight line", kind="experiment",
-       of=("layers.Embedding", "models.MLP", "train.descend", "train.squared_error"),
-       cites="Hestness et al. 2017; Kaplan et al. 2020; Hutter 2021")  # fmt: skip
+@claim(
+    "L10-A24-scaling-law",
+    title="More data, in a straight line",
+    kind="experiment",
+    of=("layers.Embedding", "models.MLP", "train.descend", "train.squared_error"),
+    cites="Hestness et al. 2017; Kaplan et al. 2020; Hutter 2021",
+)
 def scaling_law(key):
-    r"""A student learns from $N$ examples of a teacher, and its loss on new ones falls with $N$ in a straight line on
-    logarithmic axes, so that the loss for twice as many is told beforehand. So for a network taught by another of its
-    kind, which sees each example once; and for words with $p_i \propto i^{-2}$, each with a value of its own: there
-    what is left is what was never seen, $\sum_i p_i (1 - p_i)^N$, nearly a power of $N$."""
+    r"""A student learns from $N$ examples of a teacher, and its loss on new ones falls with $N$ in
+    a straight line on logarithmic axes, so that the loss for twice as many is told beforehand. So
+    for a network taught by another of its kind, which sees each example once; and for words with
+    $p_i \propto i^{-2}$, each with a value of its own: there what is left is what was never seen,
+    $\sum_i p_i (1 - p_i)^N$, nearly a power of $N$.
+    """
     key_table, key_net = jr.split(key)
     p = 1 / np.arange(1.0, WORDS + 1) ** 2
     p /= p.sum()
     losses, words = zip(*[_table_loss(key, jnp.asarray(p)) for key in jr.split(key_table, DRAWS)])
-    loss, never = np.mean(losses, axis=0), np.mean([_never(np.asarray(w), p) for w in words], axis=0)
-    unseen, error = np.array([(p @ (1 - p) ** N, np.sqrt(p**2 @ (1 - p) ** N / DRAWS)) for N in COUNTS]).T
-    along = np.asarray(jax.jit(jax.vmap(_network_loss))(jr.split(key_net, DRAWS)), np.float64).mean(axis=0)
+    loss = np.mean(losses, axis=0)
+    never = np.mean([_never(np.asarray(w), p) for w in words], axis=0)
+    unseen, error = np.array(
+        [(p @ (1 - p) ** N, np.sqrt(p**2 @ (1 - p) ** N / DRAWS)) for N in COUNTS]
+    ).T
+    along = np.asarray(jax.jit(jax.vmap(_network_loss))(jr.split(key_net, DRAWS)), np.float64).mean(
+        axis=0
+    )
     network = along[COUNTS // 100 - 1]
     (line, checks), (line_net, checks_net) = _straight("words", loss), _straight("network", network)
     return Verdict(
@@ -122,25 +165,55 @@ def scaling_law(key):
         *checks_net,
         falls("network: loss, 100 to 12,800 examples", network),
         figure=Chart(
-            Panel("examples N", "loss on new ones", log="xy", points={"words": (COUNTS, loss)},
-                  lines={"never seen": (COUNTS, unseen)}, bounds=line),
-            Panel("examples N", "", log="xy", points={"network": (COUNTS, network)}, bounds=line_net,
-                  lines={"along the way": (100 * np.arange(1, len(along) + 1), along)}),
+            Panel(
+                "examples N",
+                "loss on new ones",
+                log="xy",
+                points={"words": (COUNTS, loss)},
+                lines={"never seen": (COUNTS, unseen)},
+                bounds=line,
+            ),
+            Panel(
+                "examples N",
+                "",
+                log="xy",
+                points={"network": (COUNTS, network)},
+                bounds=line_net,
+                lines={"along the way": (100 * np.arange(1, len(along) + 1), along)},
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _straight(name: str, loss: np.ndarray) -> tuple[Any, list[Any]]:
-    """The line through the losses on logarithmic axes; and that it is straight, and that all but the last tell the
-    last."""
-    x, y = np.log(COUNTS), np.log(loss)
+    """The line through the losses on logarithmic axes; and that it is straight, and that all but
+    the last tell the last.
+    """
+    x = np.log(COUNTS)
+    y = np.log(loss)
     slope, level = np.polyfit(x, y, 1)
     line = {f"N^{slope:.2f}": (COUNTS, np.exp(slope * x + level))}
     told = np.exp(np.polyval(np.polyfit(x[:-1], y[:-1], 1), x[-1]))
     return line, [
-        at_least(f"{name}: R² of the line through 8 sizes", 1 - np.var(y - slope * x - level) / np.var(y), 0.95),
-        close(f"{name}: 12,800 examples, told from 100 to 6,400, over what came", told / loss[-1], 1.0, tolerance=0.2),
-        refuted(close(f"{name}: told to be as for 6,400, over what came", loss[-2] / loss[-1], 1.0, tolerance=0.2)),
+        at_least(
+            f"{name}: R² of the line through 8 sizes",
+            1 - np.var(y - slope * x - level) / np.var(y),
+            0.95,
+        ),
+        close(
+            f"{name}: 12,800 examples, told from 100 to 6,400, over what came",
+            told / loss[-1],
+            1.0,
+            tolerance=0.2,
+        ),
+        refuted(
+            close(
+                f"{name}: told to be as for 6,400, over what came",
+                loss[-2] / loss[-1],
+                1.0,
+                tolerance=0.2,
+            )
+        ),
     ]
 
 
@@ -168,7 +241,8 @@ def _never(words: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def _network_loss(key: Any, n: int = 16, width: int = 32, every: int = 100) -> Any:
-    """A network taught by one of its own kind, each example seen once; its loss on new ones after every hundred.
+    """A network taught by one of its own kind, each example seen once; its loss on new ones after
+    every hundred.
 
     The inputs have variances that fall as $i^{-2}$, as those of most data do.
     """
@@ -176,9 +250,13 @@ def _network_loss(key: Any, n: int = 16, width: int = 32, every: int = 100) -> A
     draw = lambda key: single(models.MLP.init(n, width, 1, activation=layers.tanh, key=key))
     scale = 1 / jnp.arange(1, n + 1, dtype="float32")
     scale = scale / jnp.sqrt(jnp.mean(scale**2))
-    inputs = lambda key, *shape: jr.normal(key, (*shape, n), "float32") * scale.reshape(*[1] * len(shape), n)
-    teacher, net = draw(key_teacher), draw(key_net)
-    xs, test = inputs(key_x, COUNTS[-1] // every, every, 1), inputs(key_test, 1000)
+    inputs = lambda key, *shape: (
+        jr.normal(key, (*shape, n), "float32") * scale.reshape(*[1] * len(shape), n)
+    )
+    teacher = draw(key_teacher)
+    net = draw(key_net)
+    xs = inputs(key_x, COUNTS[-1] // every, every, 1)
+    test = inputs(key_test, 1000)
     ys = jax.vmap(jax.vmap(lambda x: predict(teacher, x)))(xs)
     descent = train.descend(train.squared_error, optax.sgd(0.02))
     step = lambda state, batch: (descent.step(state, batch, key=key)[0], None)
@@ -205,21 +283,31 @@ NAMES, VALUES, LONG, LISTS = 12, 8, 6, 3000
 
 
 def lists(key: Any) -> Any:
-    """Lists of pairs and a name of each list that is asked for; the values that go with them; which pair it is."""
+    """Lists of pairs and a name of each list that is asked for; the values that go with them; which
+    pair it is.
+    """
     key_name, key_value, key_ask = jr.split(key, 3)
     named = jax.vmap(lambda key: jr.permutation(key, NAMES)[:LONG])(jr.split(key_name, LISTS))
-    valued, asked = jr.randint(key_value, (LISTS, LONG), 0, VALUES), jr.randint(key_ask, (LISTS,), 0, LONG)
+    valued = jr.randint(key_value, (LISTS, LONG), 0, VALUES)
+    asked = jr.randint(key_ask, (LISTS,), 0, LONG)
     memory = jnp.concatenate([jax.nn.one_hot(named, NAMES), jax.nn.one_hot(valued, VALUES)], axis=2)
     question = jax.nn.one_hot(jnp.take_along_axis(named, asked[:, None], axis=1), NAMES)
     answer = jnp.take_along_axis(valued, asked[:, None], axis=1)[:, 0]
     return jax.tree.map(lambda a: a.astype(jnp.float32), (question, memory)), answer, asked
 
 
-@claim("L10-A25-interpretability", title="Weights that tell", kind="experiment",
-       of=("layers.Attention", "train.cross_entropy"), cites="Bahdanau, Cho & Bengio 2015")  # fmt: skip
+@claim(
+    "L10-A25-interpretability",
+    title="Weights that tell",
+    kind="experiment",
+    of=("layers.Attention", "train.cross_entropy"),
+    cites="Bahdanau, Cho & Bengio 2015",
+)
 def lookup(key):
-    r"""A list of pairs (name, value) and a name that is asked for: attention with one head, trained to say the value
-    and nothing else, puts nearly all of its weight on the pair whose name is asked for."""
+    r"""A list of pairs (name, value) and a name that is asked for: attention with one head, trained
+    to say the value and nothing else, puts nearly all of its weight on the pair whose name is asked
+    for.
+    """
 
     @jax.jit
     def taught(key):
@@ -227,7 +315,9 @@ def lookup(key):
         attend = Attention.init(NAMES, 1, size=16, memory=NAMES + VALUES, key=key_net)
         net = single(Reader(attend, Linear.init(NAMES, VALUES, key=key_read)))
         pairs, answers, _ = lists(key_learn)
-        descent = train.descend(train.cross_entropy, optax.adam(optax.cosine_decay_schedule(0.1, 800)))
+        descent = train.descend(
+            train.cross_entropy, optax.adam(optax.cosine_decay_schedule(0.1, 800))
+        )
         rows = jr.randint(key, (800, 64), 0, LISTS)
         batches = jax.tree.map(lambda a: a[rows], (pairs, answers))
         net = run(descent, net, batches, key=key)[0].model
@@ -236,14 +326,25 @@ def lookup(key):
         return weights, asked, train.error_rate(net, ((question, memory), answers))
 
     weights, asked, error = taught(key)
-    A, at = np.asarray(weights), np.asarray(asked)
+    A = np.asarray(weights)
+    at = np.asarray(asked)
     right = A[np.arange(LISTS), at]
     order = np.argsort(at[:60], kind="stable")
     return Verdict(
         at_most("values said wrong", float(error), 0.01),
         at_least("weight on the pair that is asked for, mean of 3000 lists", right.mean(), 0.9),
-        refuted(at_least("weight on the pair after it, mean", A[np.arange(LISTS), (at + 1) % LONG].mean(), 0.9)),
+        refuted(
+            at_least(
+                "weight on the pair after it, mean",
+                A[np.arange(LISTS), (at + 1) % LONG].mean(),
+                0.9,
+            )
+        ),
         close("weights sum to 1", A.sum(axis=1), 1.0, tolerance=1e-5),
-        figure=Heatmap(np.asarray(A[:60][order], np.float64), "pair in the list", "question, by the pair asked for",
-                       title="weights"),
-    )  # fmt: skip
+        figure=Heatmap(
+            np.asarray(A[:60][order], np.float64),
+            "pair in the list",
+            "question, by the pair asked for",
+            title="weights",
+        ),
+    )

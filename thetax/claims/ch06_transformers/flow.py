@@ -1,8 +1,9 @@
 """Which parts of a network hand vectors to which, read off the program that JAX makes of it.
 
-Every number of a model belongs to a part: a `Linear`, a norm, a table. An operation that uses numbers of a part is that
-part at work, and what it puts out comes from that part. Two vectors from unlike parts that are added are a sum, "+1",
-"+2", ... A vector that leaves one part and is used by another, whatever is done to it on the way, is an arrow.
+Every number of a model belongs to a part: a `Linear`, a norm, a table. An operation that uses
+numbers of a part is that part at work, and what it puts out comes from that part. Two vectors from
+unlike parts that are added are a sum, "+1", "+2", ... A vector that leaves one part and is used by
+another, whatever is done to it on the way, is an arrow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +19,19 @@ SUM = ("add", "add_any")
 NOWHERE = ("vector", frozenset())
 
 
-def flow(f: Callable[..., Any], model: Any, inputs: Mapping[str, Any], *, whole: Sequence[str] = ()) -> Arrows:
-    """The arrows of `f(model, *inputs)`, in the order of the program, from the inputs by their names to "output".
+def flow(
+    f: Callable[..., Any], model: Any, inputs: Mapping[str, Any], *, whole: Sequence[str] = ()
+) -> Arrows:
+    """The arrows of `f(model, *inputs)`, in the order of the program, from the inputs by their
+    names to "output".
 
     A compiled function whose name is in `whole` is a part of its own.
 
     >>> import jax.numpy as jnp, jax.random as jr
     >>> from thetax.layers import Attention
-    >>> flow(lambda layer, x: layer(x), Attention.init(2, 1, key=jr.key(0)), {"X": jnp.ones((3, 2))})[-2:]
+    >>> flow(
+    ...     lambda layer, x: layer(x), Attention.init(2, 1, key=jr.key(0)), {"X": jnp.ones((3, 2))}
+    ... )[-2:]
     [('V', 'O'), ('O', 'output')]
     """
     leaves, _ = jax.tree.flatten_with_path(model)
@@ -38,7 +44,9 @@ def flow(f: Callable[..., Any], model: Any, inputs: Mapping[str, Any], *, whole:
 
 
 class _Walk:
-    """Along a program; what is known of each value is the part it is a number of, or the parts it comes from."""
+    """Along a program; what is known of each value is the part it is a number of, or the parts it
+    comes from.
+    """
 
     def __init__(self, whole: Sequence[str]):
         self.arrows: dict[tuple[str, str], None] = {}
@@ -48,10 +56,15 @@ class _Walk:
         known = dict(zip(program.invars, given))
         look = lambda v: NOWHERE if hasattr(v, "val") else known.get(v, NOWHERE)
         for equation in program.eqns:
-            found, inner = [look(v) for v in equation.invars], _inside(equation)
+            found = [look(v) for v in equation.invars]
+            inner = _inside(equation)
             name = equation.params.get("name")
             if name in self.whole:
-                outs = [self._arrive(frozenset().union(*(o for kind, o in found if kind == "vector")), name)]
+                outs = [
+                    self._arrive(
+                        frozenset().union(*(o for kind, o in found if kind == "vector")), name
+                    )
+                ]
             elif inner is not None and len(inner.invars) == len(found):
                 outs = self.along(inner, found)
             else:
@@ -63,7 +76,9 @@ class _Walk:
     def _made(self, equation: Any, found: list[Any]) -> Any:
         name = equation.primitive.name
         parts = [owner for kind, owner in found if kind == "part"]
-        if name != "gather" and equation.outvars[0].aval.dtype.kind == "f":  # a mask or a length is no vector
+        if (
+            name != "gather" and equation.outvars[0].aval.dtype.kind == "f"
+        ):  # a mask or a length is no vector
             found = [item for item, v in zip(found, equation.invars) if v.aval.dtype.kind == "f"]
         origins = [origin for kind, origin in found if kind == "vector" and origin]
         if not origins:
@@ -87,20 +102,32 @@ def _owner(leaf: str) -> str:
 
 
 def _inside(equation: Any) -> Any:
-    """The program of a function called, or of one round of a scan, whose inputs are those of the call."""
+    """The program of a function called, or of one round of a scan, whose inputs are those of the
+    call.
+    """
     inner = inner_programs(equation)
     return inner[0].jaxpr if inner else None
 
 
 def renamed(arrows: Arrows, names: Mapping[str, str]) -> Arrows:
-    """The arrows with parts that begin alike taken together under one name; those within one are left out.
+    """The arrows with parts that begin alike taken together under one name; those within one are
+    left out.
 
-    >>> renamed([("X", "look.Q"), ("look.Q", "look.O"), ("look.O", "output")], {"look": "attention"})
+    >>> renamed(
+    ...     [("X", "look.Q"), ("look.Q", "look.O"), ("look.O", "output")], {"look": "attention"}
+    ... )
     [('X', 'attention'), ('attention', 'output')]
     """
 
     def called(part: str) -> str:
-        return next((name for start, name in names.items() if part == start or part.startswith(f"{start}.")), part)
+        return next(
+            (
+                name
+                for start, name in names.items()
+                if part == start or part.startswith(f"{start}.")
+            ),
+            part,
+        )
 
     found = dict.fromkeys((called(a), called(b)) for a, b in arrows)
     return [(a, b) for a, b in found if a != b]

@@ -25,56 +25,81 @@ DOSOVITSKIY = "Dosovitskiy et al. 2021"
 def cut(x: np.ndarray, P: int) -> np.ndarray:
     """The patches of an image, row after row, each as one long vector."""
     _, h, w = x.shape
-    return np.array([x[:, i : i + P, j : j + P].ravel() for i in range(0, h, P) for j in range(0, w, P)])
+    return np.array(
+        [x[:, i : i + P, j : j + P].ravel() for i in range(0, h, P) for j in range(0, w, P)]
+    )
 
 
 def joined(patches: np.ndarray, shape: tuple[int, ...], P: int) -> np.ndarray:
     """The image of these patches."""
     (c, _, w), x = shape, np.zeros(shape)
     for n, patch in enumerate(patches):
-        i, j = P * (n // (w // P)), P * (n % (w // P))
+        i = P * (n // (w // P))
+        j = P * (n % (w // P))
         x[:, i : i + P, j : j + P] = patch.reshape(c, P, P)
     return x
 
 
 def small(key: Any, **options: Any) -> Any:
     """For images of 2 channels, 6 by 4, in patches of 2 by 2."""
-    net = ViT.init(3, size=(6, 4), channels=2, patch=2, d=4, depth=1, heads=2, hidden=6, key=key, **options)
+    net = ViT.init(
+        3, size=(6, 4), channels=2, patch=2, d=4, depth=1, heads=2, hidden=6, key=key, **options
+    )
     return spread(net, key, 0.4)
 
 
-@claim("6.6-patch-embed", title="Patches as words", kind="layer", of=("models.ViT", "layers.Convolution"),
-       cites=DOSOVITSKIY)  # fmt: skip
+@claim(
+    "6.6-patch-embed",
+    title="Patches as words",
+    kind="layer",
+    of=("models.ViT", "layers.Convolution"),
+    cites=DOSOVITSKIY,
+)
 def patches(key):
-    r"""An image of $H \times W$ with $C$ channels is cut into $N = HW/P^2$ patches, each a vector of $P^2 C$ numbers,
-    and one linear map makes it a token: a convolution with windows and strides of $P$. For $224 \times 224$ and
-    $P = 16$ there are 196."""
-    rng, P = chance(key), 2
-    net, x = small(key), rng.normal(size=(2, 6, 4))
-    W, b = np.asarray(net.stem.W), np.asarray(net.stem.b)
+    r"""An image of $H \times W$ with $C$ channels is cut into $N = HW/P^2$ patches, each a vector
+    of $P^2 C$ numbers, and one linear map makes it a token: a convolution with windows and strides
+    of $P$. For $224 \times 224$ and $P = 16$ there are 196.
+    """
+    rng = chance(key)
+    P = 2
+    net = small(key)
+    x = rng.normal(size=(2, 6, 4))
+    W = np.asarray(net.stem.W)
+    b = np.asarray(net.stem.b)
     found = np.asarray(net.patches(jnp.asarray(x)))
-    everywhere = np.array([sum(correlate2d(plane, w, "valid") for plane, w in zip(x, of)) for of in W])
+    everywhere = np.array(
+        [sum(correlate2d(plane, w, "valid") for plane, w in zip(x, of)) for of in W]
+    )
     window = everywhere[:, ::P, ::P].reshape(len(W), -1).T + b
     unit = Convolution(jnp.eye(8).reshape(8, 2, P, P), boundary="valid", stride=P)
     same = ViT(unit, jnp.zeros(8), net.trunk, net.head, size=(6, 4))
     large = jax.eval_shape(lambda key: ViT.init(10, key=key), key)
-    tokens = jax.eval_shape(lambda net, x: net.patches(x), large, jax.ShapeDtypeStruct((3, 224, 224), float))
+    tokens = jax.eval_shape(
+        lambda net, x: net.patches(x), large, jax.ShapeDtypeStruct((3, 224, 224), float)
+    )
     return Verdict(
-        close("patch after patch, in a loop", found, cut(x, P) @ W.reshape(len(W), -1).T + b, **EXACT),
+        close(
+            "patch after patch, in a loop", found, cut(x, P) @ W.reshape(len(W), -1).T + b, **EXACT
+        ),
         close("every second of all places a window has, by SciPy", found, window, **EXACT),
         refuted(close("patches in the opposite order", found, window[::-1], tolerance=1e-3)),
         equal("cut and joined again", joined(cut(x, P), x.shape, P), x),
         equal("W = I: the patches themselves", same.patches(jnp.asarray(x)), cut(x, P)),
         equal("224 × 224, patches of 16: tokens and their width", tokens.shape, (196, 768)),
-    )  # fmt: skip
+    )
 
 
-@claim("6.6-vit", title="The vision transformer", kind="model", of=("models.ViT",), cites=DOSOVITSKIY)
+@claim(
+    "6.6-vit", title="The vision transformer", kind="model", of=("models.ViT",), cites=DOSOVITSKIY
+)
 def vision_transformer(key):
-    r"""The token of the class is put in front of the patches, places are added, an encoder follows, and the class is
-    read at the first place. Without places the patches may be shuffled: the logits are the same."""
+    r"""The token of the class is put in front of the patches, places are added, an encoder follows,
+    and the class is read at the first place. Without places the patches may be shuffled: the logits
+    are the same.
+    """
     rng = chance(key)
-    net, x = small(key), jnp.asarray(rng.normal(size=(2, 6, 4)))
+    net = small(key)
+    x = jnp.asarray(rng.normal(size=(2, 6, 4)))
     tokens = np.concatenate([np.asarray(net.begin)[None], np.asarray(net.patches(x))])
     read = net.head(net.trunk(jnp.asarray(tokens + np.asarray(net.positions.P)))[0])
     pull, differences = slopes(lambda net: net(x), net, rng.normal(size=3))
@@ -83,7 +108,9 @@ def vision_transformer(key):
     off = {}
     for placed in (True, False):
         some = small(key, placed=placed)
-        logits = jax.jit(jax.vmap(lambda x, some=some: some(x)))(jnp.concatenate([x[None], shuffled]))
+        logits = jax.jit(jax.vmap(lambda x, some=some: some(x)))(
+            jnp.concatenate([x[None], shuffled])
+        )
         off[placed] = np.abs(np.asarray(logits[1:] - logits[:1])).max(axis=1)
     return Verdict(
         close("token of the class, patches, places, encoder, first place", net(x), read, **EXACT),
@@ -95,13 +122,18 @@ def vision_transformer(key):
     )
 
 
-GLYPHS = np.array([
-    ["X...X", ".X.X.", "..X..", ".X.X.", "X...X"],
-    ["..X..", "..X..", "XXXXX", "..X..", "..X.."],
-    ["XXXXX", "X...X", "X...X", "X...X", "XXXXX"],
-])  # fmt: skip
-PICTURES = np.array([[[letter == "X" for letter in row] for row in glyph] for glyph in GLYPHS], np.float32)
-SIZES, STEPS = (100, 2000), 300
+GLYPHS = np.array(
+    [
+        ["X...X", ".X.X.", "..X..", ".X.X.", "X...X"],
+        ["..X..", "..X..", "XXXXX", "..X..", "..X.."],
+        ["XXXXX", "X...X", "X...X", "X...X", "XXXXX"],
+    ]
+)
+PICTURES = np.array(
+    [[[letter == "X" for letter in row] for row in glyph] for glyph in GLYPHS], np.float32
+)
+SIZES = (100, 2000)
+STEPS = 300
 DESCENT = train.descend(train.cross_entropy, optax.adam(optax.cosine_decay_schedule(7e-3, STEPS)))
 
 
@@ -119,8 +151,18 @@ def readers(key: Any) -> dict[str, Any]:
     key_conv, key_last, key_vit = jr.split(key, 3)
     conv = Convolution.init(1, 8, (5, 5), key=key_conv)
     cnn = layers.Chain(conv, layers.relu, layers.global_max, layers.Linear.init(8, 3, key=key_last))
-    vit = ViT.init(3, size=(16, 16), channels=1, patch=4, d=24, depth=1, heads=2, hidden=48, law=layers.glorot,
-                   key=key_vit)  # fmt: skip
+    vit = ViT.init(
+        3,
+        size=(16, 16),
+        channels=1,
+        patch=4,
+        d=24,
+        depth=1,
+        heads=2,
+        hidden=48,
+        law=layers.glorot,
+        key=key_vit,
+    )
     return {"convolution": single(cnn), "transformer": single(vit)}
 
 
@@ -132,27 +174,47 @@ def accuracy(net: Any, learn: Any, test: Any, key: Any) -> Any:
     return 1 - train.error_rate(jax.lax.scan(step, DESCENT.init(net), rows)[0].model, test)
 
 
-@claim("6.6-vit-experiment", title="Less is known beforehand", kind="experiment",
-       of=("models.ViT", "layers.Convolution", "layers.global_max", "train.descend"), cites=DOSOVITSKIY)  # fmt: skip
+@claim(
+    "6.6-vit-experiment",
+    title="Less is known beforehand",
+    kind="experiment",
+    of=("models.ViT", "layers.Convolution", "layers.global_max", "train.descend"),
+    cites=DOSOVITSKIY,
+)
 def needs_data(key, scale):
-    r"""A vision transformer is not told that neighbours belong together, nor that a thing is the same wherever it is:
-    from 100 images of three glyphs it learns less than a small convolutional network; from 2000 much of the gap has
-    closed."""
+    r"""A vision transformer is not told that neighbours belong together, nor that a thing is the
+    same wherever it is: from 100 images of three glyphs it learns less than a small convolutional
+    network; from 2000 much of the gap has closed.
+    """
     seeds = 5 if scale == "full" else 3
     found = {name: np.zeros((seeds, len(SIZES))) for name in ("convolution", "transformer")}
     for at, k in enumerate(jr.split(key, seeds)):
         rng = chance(k)
-        test, most = scenes(rng, 400), scenes(rng, SIZES[-1])
+        test = scenes(rng, 400)
+        most = scenes(rng, SIZES[-1])
         for name, net in readers(k).items():
-            found[name][at] = [float(accuracy(net, jax.tree.map(lambda a, n=n: a[:n], most), test, k)) for n in SIZES]
+            found[name][at] = [
+                float(accuracy(net, jax.tree.map(lambda a, n=n: a[:n], most), test, k))
+                for n in SIZES
+            ]
     gap = (found["convolution"] - found["transformer"]).mean(axis=0)
     return Verdict(
         at_least("100 images: by how much the convolution is better, mean", gap[0], 0.3),
         at_most("2000 images: the gap, over that of 100", gap[1] / gap[0], 0.3),
-        at_least("2000 images: accuracy of the transformer, mean", found["transformer"][:, 1].mean(), 0.85),
-        figure=Chart(Panel("images", "test accuracy, mean", log="x",
-                           lines={name: (SIZES, way.mean(axis=0)) for name, way in found.items()})),
-    )  # fmt: skip
+        at_least(
+            "2000 images: accuracy of the transformer, mean",
+            found["transformer"][:, 1].mean(),
+            0.85,
+        ),
+        figure=Chart(
+            Panel(
+                "images",
+                "test accuracy, mean",
+                log="x",
+                lines={name: (SIZES, way.mean(axis=0)) for name, way in found.items()},
+            )
+        ),
+    )
 
 
 def gelu(z: np.ndarray) -> np.ndarray:
@@ -174,31 +236,56 @@ def deaf(block: MixerBlock) -> MixerBlock:
     return jax.tree.map(lambda a: silent if a is last else a, block, is_leaf=lambda a: a is last)
 
 
-@claim("L10-A2-mlp-mixer", title="Without attention: the mixer", kind="model", of=("models.Mixer", "models.MixerBlock"),
-       cites="Tolstikhin et al. 2021")  # fmt: skip
+@claim(
+    "L10-A2-mlp-mixer",
+    title="Without attention: the mixer",
+    kind="model",
+    of=("models.Mixer", "models.MixerBlock"),
+    cites="Tolstikhin et al. 2021",
+)
 def mixer(key):
-    r"""$U = X + W_2\, \mathrm{GELU}(W_1\, \mathrm{LN}(X))$ mixes the patches, the same for every channel, and
-    $Y = U + \mathrm{GELU}(\mathrm{LN}(U)\, W_3)\, W_4$ the channels, the same for every patch: patches hear of one
-    another by the first alone. Mixer-B/16 has 59,880,472 numbers; a small one reads at least 90 % of new digits."""
+    r"""$U = X + W_2\, \mathrm{GELU}(W_1\, \mathrm{LN}(X))$ mixes the patches, the same for every
+    channel, and $Y = U + \mathrm{GELU}(\mathrm{LN}(U)\, W_3)\, W_4$ the channels, the same for
+    every patch: patches hear of one another by the first alone. Mixer-B/16 has 59,880,472 numbers;
+    a small one reads at least 90 % of new digits.
+    """
     rng, (S, C) = chance(key), (4, 3)
-    block, X = spread(MixerBlock.init(S, C, hidden=(5, 6), key=key), key, 0.3), rng.normal(size=(S, C))
+    block = spread(MixerBlock.init(S, C, hidden=(5, 6), key=key), key, 0.3)
+    X = rng.normal(size=(S, C))
     U = X + np.stack([mlp(block.tokens, column) for column in norm(block.norm_tokens, X).T], axis=1)
     Y = U + np.stack([mlp(block.channels, row) for row in norm(block.norm_channels, U)])
     full = jax.eval_shape(lambda key: Mixer.init(classes=1000, key=key), key)
     key_split, key_net, key_fit = jr.split(key, 3)
     xs, ys = data.load("digits").train
     learn, test = data.split((xs[:, None], ys), 0.8, key=key_split, by=ys)
-    net = single(Mixer.init(1, classes=10, size=(8, 8), channels=1, patch=2, width=24, hidden=(24, 48), key=key_net))
-    found = train.fit(train.descend(train.cross_entropy, optax.adam(5e-3)), net, learn, epochs=10, batch=64,
-                      validation=test, metrics={"error": train.error_rate}, key=key_fit,
-                      progress=train.Silent())  # fmt: skip
+    net = single(
+        Mixer.init(
+            1, classes=10, size=(8, 8), channels=1, patch=2, width=24, hidden=(24, 48), key=key_net
+        )
+    )
+    found = train.fit(
+        train.descend(train.cross_entropy, optax.adam(5e-3)),
+        net,
+        learn,
+        epochs=10,
+        batch=64,
+        validation=test,
+        metrics={"error": train.error_rate},
+        key=key_fit,
+        progress=train.Silent(),
+    )
     error = np.asarray(found.history["valid error"])
-    met, alone = blocks(block, X), blocks(deaf(block), X)
+    met = blocks(block, X)
+    alone = blocks(deaf(block), X)
     return Verdict(
         close("a block, by loops over channels and patches", block(jnp.asarray(X)), Y, **EXACT),
         at_least("∂y_i/∂x_j, all patches i and j", met, 1e-6),
         equal("without mixing of patches: whom a patch hears", alone > 0, np.eye(S, dtype=bool)),
         equal("numbers of Mixer-B/16", tree.size(full), 59_880_472),
         at_least("digits it has not seen: share read", 1 - error[-1], 0.9),
-        figure=Chart(Panel("epoch", "test error", lines={"mixer": (1 + np.arange(len(error)), error)}, log="y")),
+        figure=Chart(
+            Panel(
+                "epoch", "test error", lines={"mixer": (1 + np.arange(len(error)), error)}, log="y"
+            )
+        ),
     )

@@ -1,4 +1,6 @@
-"""Chapter 8, tricks of the trade: initialisation, decay, early stopping, dropout, norms, labels, distillation."""
+"""Chapter 8, tricks of the trade: initialisation, decay, early stopping, dropout, norms, labels,
+distillation.
+"""
 
 from . import augmentation as augmentation
 from . import batch_norm as batch_norm

@@ -19,22 +19,32 @@ TURNS = (lambda x: x, lambda x: jnp.roll(x, 1), lambda x: -jnp.flip(x))
 BY_HAND = (lambda x: x, lambda x: np.roll(x, 1), lambda x: -x[::-1])
 
 
-@claim("8.7-augmentation", title="Every example under every transformation", kind="algorithm",
-       of=("data.augment.union", "data.augment.one_of", "train.augmented"),
-       cites="Simard, Steinkraus & Platt 2003")  # fmt: skip
+@claim(
+    "8.7-augmentation",
+    title="Every example under every transformation",
+    kind="algorithm",
+    of=("data.augment.union", "data.augment.one_of", "train.augmented"),
+    cites="Simard, Steinkraus & Platt 2003",
+)
 def augmentation(key):
-    r"""The $n$ examples become $\bigcup_k \{(\tau_k(x_i), y_i)\}$, $nK$ of them with the labels they had. Drawing one
-    $\tau_k$ for each example at every step has, on average, the same gradient. The examples themselves remain
-    only if some $\tau_k$ is the identity."""
+    r"""The $n$ examples become $\bigcup_k \{(\tau_k(x_i), y_i)\}$, $nK$ of them with the labels
+    they had. Drawing one $\tau_k$ for each example at every step has, on average, the same
+    gradient. The examples themselves remain only if some $\tau_k$ is the identity.
+    """
     rng, (n, K, draws) = chance(key), (3, 3, 2000)
-    xs, ys = rng.normal(size=(n, 4)), np.array([2, 0, 1])
+    xs = rng.normal(size=(n, 4))
+    ys = np.array([2, 0, 1])
     many, labels = data.augment.union(jnp.asarray(xs), jnp.asarray(ys), *TURNS)
     model = models.MLP.init(4, 5, 3, activation=layers.tanh, key=key)
     flat = lambda grad: tree.ravel(grad)[0]
     slope = jax.jit(lambda model, xs, ys: flat(jax.grad(train.cross_entropy)(model, (xs, ys))))
     whole = np.asarray(slope(model, many, labels))
-    choices = np.array([[turn(x) for turn, x in zip(row, xs)] for row in product(BY_HAND, repeat=n)])  # K^n batches
-    each = np.asarray(jax.vmap(slope, in_axes=(None, 0, None))(model, jnp.asarray(choices), jnp.asarray(ys)))
+    choices = np.array(
+        [[turn(x) for turn, x in zip(row, xs)] for row in product(BY_HAND, repeat=n)]
+    )  # K^n batches
+    each = np.asarray(
+        jax.vmap(slope, in_axes=(None, 0, None))(model, jnp.asarray(choices), jnp.asarray(ys))
+    )
     objective = train.augmented(train.cross_entropy, data.augment.one_of(*TURNS))
     batch = jnp.asarray(xs), jnp.asarray(ys)
     one = lambda model, batch, key: flat(jax.grad(objective)(model, batch, key=key))
@@ -45,29 +55,49 @@ def augmentation(key):
         equal("how many", len(many), n * K),
         equal("the inputs", many, np.array([turn(x) for turn in BY_HAND for x in xs])),
         equal("the labels", labels, np.array([y for _ in range(K) for y in ys])),
-        close("gradient over the union, against the mean over all 27 draws", whole, each.mean(axis=0), tolerance=1e-14,
-              method="brute force"),
-        within("mean gradient of 2,000 draws on the fly", np.asarray(drawn).mean(axis=0), whole,
-               error=each.std(axis=0) / np.sqrt(draws)),
-        refuted(close("gradient over the examples alone", slope(model, *batch), whole, tolerance=1e-3)),
+        close(
+            "gradient over the union, against the mean over all 27 draws",
+            whole,
+            each.mean(axis=0),
+            tolerance=1e-14,
+            method="brute force",
+        ),
+        within(
+            "mean gradient of 2,000 draws on the fly",
+            np.asarray(drawn).mean(axis=0),
+            whole,
+            error=each.std(axis=0) / np.sqrt(draws),
+        ),
+        refuted(
+            close("gradient over the examples alone", slope(model, *batch), whole, tolerance=1e-3)
+        ),
         equal("examples that remain, with the identity", held(many), n),
         equal("examples that remain, without", held(others), 0),
-    )  # fmt: skip
+    )
 
 
-@claim("8.7-augment-invariance", title="Invariance that is taught", kind="experiment",
-       of=("data.augment.shift", "data.augment.union", "train.augmented", "models.least_squares"),
-       cites="Chen, Dobriban & Lee 2020")  # fmt: skip
+@claim(
+    "8.7-augment-invariance",
+    title="Invariance that is taught",
+    kind="experiment",
+    of=("data.augment.shift", "data.augment.union", "train.augmented", "models.least_squares"),
+    cites="Chen, Dobriban & Lee 2020",
+)
 def invariance(key, scale):
-    r"""A network that saw shifted digits changes its mind under a shift less than half as much as one that did not. A
-    linear model that saw a whole group of transformations is invariant exactly: it is the least-squares fit to
-    inputs averaged over the group."""
+    r"""A network that saw shifted digits changes its mind under a shift less than half as much as
+    one that did not. A linear model that saw a whole group of transformations is invariant exactly:
+    it is the least-squares fit to inputs averaged over the group.
+    """
     seeds, steps = (10, 1000) if scale == "full" else (4, 200)
     xs, ys = data.load("digits").train
-    found = jax.jit(jax.vmap(lambda key: _changes(key, jnp.asarray(xs), jnp.asarray(ys), steps)))(jr.split(key, seeds))
+    found = jax.jit(jax.vmap(lambda key: _changes(key, jnp.asarray(xs), jnp.asarray(ys), steps)))(
+        jr.split(key, seeds)
+    )
     plain, taught = (np.asarray(a, np.float64) for a in found)
-    rng, d = chance(key), 5
-    X, y = rng.normal(size=(30, d)) + 0.5, rng.normal(size=30)
+    rng = chance(key)
+    d = 5
+    X = rng.normal(size=(30, d)) + 0.5
+    y = rng.normal(size=30)
     cyclic = [lambda x, g=g: jnp.roll(x, g) for g in range(d)]
     shifted, again = data.augment.union(jnp.asarray(X), jnp.asarray(y), *cyclic)
     fit = models.least_squares(shifted, again)
@@ -78,26 +108,58 @@ def invariance(key, scale):
     alone = np.asarray(models.least_squares(jnp.asarray(X), jnp.asarray(y)).W)[0]
     shifts = np.arange(9)
     return Verdict(
-        at_least("change of the probabilities under a shift, without over with, least of the seeds",
-                 (plain.mean(axis=1) / taught.mean(axis=1)).min(), 2.0),
-        close("linear, all cyclic shifts: the weights", np.asarray(fit.W)[0], np.full(d, slope / d), tolerance=1e-10),
-        close("its outputs, against the fit to averaged inputs", predict(fit, jnp.asarray(X))[:, 0],
-              slope * X.mean(axis=1) + offset, tolerance=1e-10),
-        close("any linear model averaged over the group, against averaged weights", averaged, X @ symmetric,
-              tolerance=1e-12),
-        refuted(close("weights of the fit without shifts, against their mean", alone, np.full(d, alone.mean()),
-                      tolerance=1e-2)),
-        figure=Chart(Panel("shift (0 to 8, row by row; 4 is none)", "change of the probabilities, 0 to 1", points={
-            "never shifted": (shifts, np.insert(plain.mean(axis=0), 4, 0)),
-            "shifted while training": (shifts, np.insert(taught.mean(axis=0), 4, 0))})),
-    )  # fmt: skip
+        at_least(
+            "change of the probabilities under a shift, without over with, least of the seeds",
+            (plain.mean(axis=1) / taught.mean(axis=1)).min(),
+            2.0,
+        ),
+        close(
+            "linear, all cyclic shifts: the weights",
+            np.asarray(fit.W)[0],
+            np.full(d, slope / d),
+            tolerance=1e-10,
+        ),
+        close(
+            "its outputs, against the fit to averaged inputs",
+            predict(fit, jnp.asarray(X))[:, 0],
+            slope * X.mean(axis=1) + offset,
+            tolerance=1e-10,
+        ),
+        close(
+            "any linear model averaged over the group, against averaged weights",
+            averaged,
+            X @ symmetric,
+            tolerance=1e-12,
+        ),
+        refuted(
+            close(
+                "weights of the fit without shifts, against their mean",
+                alone,
+                np.full(d, alone.mean()),
+                tolerance=1e-2,
+            )
+        ),
+        figure=Chart(
+            Panel(
+                "shift (0 to 8, row by row; 4 is none)",
+                "change of the probabilities, 0 to 1",
+                points={
+                    "never shifted": (shifts, np.insert(plain.mean(axis=0), 4, 0)),
+                    "shifted while training": (shifts, np.insert(taught.mean(axis=0), 4, 0)),
+                },
+            )
+        ),
+    )
 
 
 def _changes(key, xs, ys, steps):
-    """How far the test probabilities move under each of the eight shifts by a pixel, without and with augmentation."""
+    """How far the test probabilities move under each of the eight shifts by a pixel, without and
+    with augmentation.
+    """
     key_rows, key_init, key_batch, key_run = jr.split(key, 4)
     rows = jr.permutation(key_rows, len(xs))
-    xs, ys = xs[rows], ys[rows]
+    xs = xs[rows]
+    ys = ys[rows]
     model = jax.tree.map(lambda a: a.astype(jnp.float32), models.MLP.init(64, 64, 10, key=key_init))
     batches = jr.randint(key_batch, (steps, 64), 0, 1500)
     padded = jnp.pad(xs[1500:], ((0, 0), (1, 1), (1, 1)))
@@ -112,4 +174,6 @@ def _changes(key, xs, ys, steps):
         still = p(xs[1500:])
         return jnp.abs(jax.vmap(p)(moved) - still[None]).sum(axis=2).mean(axis=1) / 2
 
-    return changes(train.cross_entropy), changes(train.augmented(train.cross_entropy, data.augment.shift(pixels=1)))
+    return changes(train.cross_entropy), changes(
+        train.augmented(train.cross_entropy, data.augment.shift(pixels=1))
+    )

@@ -1,4 +1,6 @@
-"""§8.5: two experiments with batch normalisation on handwritten digits: which parameter matters, and why it helps."""
+"""§8.5: two experiments with batch normalisation on handwritten digits: which parameter matters,
+and why it helps.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,32 +18,50 @@ from ..engine.claim import Verdict, claim
 def digits(n: int) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
     """The first `n` digits to learn from, and the others."""
     xs, ys = data.load("digits").train
-    xs, ys = jnp.asarray(xs.reshape(len(xs), -1)), jnp.asarray(ys)
+    xs = jnp.asarray(xs.reshape(len(xs), -1))
+    ys = jnp.asarray(ys)
     return (xs[:n], ys[:n]), (xs[n:], ys[n:])
 
 
 def network(key, *sizes: int, normalise=None) -> models.MLP:
     """An MLP in single precision."""
-    return jax.tree.map(lambda a: a.astype(jnp.float32), models.MLP.init(*sizes, normalise=normalise, key=key))
+    return jax.tree.map(
+        lambda a: a.astype(jnp.float32), models.MLP.init(*sizes, normalise=normalise, key=key)
+    )
 
 
-VARIANTS = {"neither": (0, 0), "μ": (0, 1), "γ": (1, 0), "both": (1, 1)}  # whether γ, whether μ is learned
+VARIANTS = {
+    "neither": (0, 0),
+    "μ": (0, 1),
+    "γ": (1, 0),
+    "both": (1, 1),
+}  # whether γ, whether μ is learned
 
 
 def held(model, learns):
     r"""The model, with $\gamma$ and $\mu$ of its norms held where they are unless learned."""
-    hold = lambda leaf, flag: jax.lax.stop_gradient(leaf) + flag * (leaf - jax.lax.stop_gradient(leaf))
+    hold = lambda leaf, flag: (
+        jax.lax.stop_gradient(leaf) + flag * (leaf - jax.lax.stop_gradient(leaf))
+    )
     is_norm = lambda node: isinstance(node, layers.BatchNorm)
-    fix = lambda node: layers.BatchNorm(hold(node.gamma, learns[0]), hold(node.mu, learns[1]), node.epsilon)
+    fix = lambda node: layers.BatchNorm(
+        hold(node.gamma, learns[0]), hold(node.mu, learns[1]), node.epsilon
+    )
     return jax.tree.map(lambda node: fix(node) if is_norm(node) else node, model, is_leaf=is_norm)
 
 
-@claim("8.5-bn-gamma-mu", title="Scale or shift?", kind="experiment",
-       of=("layers.BatchNorm", "layers.fold", "models.MLP"), cites="Frankle, Schwab & Morcos 2021")  # fmt: skip
+@claim(
+    "8.5-bn-gamma-mu",
+    title="Scale or shift?",
+    kind="experiment",
+    of=("layers.BatchNorm", "layers.fold", "models.MLP"),
+    cites="Frankle, Schwab & Morcos 2021",
+)
 def gamma_or_mu(key, scale):
-    r"""It is said that of the two parameters of a batch norm $\gamma$ matters more than $\mu$. Networks with neither,
-    one or both learned are compared on digits; the test accuracies are recorded with 95 % intervals, and no winner
-    is asserted. The parameters held have no gradient."""
+    r"""It is said that of the two parameters of a batch norm $\gamma$ matters more than $\mu$.
+    Networks with neither, one or both learned are compared on digits; the test accuracies are
+    recorded with 95 % intervals, and no winner is asserted. The parameters held have no gradient.
+    """
     seeds, steps = (20, 400) if scale == "full" else (5, 80)
     (xs, ys), test = digits(1200)
     flags = jnp.asarray(list(VARIANTS.values()), jnp.float32)
@@ -55,9 +75,13 @@ def gamma_or_mu(key, scale):
         rows = jr.randint(key_rows, (steps, 100), 0, 1200)
         step = lambda state, rows: descent.step(state, (xs[rows], ys[rows]), key=key)
         end = jax.lax.scan(step, descent.init(model), rows)[0].model
-        slope = jax.grad(lambda m: train.cross_entropy(held(m, learns), (xs[:100], ys[:100])))(model)
+        slope = jax.grad(lambda m: train.cross_entropy(held(m, learns), (xs[:100], ys[:100])))(
+            model
+        )
         norms = [layer for layer in slope.body.layers if isinstance(layer, layers.BatchNorm)]
-        sizes = jnp.stack([jnp.stack([jnp.abs(n.gamma).max(), jnp.abs(n.mu).max()]) for n in norms]).max(axis=0)
+        sizes = jnp.stack(
+            [jnp.stack([jnp.abs(n.gamma).max(), jnp.abs(n.mu).max()]) for n in norms]
+        ).max(axis=0)
         return 1 - train.error_rate(layers.fold(end, xs), test), sizes
 
     runs = jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))
@@ -72,55 +96,96 @@ def gamma_or_mu(key, scale):
         equal("largest gradient of what is held", sizes[:, ~learned].max(), 0.0),
         at_least("gradient of what is learned", sizes[:, learned].min(), 1e-6),
         figure=Chart(
-            Panel(f"learned ({named})", "test accuracy",
-                  points={"a seed": (np.tile(place, seeds), accuracy.ravel())},
-                  lines={"mean": (place, accuracy.mean(axis=0))}),
-            Panel("learned", "accuracy gained over neither",
-                  lines={"mean": (place[1:], gain.mean(axis=0)[1:])},
-                  bands={"95 %": (place[1:], (gain.mean(axis=0) - reach)[1:], (gain.mean(axis=0) + reach)[1:])},
-                  bounds={"no gain": (place[1:], np.zeros(3))}),
+            Panel(
+                f"learned ({named})",
+                "test accuracy",
+                points={"a seed": (np.tile(place, seeds), accuracy.ravel())},
+                lines={"mean": (place, accuracy.mean(axis=0))},
+            ),
+            Panel(
+                "learned",
+                "accuracy gained over neither",
+                lines={"mean": (place[1:], gain.mean(axis=0)[1:])},
+                bands={
+                    "95 %": (
+                        place[1:],
+                        (gain.mean(axis=0) - reach)[1:],
+                        (gain.mean(axis=0) + reach)[1:],
+                    )
+                },
+                bounds={"no gain": (place[1:], np.zeros(3))},
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 RATES = 0.05 * 2.0 ** np.arange(8)
 ALONG = np.array([0.5, 1.0, 2.0, 4.0])  # places along a step, in units of it
 
 
-@claim("8.5-bn-why", title="Batch norm makes the loss smoother along the way", kind="experiment",
-       of=("layers.BatchNorm", "models.MLP", "train.descend"), cites="Santurkar et al. 2018")  # fmt: skip
+@claim(
+    "8.5-bn-why",
+    title="Batch norm makes the loss smoother along the way",
+    kind="experiment",
+    of=("layers.BatchNorm", "models.MLP", "train.descend"),
+    cites="Santurkar et al. 2018",
+)
 def smoother(key, scale):
-    r"""A network of six layers with batch norms bears rates at least twice as large as without, and along each
-    gradient step its loss varies less: it conditions the descent."""
+    r"""A network of six layers with batch norms bears rates at least twice as large as without, and
+    along each gradient step its loss varies less: it conditions the descent.
+    """
     n, steps = (1000, 60) if scale == "full" else (128, 20)
     batch, _ = digits(n)
     found = {}
     for name, norm in {"without": None, "with batch norm": layers.BatchNorm.init}.items():
-        one = lambda key, norm=norm: _descents(network(key, 64, *[24] * 5, 10, normalise=norm), batch, steps)
+        one = lambda key, norm=norm: _descents(
+            network(key, 64, *[24] * 5, 10, normalise=norm), batch, steps
+        )
         found[name] = [np.asarray(a, np.float64) for a in jax.jit(jax.vmap(one))(jr.split(key, 5))]
     steady = {name: _steady(losses) for name, (losses, _) in found.items()}
     largest = {name: RATES[fine.sum(axis=1) - 1] for name, fine in steady.items()}
-    spread = {name: along[:, 2].var(axis=2) for name, (_, along) in found.items()}  # at the rate 0.2
+    spread = {
+        name: along[:, 2].var(axis=2) for name, (_, along) in found.items()
+    }  # at the rate 0.2
     more = np.log2(largest["with batch norm"] / largest["without"])
     fewer = spread["with batch norm"].mean(axis=1) < spread["without"].mean(axis=1)
     t = np.arange(1, steps + 1)
-    ends = {name: np.minimum(np.nan_to_num(losses[:, :, -1], nan=5.0), 5.0) for name, (losses, _) in found.items()}
+    ends = {
+        name: np.minimum(np.nan_to_num(losses[:, :, -1], nan=5.0), 5.0)
+        for name, (losses, _) in found.items()
+    }
     return Verdict(
-        at_least("largest stable rate with, over that without, mean of 5 seeds", 2 ** more.mean(), 2.0),
-        at_least("seeds of 5 in which the loss varies less along the steps", int(fewer.sum()), 4),
-        assumptions=[at_least(f"{name}: seeds of 5 in which the least rate is stable", int(fine[:, 0].sum()), 5)
-                     for name, fine in steady.items()],
-        figure=Chart(
-            Panel("rate", f"loss after {steps} steps", log="x",
-                  lines={name: (RATES, np.median(end, axis=0)) for name, end in ends.items()}),
-            Panel("step", "variance of the loss along it", log="y",
-                  lines={name: (t, np.median(values, axis=0)) for name, values in spread.items()}),
+        at_least(
+            "largest stable rate with, over that without, mean of 5 seeds", 2 ** more.mean(), 2.0
         ),
-    )  # fmt: skip
+        at_least("seeds of 5 in which the loss varies less along the steps", int(fewer.sum()), 4),
+        assumptions=[
+            at_least(
+                f"{name}: seeds of 5 in which the least rate is stable", int(fine[:, 0].sum()), 5
+            )
+            for name, fine in steady.items()
+        ],
+        figure=Chart(
+            Panel(
+                "rate",
+                f"loss after {steps} steps",
+                log="x",
+                lines={name: (RATES, np.median(end, axis=0)) for name, end in ends.items()},
+            ),
+            Panel(
+                "step",
+                "variance of the loss along it",
+                log="y",
+                lines={name: (t, np.median(values, axis=0)) for name, values in spread.items()},
+            ),
+        ),
+    )
 
 
 def _descents(model, batch, steps):
-    """At each rate: the loss before every step of plain descent, and at four places along the step."""
+    """At each rate: the loss before every step of plain descent, and at four places along the
+    step.
+    """
 
     def at(rate):
         descent = train.descend(train.cross_entropy, optax.sgd(rate))
@@ -137,6 +202,10 @@ def _descents(model, batch, steps):
 
 
 def _steady(losses: np.ndarray) -> np.ndarray:
-    """By seed and rate: at this rate and all that are less, the loss ended below its start and never rose far above."""
-    fine = (losses.max(axis=2) < 1.2 * losses[:, :, 0]) & (losses[:, :, -1] < losses[:, :, 0])  # NaN is not
+    """By seed and rate: at this rate and all that are less, the loss ended below its start and
+    never rose far above.
+    """
+    fine = (losses.max(axis=2) < 1.2 * losses[:, :, 0]) & (
+        losses[:, :, -1] < losses[:, :, 0]
+    )  # NaN is not
     return np.logical_and.accumulate(fine, axis=1)

@@ -17,7 +17,10 @@ from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 
-THETA, SLOPE, RATE, STRENGTH = np.array([2.0, -1.0]), np.array([0.3, 0.4]), 0.1, 0.5
+THETA = np.array([2.0, -1.0])
+SLOPE = np.array([0.3, 0.4])
+RATE = 0.1
+STRENGTH = 0.5
 
 
 def _tilted(theta, batch=None, *, key=None):
@@ -31,68 +34,107 @@ def _flat(theta, batch=None, *, key=None):
 
 
 @claim(
-    "8.2-weight-decay", title="Weight decay", kind="algorithm", of=("train.weight_decay", "train.descend"),
+    "8.2-weight-decay",
+    title="Weight decay",
+    kind="algorithm",
+    of=("train.weight_decay", "train.descend"),
     cites="Hanson & Pratt 1989; Krogh & Hertz 1992",
-)  # fmt: skip
+)
 def weight_decay(key):
-    r"""$\theta_{t+1} = \theta_t - \eta (\nabla \ell(\theta_t) + \mu \theta_t) = (1 - \eta\mu)\, \theta_t - \eta \nabla
-    \ell(\theta_t)$: before each step the weights shrink by the factor $1 - \eta\mu$. Where the loss has no gradient
-    their norm falls as $(1 - \eta\mu)^t$."""
+    r"""$\theta_{t+1} = \theta_t - \eta (\nabla \ell(\theta_t) + \mu \theta_t) = (1 - \eta\mu)\,
+    \theta_t - \eta \nabla \ell(\theta_t)$:
+    before each step the weights shrink by the factor $1 - \eta\mu$. Where the loss has no gradient
+    their norm falls as $(1 - \eta\mu)^t$.
+    """
     step = descent(train.weight_decay(_tilted, strength=STRENGTH), optax.sgd(RATE), THETA, 1)[1]
     chained = optax.chain(optax.add_decayed_weights(STRENGTH), optax.sgd(RATE))
     path = descent(train.weight_decay(_flat, strength=STRENGTH), optax.sgd(RATE), THETA, 60)
-    norms, t = np.linalg.norm(path, axis=1), np.arange(61)
+    norms = np.linalg.norm(path, axis=1)
+    t = np.arange(61)
     law = np.linalg.norm(THETA) * (1 - RATE * STRENGTH) ** t
     return Verdict(
-        close("one step from (2, −1), gradient (0.3, 0.4), η = 0.1, μ = 0.5", step, [1.87, -0.99], tolerance=1e-14),
-        close("as a part of the optimiser", descent(_tilted, chained, THETA, 1)[1], [1.87, -0.99], tolerance=1e-14),
+        close(
+            "one step from (2, −1), gradient (0.3, 0.4), η = 0.1, μ = 0.5",
+            step,
+            [1.87, -0.99],
+            tolerance=1e-14,
+        ),
+        close(
+            "as a part of the optimiser",
+            descent(_tilted, chained, THETA, 1)[1],
+            [1.87, -0.99],
+            tolerance=1e-14,
+        ),
         close("without a gradient: norms over 60 steps", norms, law, tolerance=1e-12),
         refuted(close("by (1 − 2ημ)ᵗ", norms, np.linalg.norm(THETA) * 0.9**t, tolerance=1e-6)),
-        figure=Chart(Panel("step", "norm of the weights", points={"descent": (t[::3], norms[::3])},
-                           bounds={"(1 − ημ)ᵗ": (t, law)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "step",
+                "norm of the weights",
+                points={"descent": (t[::3], norms[::3])},
+                bounds={"(1 − ημ)ᵗ": (t, law)},
+            )
+        ),
+    )
 
 
 @erratum(
     "8.2-weight-decay",
     title="Decay pulls towards the origin, and the rate multiplies the gradient",
-    printed=r"\theta_{t+1} = \theta_t - \eta(\nabla\ell(\theta_t) - \mu\theta_t) = (1 - \eta\mu)\theta_t - \nabla\ell"
+    printed=r"\theta_{t+1} = \theta_t - \eta(\nabla\ell(\theta_t) - \mu\theta_t) = (1 - "
+    r"\eta\mu)\theta_t - \nabla\ell"
     r"(\theta_t)",
-    corrected=r"\theta_{t+1} = \theta_t - \eta(\nabla\ell(\theta_t) + \mu\theta_t) = (1 - \eta\mu)\theta_t - \eta"
+    corrected=r"\theta_{t+1} = \theta_t - \eta(\nabla\ell(\theta_t) + \mu\theta_t) = (1 - "
+    r"\eta\mu)\theta_t - \eta"
     r"\nabla\ell(\theta_t)",
     of=("train.weight_decay",),
 )
 def weight_decay_printed(key):
-    r"""The first line is printed with $-\mu\theta_t$, which drives the weights away from the origin; the second has
-    lost the rate before the gradient, and is not equal to the first."""
+    r"""The first line is printed with $-\mu\theta_t$, which drives the weights away from the
+    origin; the second has lost the rate before the gradient, and is not equal to the first.
+    """
     decayed = train.weight_decay(_tilted, strength=STRENGTH)
     step = descent(decayed, optax.sgd(RATE), THETA, 1)[1]
-    shrunk = np.linalg.norm(descent(train.weight_decay(_flat, strength=STRENGTH), optax.sgd(RATE), THETA, 1)[1])
+    shrunk = np.linalg.norm(
+        descent(train.weight_decay(_flat, strength=STRENGTH), optax.sgd(RATE), THETA, 1)[1]
+    )
     penalised = lambda theta: _tilted(theta) + STRENGTH / 2 * jnp.vdot(theta, theta)
     expected = THETA - RATE * differences.jacobian(penalised, THETA)
     settings = {"tolerance": 1e-10, "method": "finite differences"}
-    first, second = THETA - RATE * (SLOPE - STRENGTH * THETA), (1 - RATE * STRENGTH) * THETA - SLOPE
+    first = THETA - RATE * (SLOPE - STRENGTH * THETA)
+    second = (1 - RATE * STRENGTH) * THETA - SLOPE
     away = np.linalg.norm(THETA + RATE * STRENGTH * THETA)
     return Verdict(
         close("a step on ℓ + (μ/2)‖θ‖²", step, expected, **settings),
-        close("(1 − ημ)θ − η∇ℓ", (1 - RATE * STRENGTH) * THETA - RATE * SLOPE, expected, **settings),
+        close(
+            "(1 − ημ)θ − η∇ℓ", (1 - RATE * STRENGTH) * THETA - RATE * SLOPE, expected, **settings
+        ),
         at_most("the norm after a step without a gradient", shrunk, np.linalg.norm(THETA)),
         printed=[
             close("the first line", first, expected, **settings),
             close("the second line", second, expected, **settings),
-            at_most("the norm after a step of the first line without a gradient", away, np.linalg.norm(THETA)),
+            at_most(
+                "the norm after a step of the first line without a gradient",
+                away,
+                np.linalg.norm(THETA),
+            ),
         ],
     )
 
 
 @claim(
-    "8.2-wd-l2", title="Decay is the squared norm as a penalty, for gradient descent", kind="identity",
-    of=("train.weight_decay", "train.descend", "train.adam"), cites="Loshchilov & Hutter 2019",
-)  # fmt: skip
+    "8.2-wd-l2",
+    title="Decay is the squared norm as a penalty, for gradient descent",
+    kind="identity",
+    of=("train.weight_decay", "train.descend", "train.adam"),
+    cites="Loshchilov & Hutter 2019",
+)
 def penalty(key):
-    r"""A step of weight decay is a gradient step on $\ell_\mu(\theta) = \ell(\theta) + \frac\mu2 \|\theta\|^2$,
-    $\|\theta\|^2 = \sum_l \|W_l\|_F^2$. For Adam, which rescales the penalty's gradient with the rest, it is not: the
-    decoupled step $\theta \leftarrow (1 - \eta\mu)\theta + u_t$ is another method, AdamW."""
+    r"""A step of weight decay is a gradient step on
+    $\ell_\mu(\theta) = \ell(\theta) + \frac\mu2 \|\theta\|^2$, $\|\theta\|^2 = \sum_l \|W_l\|_F^2$.
+    For Adam, which rescales the penalty's gradient with the rest, it is not: the decoupled step
+    $\theta \leftarrow (1 - \eta\mu)\theta + u_t$ is another method, AdamW.
+    """
     key_net, key_x, key_w = jr.split(key, 3)
     net = models.MLP.init(3, 5, 2, activation=jnp.tanh, key=key_net)
     xs = jr.normal(key_x, (100, 8, 3))
@@ -106,33 +148,62 @@ def penalty(key):
     }
     vector = lambda state: tree.ravel(state.model)[0]
     walk = lambda net, way: run(train.descend(*way), net, batches, key=key, keep=vector)[1][0]
-    found, by_hand = jax.jit(lambda net: (
-        {name: walk(net, way) for name, way in ways.items()}, _by_hand(net, batches, mu, eta)))(net)  # fmt: skip
+    found, by_hand = jax.jit(
+        lambda net: (
+            {name: walk(net, way) for name, way in ways.items()},
+            _by_hand(net, batches, mu, eta),
+        )
+    )(net)
     found = {name: np.asarray(path) for name, path in found.items()}
     theta, back = tree.ravel(net)
     empty = train.weight_decay(_flat, strength=mu)
     squares = sum(np.linalg.norm(leaf) ** 2 for leaf in jax.tree.leaves(net))
     return Verdict(
-        close("100 steps of SGD on ℓ_μ, against (1 − ημ)θ − η∇ℓ", found["sgd"], by_hand[0],
-              tolerance=1e-12),
-        close("the penalty, against the sum of squared Frobenius norms", empty(net, None), mu / 2 * squares,
-              tolerance=1e-13),
-        close("its gradient, against μθ", differences.jacobian(lambda v: empty(back(v), None), theta), mu * theta,
-              tolerance=1e-9, method="finite differences"),
+        close(
+            "100 steps of SGD on ℓ_μ, against (1 − ημ)θ − η∇ℓ",
+            found["sgd"],
+            by_hand[0],
+            tolerance=1e-12,
+        ),
+        close(
+            "the penalty, against the sum of squared Frobenius norms",
+            empty(net, None),
+            mu / 2 * squares,
+            tolerance=1e-13,
+        ),
+        close(
+            "its gradient, against μθ",
+            differences.jacobian(lambda v: empty(back(v), None), theta),
+            mu * theta,
+            tolerance=1e-9,
+            method="finite differences",
+        ),
         close("Adam on ℓ_μ, 100 steps, by hand", found["adam"], by_hand[1], tolerance=1e-10),
-        close("AdamW, 100 steps: (1 − ημ)θ + Adam's step, by hand", found["adamw"], by_hand[2], tolerance=1e-10),
-        at_least("Adam: largest difference of the two ways", np.abs(found["adam"] - found["adamw"]).max(), 1e-3),
+        close(
+            "AdamW, 100 steps: (1 − ημ)θ + Adam's step, by hand",
+            found["adamw"],
+            by_hand[2],
+            tolerance=1e-10,
+        ),
+        at_least(
+            "Adam: largest difference of the two ways",
+            np.abs(found["adam"] - found["adamw"]).max(),
+            1e-3,
+        ),
         figure=_norms(net, found, mu),
-    )  # fmt: skip
+    )
 
 
 def _by_hand(net, batches, mu, eta):
-    r"""The paths of $(1 - \eta\mu)\theta - \eta\nabla\ell$, of Adam on $\nabla\ell + \mu\theta$, and of AdamW."""
+    r"""The paths of $(1 - \eta\mu)\theta - \eta\nabla\ell$, of Adam on $\nabla\ell + \mu\theta$,
+    and of AdamW.
+    """
     theta, back = tree.ravel(net)
     gradient = lambda v, batch: jax.grad(lambda v: train.squared_error(back(v), batch))(v)
 
     def moments(m, v, g, t):
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g**2
         return m, v, eta * m / (1 - 0.9**t) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8)
 
     def step(carry, item):
@@ -149,23 +220,34 @@ def _by_hand(net, batches, mu, eta):
 
 
 def _norms(net, found, mu):
-    t, start = np.arange(101), np.asarray(tree.ravel(net)[0])[None]
-    names = {"sgd": "SGD on the penalised loss", "adam": "Adam on the penalised loss", "adamw": "AdamW"}
+    t = np.arange(101)
+    start = np.asarray(tree.ravel(net)[0])[None]
+    names = {
+        "sgd": "SGD on the penalised loss",
+        "adam": "Adam on the penalised loss",
+        "adamw": "AdamW",
+    }
     norm = lambda path: np.linalg.norm(np.concatenate([start, path]), axis=1)
     lines = {said: (t, norm(found[name])) for name, said in names.items()}
     return Chart(Panel("step", "norm of the weights", lines=lines, title=f"μ = {mu:g}"))
 
 
 @claim(
-    "8.2-wd-ridge", title="Decay in linear regression is ridge regression", kind="identity",
-    of=("train.weight_decay", "models.ridge"), cites="Hoerl & Kennard 1970",
-)  # fmt: skip
+    "8.2-wd-ridge",
+    title="Decay in linear regression is ridge regression",
+    kind="identity",
+    of=("train.weight_decay", "models.ridge"),
+    cites="Hoerl & Kennard 1970",
+)
 def ridge(key):
     r"""For $\ell(\theta) = \frac12 \|y - X\theta\|^2$ the minimiser of $\ell_\mu$ is
-    $(X^\top X + \mu I)^{-1} X^\top y$. (The library's objective is the mean over $n$ examples, so its strength is
-    $\mu / n$.)"""
+    $(X^\top X + \mu I)^{-1} X^\top y$. (The library's objective is the mean over $n$ examples, so
+    its strength is $\mu / n$.)
+    """
     rng = chance(key)
-    X, y, mu = rng.normal(size=(30, 4)), rng.normal(size=30), 2.0
+    X = rng.normal(size=(30, 4))
+    y = rng.normal(size=30)
+    mu = 2.0
     curvatures = np.linalg.eigvalsh(X.T @ X) + mu
     batch = jnp.asarray(X), jnp.asarray(y)
     objective = train.weight_decay(train.squared_error, strength=mu / 30)
@@ -177,22 +259,38 @@ def ridge(key):
     return Verdict(
         close("descent, against the closed form", found, solved, tolerance=1e-8),
         close("descent, against scikit-learn", found, plain.coef_, tolerance=1e-8),
-        close("models.ridge, which does not shrink the offset, against scikit-learn",
-              np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(exact)]),
-              np.append(offset.coef_, offset.intercept_), tolerance=1e-8),
-        refuted(close("with strength μ for the mean", found, np.linalg.solve(X.T @ X + 30 * mu * np.eye(4), X.T @ y),
-                      tolerance=1e-8)),
-    )  # fmt: skip
+        close(
+            "models.ridge, which does not shrink the offset, against scikit-learn",
+            np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(exact)]),
+            np.append(offset.coef_, offset.intercept_),
+            tolerance=1e-8,
+        ),
+        refuted(
+            close(
+                "with strength μ for the mean",
+                found,
+                np.linalg.solve(X.T @ X + 30 * mu * np.eye(4), X.T @ y),
+                tolerance=1e-8,
+            )
+        ),
+    )
 
 
 @claim(
-    "8.2-wd-bayes", title="Decay is a normal prior", kind="identity", of=("train.weight_decay",), cites="MacKay 1992"
+    "8.2-wd-bayes",
+    title="Decay is a normal prior",
+    kind="identity",
+    of=("train.weight_decay",),
+    cites="MacKay 1992",
 )
 def prior(key):
-    r"""With $\ell = -\log p(y \mid \theta)$ and the prior $\theta \sim N(0, \sigma^2 I)$, the most probable $\theta$
-    given the data minimises $\ell + \frac{\mu}{2} \|\theta\|^2$ with $\mu = 1/\sigma^2$."""
+    r"""With $\ell = -\log p(y \mid \theta)$ and the prior $\theta \sim N(0, \sigma^2 I)$, the most
+    probable $\theta$ given the data minimises $\ell + \frac{\mu}{2} \|\theta\|^2$ with
+    $\mu = 1/\sigma^2$.
+    """
     rng = chance(key)
-    X, sigma = rng.normal(size=(30, 3)), 0.7
+    X = rng.normal(size=(30, 3))
+    sigma = 0.7
     y = (rng.random(30) < 1 / (1 + np.exp(-X @ [1.0, -2.0, 0.5]))).astype(float)
     batch = jnp.asarray(X), jnp.asarray(y)
 
@@ -209,14 +307,28 @@ def prior(key):
     nearby = [posterior(most + 1e-3 * v) for v in rng.normal(size=(200, 3))]
     found = minimiser(1 / sigma**2)
     targets = rng.normal(size=30)
-    joint = sigma**2 * X.T @ np.linalg.solve(sigma**2 * X @ X.T + np.eye(30), targets)  # E[θ | y] of a joint normal
-    centred = models.ridge(jnp.asarray(np.concatenate([X, -X])), jnp.asarray(np.concatenate([targets, -targets])),
-                           strength=2 / sigma**2)  # fmt: skip
+    joint = (
+        sigma**2 * X.T @ np.linalg.solve(sigma**2 * X @ X.T + np.eye(30), targets)
+    )  # E[θ | y] of a joint normal
+    centred = models.ridge(
+        jnp.asarray(np.concatenate([X, -X])),
+        jnp.asarray(np.concatenate([targets, -targets])),
+        strength=2 / sigma**2,
+    )
     return Verdict(
-        close("logistic: descent on ℓ_μ, against the most probable θ", found, most, tolerance=1e-10),
+        close(
+            "logistic: descent on ℓ_μ, against the most probable θ", found, most, tolerance=1e-10
+        ),
         at_most("logistic: log posterior of 200 points nearby", nearby, posterior(most)),
-        refuted(close("logistic: with μ = 1/(2σ²)", minimiser(1 / (2 * sigma**2)), most, tolerance=1e-3)),
-        close("least squares: ridge, against the mean of the posterior", centred.W[0], joint, tolerance=1e-10),
+        refuted(
+            close("logistic: with μ = 1/(2σ²)", minimiser(1 / (2 * sigma**2)), most, tolerance=1e-3)
+        ),
+        close(
+            "least squares: ridge, against the mean of the posterior",
+            centred.W[0],
+            joint,
+            tolerance=1e-10,
+        ),
     )
 
 
@@ -234,8 +346,14 @@ def _within_ball(X, y, radius):
     loss = lambda theta: (np.square(X @ theta - y).sum() / 2, X.T @ (X @ theta - y))
     ball = {"type": "ineq", "fun": lambda th: radius**2 - th @ th, "jac": lambda th: -2 * th}
     start = np.full(5, radius / 5)
-    return optimize.minimize(loss, start, jac=True, method="SLSQP", constraints=[ball],
-                             options={"ftol": 1e-15, "maxiter": 500}).x  # fmt: skip
+    return optimize.minimize(
+        loss,
+        start,
+        jac=True,
+        method="SLSQP",
+        constraints=[ball],
+        options={"ftol": 1e-15, "maxiter": 500},
+    ).x
 
 
 def _minimiser(X, y, mu):
@@ -243,52 +361,94 @@ def _minimiser(X, y, mu):
 
 
 @claim(
-    "8.2-wd-lagrangian", title="Decay is a ball", kind="theorem", of=("models.ridge", "train.weight_decay"),
-)  # fmt: skip
+    "8.2-wd-lagrangian",
+    title="Decay is a ball",
+    kind="theorem",
+    of=("models.ridge", "train.weight_decay"),
+)
 def lagrangian(key):
-    r"""For convex $\ell$, the minimiser $\theta^*_\mu$ of $\ell + \frac\mu2 \|\theta\|^2$ solves $\min \ell$ subject to
-    $\|\theta\| \le r$ with $r = \|\theta^*_\mu\|$. The radius falls strictly as $\mu$ grows; $\mu$ is the multiplier,
-    $\nabla \ell(\theta) + \mu\theta = 0$."""
+    r"""For convex $\ell$, the minimiser $\theta^*_\mu$ of $\ell + \frac\mu2 \|\theta\|^2$ solves
+    $\min \ell$ subject to $\|\theta\| \le r$ with $r = \|\theta^*_\mu\|$. The radius falls strictly
+    as $\mu$ grows; $\mu$ is the multiplier, $\nabla \ell(\theta) + \mu\theta = 0$.
+    """
     X, y = _regression(key)
     found = {mu: _minimiser(X, y, mu) for mu in (0.1, 1.0, 10.0)}
     mus = np.geomspace(0.01, 1000, 50)
     radii = [np.linalg.norm(_minimiser(X, y, mu)) for mu in mus]
-    slope = lambda theta: differences.jacobian(lambda th: jnp.square(jnp.asarray(X) @ th - jnp.asarray(y)).sum() / 2,
-                                               theta)  # fmt: skip
+    slope = lambda theta: differences.jacobian(
+        lambda th: jnp.square(jnp.asarray(X) @ th - jnp.asarray(y)).sum() / 2, theta
+    )
     data = jnp.asarray(X), jnp.asarray(y)
-    decayed = lambda mu: train.weight_decay(train.squared_error, strength=mu / len(y))  # both in means
-    flat = {mu: jax.grad(lambda th, mu=mu: decayed(mu)(layers.Linear(th[None]), data))(jnp.asarray(theta))
-            for mu, theta in found.items()}  # fmt: skip
+    decayed = lambda mu: train.weight_decay(
+        train.squared_error, strength=mu / len(y)
+    )  # both in means
+    flat = {
+        mu: jax.grad(lambda th, mu=mu: decayed(mu)(layers.Linear(th[None]), data))(
+            jnp.asarray(theta)
+        )
+        for mu, theta in found.items()
+    }
     return Verdict(
-        *[close(f"μ = {mu:g}: SLSQP in the ball of radius {np.linalg.norm(theta):.2f}",
-                _within_ball(X, y, np.linalg.norm(theta)), theta, tolerance=1e-5, method="brute force")
-          for mu, theta in found.items()],
-        *[close(f"μ = {mu:g}: ∇ℓ + μθ", slope(theta) + mu * theta, np.zeros(5), tolerance=1e-7,
-                method="finite differences") for mu, theta in found.items()],
-        *[close(f"μ = {mu:g}: the gradient of the decayed loss", g, np.zeros(5), tolerance=1e-10)
-          for mu, g in flat.items()],
+        *[
+            close(
+                f"μ = {mu:g}: SLSQP in the ball of radius {np.linalg.norm(theta):.2f}",
+                _within_ball(X, y, np.linalg.norm(theta)),
+                theta,
+                tolerance=1e-5,
+                method="brute force",
+            )
+            for mu, theta in found.items()
+        ],
+        *[
+            close(
+                f"μ = {mu:g}: ∇ℓ + μθ",
+                slope(theta) + mu * theta,
+                np.zeros(5),
+                tolerance=1e-7,
+                method="finite differences",
+            )
+            for mu, theta in found.items()
+        ],
+        *[
+            close(f"μ = {mu:g}: the gradient of the decayed loss", g, np.zeros(5), tolerance=1e-10)
+            for mu, g in flat.items()
+        ],
         falls("r(μ) over 50 strengths", radii),
-        assumptions=[at_least("least eigenvalue of the Hessian", np.linalg.eigvalsh(X.T @ X)[0], 0.0)],
-        figure=Chart(Panel("strength μ", "radius r", lines={"length of the minimiser": (mus, radii)},
-                           bounds={"r = μ": (mus, mus)}, log="xy")),
-    )  # fmt: skip
+        assumptions=[
+            at_least("least eigenvalue of the Hessian", np.linalg.eigvalsh(X.T @ X)[0], 0.0)
+        ],
+        figure=Chart(
+            Panel(
+                "strength μ",
+                "radius r",
+                lines={"length of the minimiser": (mus, radii)},
+                bounds={"r = μ": (mus, mus)},
+                log="xy",
+            )
+        ),
+    )
 
 
 @erratum(
     "8.2-wd-lagrangian",
     title="The radius is not the multiplier",
     printed=r"\min_\theta \ell(\theta) \quad \mathrm{s.t.}\ \|\theta\| \le \mu",
-    corrected=r"\min_\theta \ell(\theta) \quad \mathrm{s.t.}\ \|\theta\| \le r(\mu) = \|\theta^*_\mu\|",
+    corrected=r"\min_\theta \ell(\theta) \quad \mathrm{s.t.}\ \|\theta\| \le r(\mu) = "
+    r"\|\theta^*_\mu\|",
     of=("models.ridge",),
 )
 def lagrangian_printed(key):
-    r"""The constraint belonging to the penalty is printed as $\|\theta\| \le \mu$; the radius is $\|\theta^*_\mu\|$,
-    which falls where $\mu$ grows."""
+    r"""The constraint belonging to the penalty is printed as $\|\theta\| \le \mu$; the radius is
+    $\|\theta^*_\mu\|$, which falls where $\mu$ grows.
+    """
     X, y = _regression(key)
     found = {mu: _minimiser(X, y, mu) for mu in (0.1, 10.0)}
     settings = {"tolerance": 1e-5, "method": "brute force"}
     said = "μ = {:g}: SLSQP in the ball of radius {:.2f}"
-    solves = lambda mu, radius: close(said.format(mu, radius), _within_ball(X, y, radius), found[mu], **settings)
+    solves = lambda mu, radius: close(
+        said.format(mu, radius), _within_ball(X, y, radius), found[mu], **settings
+    )
     return Verdict(
-        *[solves(mu, np.linalg.norm(theta)) for mu, theta in found.items()], printed=[solves(mu, mu) for mu in found]
+        *[solves(mu, np.linalg.norm(theta)) for mu, theta in found.items()],
+        printed=[solves(mu, mu) for mu in found],
     )

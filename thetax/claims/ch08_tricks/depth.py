@@ -22,7 +22,9 @@ LAWS = {
     "He": lambda: layers.he,
     "orthogonal": lambda: layers.orthogonal,
 }
-AGAINST = train.average(lambda prediction, delta: jnp.vdot(prediction, delta))  # whose gradient is the δ given
+AGAINST = train.average(
+    lambda prediction, delta: jnp.vdot(prediction, delta)
+)  # whose gradient is the δ given
 ACTIVATIONS = {
     "linear": lambda h: layers.identity(h),
     "tanh": lambda h: layers.tanh(h),
@@ -31,24 +33,35 @@ ACTIVATIONS = {
 
 
 def _moments(laws, keys, xs):
-    """The second moments of activations and of the signals that come back: by law and activation, `seeds depth`."""
+    """The second moments of activations and of the signals that come back: by law and activation,
+    `seeds depth`.
+    """
     names = [(law, phi) for law in laws for phi in ACTIVATIONS]
 
     def step(hs, item):
         key, probes = item
-        drawn = {name: layers.Linear.init(WIDTH, WIDTH, law=law, key=key) for name, law in laws.items()}
-        hs = {(law, phi): ACTIVATIONS[phi](jax.vmap(drawn[law])(hs[law, phi]) + probes[law, phi]) for law, phi in names}
+        drawn = {
+            name: layers.Linear.init(WIDTH, WIDTH, law=law, key=key) for name, law in laws.items()
+        }
+        hs = {
+            (law, phi): ACTIVATIONS[phi](jax.vmap(drawn[law])(hs[law, phi]) + probes[law, phi])
+            for law, phi in names
+        }
         return hs, {name: jnp.mean(h**2) for name, h in hs.items()}
 
     def one(key, xs):
         probes = {name: jnp.zeros((DEPTH, *xs.shape)) for name in names}
-        forward = lambda probes: jax.lax.scan(step, dict.fromkeys(names, xs), (jr.split(key, DEPTH), probes))
+        forward = lambda probes: jax.lax.scan(
+            step, dict.fromkeys(names, xs), (jr.split(key, DEPTH), probes)
+        )
         hs, back, seen = jax.vjp(forward, probes, has_aux=True)
         delta = jr.normal(jr.fold_in(key, 1), xs.shape)
         (through,) = back(dict.fromkeys(hs, delta))
         return seen, {name: jnp.mean(d**2, axis=(1, 2)) for name, d in through.items()}
 
-    forward, backward = jax.jit(lambda keys, xs: jax.lax.map(lambda key: one(key, xs), keys))(keys, xs)
+    forward, backward = jax.jit(lambda keys, xs: jax.lax.map(lambda key: one(key, xs), keys))(
+        keys, xs
+    )
     return {name: (np.asarray(forward[name]), np.asarray(backward[name])) for name in names}
 
 
@@ -63,10 +76,15 @@ class Deep(eqx.Module):
         """All layers drawn by one law."""
         make = lambda key: layers.Linear.init(width, width, law=law, key=key)
         key_last, key = jr.split(key)
-        return cls(jax.vmap(make)(jr.split(key, DEPTH)), layers.Linear.init(width, k, law=law, key=key_last))
+        return cls(
+            jax.vmap(make)(jr.split(key, DEPTH)),
+            layers.Linear.init(width, k, law=law, key=key_last),
+        )
 
     def __call__(self, x):
-        return self.last(jax.lax.scan(lambda h, layer: (layers.relu(layer(h)), None), x, self.hidden)[0])
+        return self.last(
+            jax.lax.scan(lambda h, layer: (layers.relu(layer(h)), None), x, self.hidden)[0]
+        )
 
 
 def _trained(laws, keys, *, width):
@@ -80,19 +98,27 @@ def _trained(laws, keys, *, width):
         return run(iteration, net, batches, key=key)[1][1].loss
 
     def all_laws(keys):
-        nets = [jax.vmap(lambda key, law=law: Deep.init(width, 2, law=law, key=key))(keys) for law in laws]
-        return jax.vmap(jax.vmap(one), (0, None))(jax.tree.map(lambda *a: jnp.stack(a), *nets), keys)
+        nets = [
+            jax.vmap(lambda key, law=law: Deep.init(width, 2, law=law, key=key))(keys)
+            for law in laws
+        ]
+        return jax.vmap(jax.vmap(one), (0, None))(
+            jax.tree.map(lambda *a: jnp.stack(a), *nets), keys
+        )
 
     return np.asarray(jax.jit(all_laws)(keys))
 
 
 def _lens(key, xs):
-    """Second moments in the network with He's start that the key draws: by the library's lenses, and by numpy."""
+    """Second moments in the network with He's start that the key draws: by the library's lenses,
+    and by numpy.
+    """
     parts = [layers.Linear.init(WIDTH, WIDTH, law=layers.he, key=k) for k in jr.split(key, DEPTH)]
     chain = layers.Chain(*[part for layer in parts for part in (layer, layers.relu)])
     seen = explain.activations(chain, xs)
     back = explain.gradients(AGAINST, chain, (xs, jr.normal(jr.fold_in(key, 1), xs.shape)))
-    h, by_hand = np.asarray(xs), []
+    h = np.asarray(xs)
+    by_hand = []
     for layer in parts:
         h = np.maximum(h @ np.asarray(layer.W).T, 0)
         by_hand.append(np.mean(h**2))
@@ -100,17 +126,28 @@ def _lens(key, xs):
 
 
 @claim(
-    "8.1-init-depth", title="The start decides whether a deep network can learn", kind="experiment",
-    of=("layers.he", "layers.lecun", "layers.glorot", "layers.orthogonal", "layers.gaussian", "explain.activations",
-        "explain.gradients"),
+    "8.1-init-depth",
+    title="The start decides whether a deep network can learn",
+    kind="experiment",
+    of=(
+        "layers.he",
+        "layers.lecun",
+        "layers.glorot",
+        "layers.orthogonal",
+        "layers.gaussian",
+        "explain.activations",
+        "explain.gradients",
+    ),
     cites="Glorot & Bengio 2010; He et al. 2015",
-)  # fmt: skip
+)
 def depth(key, scale):
-    r"""Through $L$ ReLU layers the second moment is multiplied by $(rac{n\sigma^2}{2})^L$: He's start keeps it,
-    LeCun's loses the factor $2^L$, and a fixed $\sigma$ makes it vanish or explode, forward and backward; what
-    vanishes is not learned."""
+    r"""Through $L$ ReLU layers the second moment is multiplied by $( rac{n\sigma^2}{2})^L$: He's
+    start keeps it, LeCun's loses the factor $2^L$, and a fixed $\sigma$ makes it vanish or explode,
+    forward and backward; what vanishes is not learned.
+    """
     key_x, key_nets, key_train = jr.split(key, 3)
-    xs, keys = jr.normal(key_x, (4, WIDTH)), jr.split(key_nets, 10)
+    xs = jr.normal(key_x, (4, WIDTH))
+    keys = jr.split(key_nets, 10)
     laws = {name: law() for name, law in LAWS.items()}
     turned = {"orthogonal": laws.pop("orthogonal")}
     seen = _moments(laws, keys, xs) | _moments(turned, keys[: 10 if scale == "full" else 2], xs)
@@ -126,31 +163,69 @@ def depth(key, scale):
         between("ReLU, He: the signal back through 19", back["He", "ReLU"], 0.3, 3.0),
         between("ReLU, LeCun, × 2²⁰", there["LeCun", "ReLU"] * 2**DEPTH, 1 / 3, 3.0),
         between("ReLU, LeCun, back, × 2¹⁹", back["LeCun", "ReLU"] * 2 ** (DEPTH - 1), 1 / 3, 3.0),
-        at_most("ReLU, σ = 0.01: there and back", [there["σ = 0.01", "ReLU"], back["σ = 0.01", "ReLU"]], 1e-10),
-        at_least("ReLU, σ = 1: there and back", [there["σ = 1", "ReLU"], back["σ = 1", "ReLU"]], 1e10),
+        at_most(
+            "ReLU, σ = 0.01: there and back",
+            [there["σ = 0.01", "ReLU"], back["σ = 0.01", "ReLU"]],
+            1e-10,
+        ),
+        at_least(
+            "ReLU, σ = 1: there and back", [there["σ = 1", "ReLU"], back["σ = 1", "ReLU"]], 1e10
+        ),
         between("linear, LeCun", there["LeCun", "linear"], 1 / 3, 3.0),
-        close("linear, orthogonal: there and back", [there["orthogonal", "linear"], back["orthogonal", "linear"]],
-              [1.0, 1.0], tolerance=1e-10),
+        close(
+            "linear, orthogonal: there and back",
+            [there["orthogonal", "linear"], back["orthogonal", "linear"]],
+            [1.0, 1.0],
+            tolerance=1e-10,
+        ),
         between("tanh, σ = 1 saturates: E h²", there["σ = 1", "tanh"] * before, 0.8, 1.0),
         at_least("and the signal back through it bursts", back["σ = 1", "tanh"], 1e10),
-        equal("Glorot's start is LeCun's in a square layer", there["Glorot", "ReLU"], there["LeCun", "ReLU"]),
-        close("He, one seed: E h² of each layer, by numpy", seen["He", "ReLU"][0][0], by_hand, tolerance=1e-10),
+        equal(
+            "Glorot's start is LeCun's in a square layer",
+            there["Glorot", "ReLU"],
+            there["LeCun", "ReLU"],
+        ),
+        close(
+            "He, one seed: E h² of each layer, by numpy",
+            seen["He", "ReLU"][0][0],
+            by_hand,
+            tolerance=1e-10,
+        ),
         close("E h² by explain.activations", lens, by_hand, tolerance=1e-10),
-        close("the signal by explain.gradients", lens_back, seen["He", "ReLU"][1][0], tolerance=1e-10),
-        at_least("seeds of 5 in which 200 steps from He's start end lower", np.sum(he[:, -1] < fixed[:, -1]), 5),
+        close(
+            "the signal by explain.gradients", lens_back, seen["He", "ReLU"][1][0], tolerance=1e-10
+        ),
+        at_least(
+            "seeds of 5 in which 200 steps from He's start end lower",
+            np.sum(he[:, -1] < fixed[:, -1]),
+            5,
+        ),
         figure=_figure(seen, before, he, fixed, width),
-    )  # fmt: skip
+    )
 
 
 def _figure(seen, before, he, fixed, width):
-    ell, t = np.arange(1, DEPTH + 1), np.arange(1, he.shape[1] + 1)
+    ell = np.arange(1, DEPTH + 1)
+    t = np.arange(1, he.shape[1] + 1)
     names = ("He", "LeCun", "σ = 0.01", "σ = 1")
     moments = {name: np.exp(np.log(seen[name, "ReLU"][0] / before).mean(axis=0)) for name in names}
-    promised = np.concatenate([0.5**ell, [np.nan], (0.01**2 * WIDTH / 2.0) ** ell, [np.nan], (WIDTH / 2.0) ** ell])
+    promised = np.concatenate(
+        [0.5**ell, [np.nan], (0.01**2 * WIDTH / 2.0) ** ell, [np.nan], (WIDTH / 2.0) ** ell]
+    )
     places = np.concatenate([ell, [np.nan], ell, [np.nan], ell])
     return Chart(
-        Panel("layer", "second moment of the activations", lines={name: (ell, m) for name, m in moments.items()},
-              bounds={"(nσ²/2)ˡ": (places, promised)}, log="y", title="ReLU"),
-        Panel("step", "training loss", lines={"He": (t, np.median(he, axis=0)), "σ = 0.01": (t, fixed.mean(axis=0))},
-              title=f"20 layers of {width}"),
-    )  # fmt: skip
+        Panel(
+            "layer",
+            "second moment of the activations",
+            lines={name: (ell, m) for name, m in moments.items()},
+            bounds={"(nσ²/2)ˡ": (places, promised)},
+            log="y",
+            title="ReLU",
+        ),
+        Panel(
+            "step",
+            "training loss",
+            lines={"He": (t, np.median(he, axis=0)), "σ = 0.01": (t, fixed.mean(axis=0))},
+            title=f"20 layers of {width}",
+        ),
+    )

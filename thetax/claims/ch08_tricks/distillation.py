@@ -29,7 +29,9 @@ def centred(z: np.ndarray) -> np.ndarray:
 def descend(objective, start, rate: float, steps: int) -> np.ndarray:
     """The logits along a descent, the start first."""
     iteration = train.descend(lambda z, batch, key=None: objective(z), optax.sgd(rate))
-    way = jax.jit(lambda z: run(iteration, z, jnp.zeros(steps), key=jr.key(0), keep=lambda s: s.model)[1][0])
+    way = jax.jit(
+        lambda z: run(iteration, z, jnp.zeros(steps), key=jr.key(0), keep=lambda s: s.model)[1][0]
+    )
     return np.concatenate([start[None], np.asarray(way(jnp.asarray(start)))])
 
 
@@ -38,31 +40,58 @@ def divergence(F: np.ndarray, G: np.ndarray):
     return np.sum(softmax(F) * (log_softmax(F) - log_softmax(G, axis=-1)), axis=-1)
 
 
-@claim("8.9-distill-loss", title="Cross-entropy to a teacher", kind="loss", of=("train.tempered_loss", "train.distil"),
-       cites="Hinton, Vinyals & Dean 2015")  # fmt: skip
+@claim(
+    "8.9-distill-loss",
+    title="Cross-entropy to a teacher",
+    kind="loss",
+    of=("train.tempered_loss", "train.distil"),
+    cites="Hinton, Vinyals & Dean 2015",
+)
 def to_a_teacher(key):
-    r"""$\ell = -\sum_y \mathrm{softmax}(F)_y \log \mathrm{softmax}(G)_y \ge 0$ of a teacher's logits $F$ and a
-    student's $G$ is $H(p_F) + \mathrm{KL}(p_F \| p_G)$: least, and equal to the entropy of $p_F$, at $G = F$ up to
-    a constant."""
-    rng, k = chance(key), 5
-    F, Gs = rng.uniform(-1.5, 1.5, size=k), 2 * rng.normal(size=(1000, k))
+    r"""$\ell = -\sum_y \mathrm{softmax}(F)_y \log \mathrm{softmax}(G)_y \ge 0$ of a teacher's
+    logits $F$ and a student's $G$ is $H(p_F) + \mathrm{KL}(p_F \| p_G)$: least, and equal to the
+    entropy of $p_F$, at $G = F$ up to a constant.
+    """
+    rng = chance(key)
+    k = 5
+    F = rng.uniform(-1.5, 1.5, size=k)
+    Gs = 2 * rng.normal(size=(1000, k))
     found = np.asarray(jax.vmap(lambda G: loss(G, F))(jnp.asarray(Gs)))
     entropy = entr(softmax(F)).sum()
     way = descend(lambda G: loss(G, F), Gs[0], 2.0, 2000)
-    W, xs = rng.normal(size=(k, 3)), rng.normal(size=(20, 3))
+    W = rng.normal(size=(k, 3))
+    xs = rng.normal(size=(20, 3))
     teacher = lambda x: jnp.asarray(W) @ x
     mean = train.distil(teacher)(lambda x: 2 * teacher(x), jnp.asarray(xs))
     by_hand = np.mean([-softmax(W @ x) @ log_softmax(2 * W @ x) for x in xs])
     return Verdict(
         at_least("ℓ of 1,000 students", found, 0.0),
-        close("ℓ − H(p_F), against the divergence", found - entropy, divergence(F, Gs), tolerance=1e-12),
+        close(
+            "ℓ − H(p_F), against the divergence",
+            found - entropy,
+            divergence(F, Gs),
+            tolerance=1e-12,
+        ),
         close("ℓ at G = F + 3", loss(F + 3, F), entropy, tolerance=1e-13),
         at_least("ℓ elsewhere, less H(p_F)", found - entropy, 1e-6),
-        close("where descent ends, less F, up to a constant", centred(way[-1]), centred(F), tolerance=1e-8),
+        close(
+            "where descent ends, less F, up to a constant",
+            centred(way[-1]),
+            centred(F),
+            tolerance=1e-8,
+        ),
         close("mean over a set of inputs", mean, by_hand, tolerance=1e-13),
-        figure=Chart(Panel("step", "divergence from the teacher", log="y",
-                           lines={"descent on the student's logits": (np.arange(100), divergence(F, way[:100]))})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "step",
+                "divergence from the teacher",
+                log="y",
+                lines={
+                    "descent on the student's logits": (np.arange(100), divergence(F, way[:100]))
+                },
+            )
+        ),
+    )
 
 
 @erratum(
@@ -78,7 +107,8 @@ def to_a_teacher_printed(key):
     teacher less student, is that of the printed loss. That loss is negative, and descending it
     drives the student away from the teacher without end."""
     rng = chance(key)
-    F, start = 1.5 * rng.normal(size=5), rng.normal(size=5)
+    F = 1.5 * rng.normal(size=5)
+    start = rng.normal(size=5)
     right, wrong = (descend(lambda G, s=s: s * loss(G, F), start, 0.5, 300) for s in (1, -1))
     tempered = float(loss(start, F, 3.0))
     by_hand = softmax(F / 3) @ log_softmax(start / 3)
@@ -87,85 +117,159 @@ def to_a_teacher_printed(key):
         at_least("plain: the loss", float(loss(start, F)), 0.0),
         at_least("tempered: the loss", tempered, 0.0),
         close("tempered: against the sum by hand", tempered, -by_hand, tolerance=1e-13),
-        at_most("divergence after 300 steps, over that before", divergence(F, right[-1]) / far, 0.1),
+        at_most(
+            "divergence after 300 steps, over that before", divergence(F, right[-1]) / far, 0.1
+        ),
         printed=[
             at_least("plain: the loss", softmax(F) @ log_softmax(start), 0.0),
             at_least("tempered: the loss", by_hand, 0.0),
-            at_most("divergence after 300 steps, over that before", divergence(F, wrong[-1]) / far, 0.1),
+            at_most(
+                "divergence after 300 steps, over that before", divergence(F, wrong[-1]) / far, 0.1
+            ),
         ],
-        figure=Chart(Panel("step", "divergence from the teacher", log="y", lines={
-            "corrected": (np.arange(301), divergence(F, right)), "printed": (np.arange(301), divergence(F, wrong))})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "step",
+                "divergence from the teacher",
+                log="y",
+                lines={
+                    "corrected": (np.arange(301), divergence(F, right)),
+                    "printed": (np.arange(301), divergence(F, wrong)),
+                },
+            )
+        ),
+    )
 
 
-@claim("8.9-distill-temperature", title="The loss at a temperature", kind="loss",
-       of=("train.tempered_loss", "train.distil"), cites="Hinton, Vinyals & Dean 2015")  # fmt: skip
+@claim(
+    "8.9-distill-temperature",
+    title="The loss at a temperature",
+    kind="loss",
+    of=("train.tempered_loss", "train.distil"),
+    cites="Hinton, Vinyals & Dean 2015",
+)
 def tempered(key):
-    r"""$\ell = -\sum_y \mathrm{softmax}(F/T)_y \big(G_y / T - \log \sum_{y'} e^{G_{y'} / T}\big)$, which at $T = 1$
-    is the plain loss."""
+    r"""$\ell = -\sum_y \mathrm{softmax}(F/T)_y \big(G_y / T - \log \sum_{y'} e^{G_{y'} / T}\big)$,
+    which at $T = 1$ is the plain loss.
+    """
     rng = chance(key)
-    F, G = 3 * rng.normal(size=6), 3 * rng.normal(size=6)
-    W, xs = rng.normal(size=(4, 3)), jnp.asarray(rng.normal(size=(9, 3)))
-    teacher, student = (lambda x: jnp.asarray(W) @ x), (lambda x: jnp.tanh(jnp.asarray(W) @ x))
+    F = 3 * rng.normal(size=6)
+    G = 3 * rng.normal(size=6)
+    W = rng.normal(size=(4, 3))
+    xs = jnp.asarray(rng.normal(size=(9, 3)))
+    teacher = lambda x: jnp.asarray(W) @ x
+    student = lambda x: jnp.tanh(jnp.asarray(W) @ x)
     checks = []
     for T in (0.5, 1.0, 2.0, 20.0):
         inside = -np.sum(softmax(F / T) * (G / T - np.log(np.sum(np.exp(G / T)))))
         probabilities = -np.sum(softmax(F / T) * np.log(softmax(G / T)))
         checks += [
             close(f"T = {T:g}", loss(G, F, T), inside, tolerance=1e-12),
-            close(f"T = {T:g}, as a cross-entropy of probabilities", loss(G, F, T), probabilities, tolerance=1e-12),
-            close(f"T = {T:g}, the mean over inputs", train.distil(teacher, temperature=T)(student, xs),
-                  np.mean([loss(student(x), teacher(x), T) for x in xs]), tolerance=1e-13),
-        ]  # fmt: skip
+            close(
+                f"T = {T:g}, as a cross-entropy of probabilities",
+                loss(G, F, T),
+                probabilities,
+                tolerance=1e-12,
+            ),
+            close(
+                f"T = {T:g}, the mean over inputs",
+                train.distil(teacher, temperature=T)(student, xs),
+                np.mean([loss(student(x), teacher(x), T) for x in xs]),
+                tolerance=1e-13,
+            ),
+        ]
     plain = train.log_loss(jnp.asarray(G), jnp.asarray(softmax(F)))
     return Verdict(
         *checks,
         close("T = 1, against the plain loss", loss(G, F), plain, tolerance=1e-13),
-        refuted(close("T = 2, with only the student's logits divided", loss(G, F, 2.0),
-                      -softmax(F) @ log_softmax(G / 2), tolerance=1e-3)),
-    )  # fmt: skip
+        refuted(
+            close(
+                "T = 2, with only the student's logits divided",
+                loss(G, F, 2.0),
+                -softmax(F) @ log_softmax(G / 2),
+                tolerance=1e-3,
+            )
+        ),
+    )
 
 
-@claim("8.9-temperature-soften", title="Heat softens", kind="identity", of=("train.tempered_loss",),
-       cites="Hinton, Vinyals & Dean 2015")  # fmt: skip
+@claim(
+    "8.9-temperature-soften",
+    title="Heat softens",
+    kind="identity",
+    of=("train.tempered_loss",),
+    cites="Hinton, Vinyals & Dean 2015",
+)
 def soften(key):
-    r"""The entropy of $\mathrm{softmax}(F/T)$ rises with $T$, to $\log k$ as $T \to \infty$; as $T \to 0$ the
-    probabilities become one-hot at the largest logit."""
+    r"""The entropy of $\mathrm{softmax}(F/T)$ rises with $T$, to $\log k$ as $T \to \infty$; as
+    $T \to 0$ the probabilities become one-hot at the largest logit.
+    """
     F = 2 * chance(key).normal(size=6)
     temperatures = np.geomspace(0.1, 100, 50)
-    own = jax.vmap(lambda T: train.tempered_loss(jnp.asarray(F), jnp.asarray(F), temperature=T))  # its entropy
+    own = jax.vmap(
+        lambda T: train.tempered_loss(jnp.asarray(F), jnp.asarray(F), temperature=T)
+    )  # its entropy
     entropies = np.asarray(own(jnp.asarray(temperatures)))
     hot, cold = own(jnp.array([1e5, 1e-3]))
-    gradient = lambda T: T * jax.grad(lambda G: loss(G, F, T))(jnp.zeros(6))  # 1/k less the teacher's probabilities
+    gradient = lambda T: (
+        T * jax.grad(lambda G: loss(G, F, T))(jnp.zeros(6))
+    )  # 1/k less the teacher's probabilities
     p = {T: 1 / 6 - np.asarray(gradient(T)) for T in (1e-3, 1.0, 1e8)}
     return Verdict(
-        close("the library's entropy", entropies, [entr(softmax(F / T)).sum() for T in temperatures], tolerance=1e-12),
+        close(
+            "the library's entropy",
+            entropies,
+            [entr(softmax(F / T)).sum() for T in temperatures],
+            tolerance=1e-12,
+        ),
         rises("entropy at 50 temperatures", entropies),
         close("T → ∞: log k", hot, np.log(6), tolerance=1e-6),
         close("T → ∞: probabilities", p[1e8], np.full(6, 1 / 6), tolerance=1e-6),
         close("T → 0: entropy", cold, 0.0, tolerance=1e-6),
-        close("T → 0: one-hot at the largest logit", p[1e-3], np.eye(6)[F.argmax()], tolerance=1e-6),
+        close(
+            "T → 0: one-hot at the largest logit", p[1e-3], np.eye(6)[F.argmax()], tolerance=1e-6
+        ),
         refuted(close("T = 1: one-hot", p[1.0], np.eye(6)[F.argmax()], tolerance=1e-2)),
-        figure=Chart(Panel("temperature", "entropy (nats)", log="x",
-                           lines={"softmax(F/T)": (temperatures, entropies)},
-                           bounds={"log k": (temperatures[[0, -1]], np.full(2, np.log(6)))})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "temperature",
+                "entropy (nats)",
+                log="x",
+                lines={"softmax(F/T)": (temperatures, entropies)},
+                bounds={"log k": (temperatures[[0, -1]], np.full(2, np.log(6)))},
+            )
+        ),
+    )
 
 
-@claim("8.9-distill-grad", title="The student is drawn to the teacher's probabilities", kind="identity",
-       of=("train.tempered_loss",), cites="Hinton, Vinyals & Dean 2015")  # fmt: skip
+@claim(
+    "8.9-distill-grad",
+    title="The student is drawn to the teacher's probabilities",
+    kind="identity",
+    of=("train.tempered_loss",),
+    cites="Hinton, Vinyals & Dean 2015",
+)
 def gradient(key):
-    r"""$\frac{\partial \ell}{\partial G_y} = \frac1T \big(\mathrm{softmax}(G/T)_y - \mathrm{softmax}(F/T)_y\big)$
-    for the loss that is made small."""
-    rng, checks = chance(key), []
-    F, G = 2 * rng.normal(size=6), 2 * rng.normal(size=6)
+    r"""$\frac{\partial \ell}{\partial G_y} = \frac1T \big(\mathrm{softmax}(G/T)_y -
+    \mathrm{softmax}(F/T)_y\big)$
+    for the loss that is made small.
+    """
+    rng = chance(key)
+    checks = []
+    F = 2 * rng.normal(size=6)
+    G = 2 * rng.normal(size=6)
     for T in (0.5, 1.0, 4.0):
         found = jax.grad(lambda G, T=T: loss(G, F, T))(jnp.asarray(G))
         checks += [
             close(f"T = {T:g}", found, (softmax(G / T) - softmax(F / T)) / T, tolerance=1e-13),
-            close(f"T = {T:g}, by differences", found, jacobian(lambda G, T=T: loss(G, F, T), G), tolerance=1e-8,
-                  method="finite differences"),
-        ]  # fmt: skip
+            close(
+                f"T = {T:g}, by differences",
+                found,
+                jacobian(lambda G, T=T: loss(G, F, T), G),
+                tolerance=1e-8,
+                method="finite differences",
+            ),
+        ]
     return Verdict(*checks)
 
 
@@ -181,29 +285,52 @@ def gradient(key):
 def gradient_printed(key):
     r"""One word: the formula has $\mathrm{softmax}(F/T)_y$ and $\mathrm{softmax}(G/T)_y$, not
     $F_y / T$ and $G_y / T$. (Its sign is that of the loss, where it is counted.)"""
-    rng, T = chance(key), 2.0
-    F, G = 2 * rng.normal(size=6), 2 * rng.normal(size=6)
+    rng = chance(key)
+    T = 2.0
+    F = 2 * rng.normal(size=6)
+    G = 2 * rng.normal(size=6)
     slope = jacobian(lambda G: loss(G, F, T), G)
     fd = {"tolerance": 1e-8, "method": "finite differences"}
     return Verdict(
-        close("student's probabilities less teacher's, over T", (softmax(G / T) - softmax(F / T)) / T, slope, **fd),
-        close("the library's gradient", jax.grad(lambda G: loss(G, F, T))(jnp.asarray(G)), slope, **fd),
+        close(
+            "student's probabilities less teacher's, over T",
+            (softmax(G / T) - softmax(F / T)) / T,
+            slope,
+            **fd,
+        ),
+        close(
+            "the library's gradient", jax.grad(lambda G: loss(G, F, T))(jnp.asarray(G)), slope, **fd
+        ),
         printed=[
             close("student's logits less teacher's, over T", (G / T - F / T) / T, slope, **fd),
         ],
     )
 
 
-@claim("8.9-distill-highT", title="At high temperature, logits are matched", kind="theorem",
-       of=("train.tempered_loss",), cites="Hinton, Vinyals & Dean 2015")  # fmt: skip
+@claim(
+    "8.9-distill-highT",
+    title="At high temperature, logits are matched",
+    kind="theorem",
+    of=("train.tempered_loss",),
+    cites="Hinton, Vinyals & Dean 2015",
+)
 def high_temperature(key):
     r"""As $T \to \infty$,
-    $T^2\, \frac{\partial \ell}{\partial G_y} \to \frac1k \big((G_y - \bar G) - (F_y - \bar F)\big)$, with an error in
-    proportion to $1/T$: the student is asked for the teacher's logits, up to a constant."""
-    rng, k = chance(key), 6
-    F, G = rng.normal(size=k), rng.normal(size=k)
+    $T^2\, \frac{\partial \ell}{\partial G_y} \to \frac1k \big((G_y - \bar G) - (F_y - \bar
+    F)\big)$,
+    with an error in proportion to $1/T$: the student is asked for the teacher's logits, up to a
+    constant.
+    """
+    rng = chance(key)
+    k = 6
+    F = rng.normal(size=k)
+    G = rng.normal(size=k)
     temperatures = np.array([10.0, 100.0, 1000.0])
-    slope = jax.vmap(lambda T: T**2 * jax.grad(train.tempered_loss)(jnp.asarray(G), jnp.asarray(F), temperature=T))
+    slope = jax.vmap(
+        lambda T: (
+            T**2 * jax.grad(train.tempered_loss)(jnp.asarray(G), jnp.asarray(F), temperature=T)
+        )
+    )
     found = np.asarray(slope(jnp.asarray(temperatures)))
     limit = (centred(G) - centred(F)) / k
     error = np.abs(found - limit).max(axis=1)
@@ -211,50 +338,88 @@ def high_temperature(key):
     return Verdict(
         between("slope of the error, on logarithms", fit, -1.05, -0.95),
         at_most("error at T = 1000, over the largest entry", error[-1] / np.abs(limit).max(), 0.01),
-        refuted(at_most("without the factor T²", np.abs(found[-1] / 1e6 - limit).max() / np.abs(limit).max(), 0.01)),
-        figure=Chart(Panel("temperature", "distance to the limit", log="xy", points={"measured": (temperatures, error)},
-                           bounds={"slope −1": (temperatures, error[-1] * 1000 / temperatures)})),
-    )  # fmt: skip
+        refuted(
+            at_most(
+                "without the factor T²",
+                np.abs(found[-1] / 1e6 - limit).max() / np.abs(limit).max(),
+                0.01,
+            )
+        ),
+        figure=Chart(
+            Panel(
+                "temperature",
+                "distance to the limit",
+                log="xy",
+                points={"measured": (temperatures, error)},
+                bounds={"slope −1": (temperatures, error[-1] * 1000 / temperatures)},
+            )
+        ),
+    )
 
 
-@claim("8.9-distill-experiment", title="Taught, a student knows more", kind="experiment",
-       of=("train.distil", "models.MLP", "train.descend"),
-       cites="Hinton, Vinyals & Dean 2015; Bucilă et al. 2006")  # fmt: skip
+@claim(
+    "8.9-distill-experiment",
+    title="Taught, a student knows more",
+    kind="experiment",
+    of=("train.distil", "models.MLP", "train.descend"),
+    cites="Hinton, Vinyals & Dean 2015; Bucilă et al. 2006",
+)
 def taught(key, scale):
-    r"""A teacher of two layers of 128 units learns digits from 100 labels. A student of 8 units that learns from its
-    answers to 2,000 inputs without labels is better than the same student who learns from the labels."""
+    r"""A teacher of two layers of 128 units learns digits from 100 labels. A student of 8 units
+    that learns from its answers to 2,000 inputs without labels is better than the same student who
+    learns from the labels.
+    """
     seeds, steps = (20, 3000) if scale == "full" else (10, 1200)
     xs, ys = data.load("digits").train
-    xs, ys = jnp.asarray(xs.reshape(len(xs), -1)), jnp.asarray(ys)
+    xs = jnp.asarray(xs.reshape(len(xs), -1))
+    ys = jnp.asarray(ys)
     found = jax.jit(jax.vmap(lambda key: _taught(key, xs, ys, steps)))(jr.split(key, seeds))
     teacher, labelled, distilled = (np.asarray(a, np.float64) for a in found)
     return Verdict(
-        at_least(f"seeds of {seeds} in which the taught student is at least as good",
-                 int((distilled >= labelled).sum()), seeds * 8 // 10),
+        at_least(
+            f"seeds of {seeds} in which the taught student is at least as good",
+            int((distilled >= labelled).sum()),
+            seeds * 8 // 10,
+        ),
         at_least("mean test accuracy, taught less labelled", (distilled - labelled).mean(), 0.0),
-        figure=Chart(Panel("accuracy, learned from labels", "accuracy, taught", points={
-            "student, a seed": (labelled, distilled)}, bounds={
-            "equal": (np.sort(labelled), np.sort(labelled)),
-            "the teachers' mean": (np.sort(labelled)[[0, -1]], np.full(2, teacher.mean()))})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "accuracy, learned from labels",
+                "accuracy, taught",
+                points={"student, a seed": (labelled, distilled)},
+                bounds={
+                    "equal": (np.sort(labelled), np.sort(labelled)),
+                    "the teachers' mean": (np.sort(labelled)[[0, -1]], np.full(2, teacher.mean())),
+                },
+            )
+        ),
+    )
 
 
 def _taught(key, xs, ys, steps):
     """Test accuracies of a teacher, of a student of the labels, and of the same student taught."""
     key_rows, key_more, key_noise, key_teacher, key_student, key_batch = jr.split(key, 6)
     rows = jr.permutation(key_rows, len(xs))
-    known, test = (xs[rows[:100]], ys[rows[:100]]), (xs[rows[1300:]], ys[rows[1300:]])
+    known = (xs[rows[:100]], ys[rows[:100]])
+    test = (xs[rows[1300:]], ys[rows[1300:]])
     others = rows[100:1300][jr.randint(key_more, (2000,), 0, 1200)]
     unlabelled = xs[others] + 0.1 * jr.normal(key_noise, (2000, 64), jnp.float32)
-    make = lambda key, *sizes: jax.tree.map(lambda a: a.astype(jnp.float32), models.MLP.init(64, *sizes, 10, key=key))
+    make = lambda key, *sizes: jax.tree.map(
+        lambda a: a.astype(jnp.float32), models.MLP.init(64, *sizes, 10, key=key)
+    )
 
     def fit(objective, model, batches, rate):
         descent = train.descend(objective, optax.adam(rate))
-        return jax.lax.scan(lambda s, batch: descent.step(s, batch, key=key), descent.init(model), batches)[0].model
+        return jax.lax.scan(
+            lambda s, batch: descent.step(s, batch, key=key), descent.init(model), batches
+        )[0].model
 
     few, many = (jr.randint(key_batch, (steps, 50), 0, n) for n in (100, 2000))
     teacher = fit(
-        train.cross_entropy, make(key_teacher, 128, 128), jax.tree.map(lambda a: a[few[:200, :25]], known), 3e-3
+        train.cross_entropy,
+        make(key_teacher, 128, 128),
+        jax.tree.map(lambda a: a[few[:200, :25]], known),
+        3e-3,
     )
     student = make(key_student, 8)
     labelled = fit(train.cross_entropy, student, jax.tree.map(lambda a: a[few], known), 5e-3)

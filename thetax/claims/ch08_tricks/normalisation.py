@@ -25,15 +25,23 @@ def unit(w, gamma: float = 1.0, mu: float = 0.0) -> layers.Chain:
     return layers.Chain(layers.Linear(jnp.asarray(w)[None]), norm([gamma], [mu]))
 
 
-@claim("8.5-normalise", title="To mean 0 and variance 1, and back", kind="definition", of=("layers.BatchNorm",),
-       cites="Ioffe & Szegedy 2015")  # fmt: skip
+@claim(
+    "8.5-normalise",
+    title="To mean 0 and variance 1, and back",
+    kind="definition",
+    of=("layers.BatchNorm",),
+    cites="Ioffe & Szegedy 2015",
+)
 def normalise(key):
-    r"""$\bar f = (f - \mathbb{E} f) / \sqrt{\mathrm{Var} f}$ has mean 0 and variance 1, and $\mu + \gamma \bar f$ mean
-    $\mu$ and variance $\gamma^2$. With $\mu = \mathbb{E} f$ and $\gamma = \sqrt{\mathrm{Var} f}$ it is $f$ again."""
+    r"""$\bar f = (f - \mathbb{E} f) / \sqrt{\mathrm{Var} f}$ has mean 0 and variance 1, and
+    $\mu + \gamma \bar f$ mean $\mu$ and variance $\gamma^2$. With $\mu = \mathbb{E} f$ and
+    $\gamma = \sqrt{\mathrm{Var} f}$ it is $f$ again.
+    """
     rng = chance(key)
     f = np.tanh(rng.normal(size=(300, 4)) @ rng.normal(size=(4, 3)) + 1) * [1.0, 5.0, 0.1]
     bar = np.asarray(predict(norm(np.ones(3), np.zeros(3)), jnp.asarray(f)))
-    gamma, mu = np.array([2.0, -0.5, 3.0]), np.array([1.0, -2.0, 0.5])
+    gamma = np.array([2.0, -0.5, 3.0])
+    mu = np.array([1.0, -2.0, 0.5])
     moved = np.asarray(predict(norm(gamma, mu), jnp.asarray(f)))
     back = np.asarray(predict(norm(f.std(axis=0), f.mean(axis=0)), jnp.asarray(f)))
     edges = np.linspace(-3, 3, 49)
@@ -46,24 +54,45 @@ def normalise(key):
         close("variance of μ + γf̄", moved.var(axis=0), gamma**2, tolerance=1e-11),
         close("f restored", back, f, tolerance=1e-13),
         refuted(close("variance of μ + γf̄, against γ", moved.var(axis=0), gamma, tolerance=1e-6)),
-        figure=Chart(Panel("value", "density", lines={"f": (middle, height(f[:, 0])), "f̄": (middle, height(bar[:, 0])),
-                                                      "1 + 2f̄": (middle, height(moved[:, 0]))})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "value",
+                "density",
+                lines={
+                    "f": (middle, height(f[:, 0])),
+                    "f̄": (middle, height(bar[:, 0])),
+                    "1 + 2f̄": (middle, height(moved[:, 0])),
+                },
+            )
+        ),
+    )
 
 
-@claim("8.5-bn", title="Batch normalisation", kind="layer", of=("layers.BatchNorm", "layers.fold"),
-       cites="Ioffe & Szegedy 2015")  # fmt: skip
+@claim(
+    "8.5-bn",
+    title="Batch normalisation",
+    kind="layer",
+    of=("layers.BatchNorm", "layers.fold"),
+    cites="Ioffe & Szegedy 2015",
+)
 def batch_norm(key):
-    r"""Each feature of a batch $B$ becomes $\mu + \gamma (x - \bar x_B) / \sqrt{s_B^2 + \varepsilon}$ with the mean and
-    the biased variance over $B$. With the moments of the training set in their place, the layer is an affine map
-    and examples no longer depend on one another."""
-    rng, epsilon = chance(key), 1e-3
-    x, c = 2 * rng.normal(size=(6, 3)) + 1, rng.normal(size=(6, 3))
-    gamma, mu = rng.normal(size=3), rng.normal(size=3)
+    r"""Each feature of a batch $B$ becomes
+    $\mu + \gamma (x - \bar x_B) / \sqrt{s_B^2 + \varepsilon}$ with the mean and the biased variance
+    over $B$. With the moments of the training set in their place, the layer is an affine map and
+    examples no longer depend on one another.
+    """
+    rng = chance(key)
+    epsilon = 1e-3
+    x = 2 * rng.normal(size=(6, 3)) + 1
+    c = rng.normal(size=(6, 3))
+    gamma = rng.normal(size=3)
+    mu = rng.normal(size=3)
     layer = norm(gamma, mu, epsilon=epsilon)
     found = np.asarray(predict(layer, jnp.asarray(x)))
     plain = np.asarray(predict(norm(np.ones(3), np.zeros(3)), jnp.asarray(x)))
-    by_hand = mu + gamma * (x - x.mean(axis=0)) / np.sqrt(((x - x.mean(axis=0)) ** 2).mean(axis=0) + epsilon)
+    by_hand = mu + gamma * (x - x.mean(axis=0)) / np.sqrt(
+        ((x - x.mean(axis=0)) ** 2).mean(axis=0) + epsilon
+    )
     unbiased = mu + gamma * (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0, ddof=1) + epsilon)
     value = lambda gamma, mu, x: jnp.vdot(c, predict(layers.BatchNorm(gamma, mu, epsilon), x))
     point = tuple(map(jnp.asarray, (gamma, mu, x)))
@@ -81,16 +110,44 @@ def batch_norm(key):
     return Verdict(
         close("against the formula", found, by_hand, tolerance=1e-13),
         refuted(close("with the unbiased variance", found, unbiased, tolerance=1e-3)),
-        close("mean of each feature, γ = 1, μ = 0, ε = 0", plain.mean(axis=0), np.zeros(3), tolerance=1e-14),
+        close(
+            "mean of each feature, γ = 1, μ = 0, ε = 0",
+            plain.mean(axis=0),
+            np.zeros(3),
+            tolerance=1e-14,
+        ),
         close("its variance", plain.var(axis=0), np.ones(3), tolerance=1e-13),
-        close("channels of pictures: mean", seen.mean(axis=(0, 2, 3)), np.zeros(2), tolerance=1e-14),
-        *(close(f"∂ by {name}", slope, jacobian(f, p), **FD)
-          for name, slope, f, p in zip(("γ", "μ", "x"), slopes, partial, point)),
-        close("a batch of equal examples gives μ", predict(layer, jnp.asarray(x[[0, 0]]))[0], mu, tolerance=1e-14),
-        close("folded: the moments of the data", predict(fixed, jnp.asarray(x)), still, tolerance=1e-12),
-        close("folded: each example by itself", fixed(jnp.asarray(x[0])), still[0], tolerance=1e-12),
-        refuted(close("not folded: half the batch", predict(layer, jnp.asarray(x[:3])), found[:3], tolerance=1e-3)),
-    )  # fmt: skip
+        close(
+            "channels of pictures: mean", seen.mean(axis=(0, 2, 3)), np.zeros(2), tolerance=1e-14
+        ),
+        *(
+            close(f"∂ by {name}", slope, jacobian(f, p), **FD)
+            for name, slope, f, p in zip(("γ", "μ", "x"), slopes, partial, point)
+        ),
+        close(
+            "a batch of equal examples gives μ",
+            predict(layer, jnp.asarray(x[[0, 0]]))[0],
+            mu,
+            tolerance=1e-14,
+        ),
+        close(
+            "folded: the moments of the data",
+            predict(fixed, jnp.asarray(x)),
+            still,
+            tolerance=1e-12,
+        ),
+        close(
+            "folded: each example by itself", fixed(jnp.asarray(x[0])), still[0], tolerance=1e-12
+        ),
+        refuted(
+            close(
+                "not folded: half the batch",
+                predict(layer, jnp.asarray(x[:3])),
+                found[:3],
+                tolerance=1e-3,
+            )
+        ),
+    )
 
 
 def data(rng: np.random.Generator) -> np.ndarray:
@@ -98,27 +155,50 @@ def data(rng: np.random.Generator) -> np.ndarray:
     return rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3)) + [2.0, -1.0, 1.5]
 
 
-@claim("8.5-bn-reparam", title="A batch norm measures weights by the data's covariance", kind="identity",
-       of=("layers.BatchNorm", "layers.fold"), cites="Kohler et al. 2019")  # fmt: skip
+@claim(
+    "8.5-bn-reparam",
+    title="A batch norm measures weights by the data's covariance",
+    kind="identity",
+    of=("layers.BatchNorm", "layers.fold"),
+    cites="Kohler et al. 2019",
+)
 def reparametrised(key):
-    r"""After a linear unit a batch norm gives $\mu + \gamma\, w^\top (x - \mathbb{E} x) / \|w\|_\Sigma$ with
-    $\|w\|_\Sigma = \sqrt{w^\top \Sigma w}$, $\Sigma = \mathrm{Cov}(x)$. If $\mathbb{E} x = 0$ this is
-    $\mu + \gamma \frac{w^\top x}{\|w\|_2} \cdot \frac{\|w\|_I}{\|w\|_\Sigma}$."""
+    r"""After a linear unit a batch norm gives
+    $\mu + \gamma\, w^\top (x - \mathbb{E} x) / \|w\|_\Sigma$ with
+    $\|w\|_\Sigma = \sqrt{w^\top \Sigma w}$, $\Sigma = \mathrm{Cov}(x)$. If $\mathbb{E} x = 0$ this
+    is $\mu + \gamma \frac{w^\top x}{\|w\|_2} \cdot \frac{\|w\|_I}{\|w\|_\Sigma}$.
+    """
     rng = chance(key)
-    X, w, gamma, mu = data(rng), rng.normal(size=3), 1.7, -0.4
-    Sigma, centred = np.cov(X.T, bias=True), X - X.mean(axis=0)
+    X = data(rng)
+    w = rng.normal(size=3)
+    gamma = 1.7
+    mu = -0.4
+    Sigma = np.cov(X.T, bias=True)
+    centred = X - X.mean(axis=0)
     length = np.sqrt(w @ Sigma @ w)
     found = np.asarray(predict(unit(w, gamma, mu), jnp.asarray(X)))[:, 0]
     zero = np.asarray(predict(unit(w, gamma, mu), jnp.asarray(centred)))[:, 0]
     slope = layers.fold(unit(w, gamma, mu), jnp.asarray(X)).layers[1].gamma[0]
     return Verdict(
-        close("the layer over the data set", found, mu + gamma * centred @ w / length, tolerance=1e-12),
+        close(
+            "the layer over the data set", found, mu + gamma * centred @ w / length, tolerance=1e-12
+        ),
         close("std(Xw)", gamma / slope, length, tolerance=1e-12),
-        close("inputs of mean 0: direction times ‖w‖/‖w‖_Σ", zero,
-              mu + gamma * centred @ (w / np.linalg.norm(w)) * (np.linalg.norm(w) / length), tolerance=1e-12),
-        refuted(close("with the plain length of w", found, mu + gamma * centred @ w / np.linalg.norm(w),
-                      tolerance=1e-3)),
-    )  # fmt: skip
+        close(
+            "inputs of mean 0: direction times ‖w‖/‖w‖_Σ",
+            zero,
+            mu + gamma * centred @ (w / np.linalg.norm(w)) * (np.linalg.norm(w) / length),
+            tolerance=1e-12,
+        ),
+        refuted(
+            close(
+                "with the plain length of w",
+                found,
+                mu + gamma * centred @ w / np.linalg.norm(w),
+                tolerance=1e-3,
+            )
+        ),
+    )
 
 
 @erratum(
@@ -134,22 +214,35 @@ def reparametrised_printed(key):
     mean 0, with which it is the covariance. What a batch norm divides by is the standard deviation,
     whose $\Sigma$ is the covariance always."""
     rng = chance(key)
-    X, w = data(rng), rng.normal(size=3)
+    X = data(rng)
+    w = rng.normal(size=3)
     divisor = 1 / layers.fold(unit(w), jnp.asarray(X)).layers[1].gamma[0]
     measured = lambda Sigma: np.sqrt(w @ Sigma @ w)
     return Verdict(
-        close("what the layer divides by", divisor, measured(np.cov(X.T, bias=True)), tolerance=1e-12),
-        printed=[close("what the layer divides by", divisor, measured(X.T @ X / len(X)), tolerance=1e-12)],
+        close(
+            "what the layer divides by", divisor, measured(np.cov(X.T, bias=True)), tolerance=1e-12
+        ),
+        printed=[
+            close("what the layer divides by", divisor, measured(X.T @ X / len(X)), tolerance=1e-12)
+        ],
     )
 
 
-@claim("8.5-bn-scale-inv", title="The length of the weights does not matter", kind="theorem",
-       of=("layers.BatchNorm",), cites="Ioffe & Szegedy 2015; van Laarhoven 2017")  # fmt: skip
+@claim(
+    "8.5-bn-scale-inv",
+    title="The length of the weights does not matter",
+    kind="theorem",
+    of=("layers.BatchNorm",),
+    cites="Ioffe & Szegedy 2015; van Laarhoven 2017",
+)
 def scale_invariant(key):
-    r"""A batch norm after $w^\top x$ is the same for $cw$, $c > 0$; so $\nabla_w \ell \perp w$, and at $cw$ the
-    gradient is $\frac1c$ of that at $w$: long weights learn slowly."""
+    r"""A batch norm after $w^\top x$ is the same for $cw$, $c > 0$; so $\nabla_w \ell \perp w$, and
+    at $cw$ the gradient is $\frac1c$ of that at $w$: long weights learn slowly.
+    """
     rng = chance(key)
-    X, w, y = data(rng), rng.normal(size=3), rng.normal(size=400)
+    X = data(rng)
+    w = rng.normal(size=3)
+    y = rng.normal(size=400)
     output = lambda w: predict(unit(w, 1.3, 0.2), jnp.asarray(X))[:, 0]
     loss = lambda w: jnp.square(jnp.tanh(output(w)) - y).mean()
     slope = lambda w: np.asarray(jax.grad(loss)(jnp.asarray(w)))
@@ -160,27 +253,48 @@ def scale_invariant(key):
         close("f at 3w", output(3 * w), output(w), tolerance=1e-13),
         refuted(close("f at −w", output(-w), output(w), tolerance=1e-3)),
         close("the gradient, by differences", at[2], jacobian(loss, w), **FD),
-        close("w · ∇ℓ", w @ at[2] / (np.linalg.norm(w) * np.linalg.norm(at[2])), 0.0, tolerance=1e-12),
+        close(
+            "w · ∇ℓ", w @ at[2] / (np.linalg.norm(w) * np.linalg.norm(at[2])), 0.0, tolerance=1e-12
+        ),
         refuted(close("w · ∇ℓ without the norm", w @ np.asarray(bare), 0.0, tolerance=1e-3)),
         close("∇ℓ at cw, times c", scales[:, None] * at, np.tile(at[2], (5, 1)), tolerance=1e-12),
-        figure=Chart(Panel("length of the weights, × ‖w‖", "length of the gradient",
-                           points={"measured": (scales, np.linalg.norm(at, axis=1))},
-                           bounds={"slope −1": (scales, np.linalg.norm(at[2]) / scales)}, log="xy")),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "length of the weights, × ‖w‖",
+                "length of the gradient",
+                points={"measured": (scales, np.linalg.norm(at, axis=1))},
+                bounds={"slope −1": (scales, np.linalg.norm(at[2]) / scales)},
+                log="xy",
+            )
+        ),
+    )
 
 
-@claim("8.5-ln", title="Layer normalisation", kind="layer", of=("layers.LayerNorm", "layers.BatchNorm"),
-       cites="Ba, Kiros & Hinton 2016")  # fmt: skip
+@claim(
+    "8.5-ln",
+    title="Layer normalisation",
+    kind="layer",
+    of=("layers.LayerNorm", "layers.BatchNorm"),
+    cites="Ba, Kiros & Hinton 2016",
+)
 def layer_norm(key):
     r"""The moments are taken over the $d$ features of each example, with the biased variance. So
-    $\mathrm{LN}(ax + b1) = \mathrm{LN}(x)$ for $a > 0$, no example depends on another, and before scale and shift it
-    is the batch norm of the transposed batch."""
-    rng, epsilon = chance(key), 1e-3
-    x, gamma, mu, c = rng.normal(size=(4, 5)) * 2 + 1, rng.normal(size=5), rng.normal(size=5), rng.normal(size=5)
+    $\mathrm{LN}(ax + b1) = \mathrm{LN}(x)$ for $a > 0$, no example depends on another, and before
+    scale and shift it is the batch norm of the transposed batch.
+    """
+    rng = chance(key)
+    epsilon = 1e-3
+    x = rng.normal(size=(4, 5)) * 2 + 1
+    gamma = rng.normal(size=5)
+    mu = rng.normal(size=5)
+    c = rng.normal(size=5)
     plain = layers.LayerNorm(jnp.ones(5), jnp.zeros(5), 0.0)
     layer = layers.LayerNorm(jnp.asarray(gamma), jnp.asarray(mu), epsilon)
-    found, rows = np.asarray(predict(layer, jnp.asarray(x))), np.asarray(predict(plain, jnp.asarray(x)))
-    by_hand = mu + gamma * (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + epsilon)
+    found = np.asarray(predict(layer, jnp.asarray(x)))
+    rows = np.asarray(predict(plain, jnp.asarray(x)))
+    by_hand = mu + gamma * (x - x.mean(axis=1, keepdims=True)) / np.sqrt(
+        x.var(axis=1, keepdims=True) + epsilon
+    )
     point = tuple(map(jnp.asarray, (gamma, mu, x[0])))
     value = lambda gamma, mu, x: jnp.vdot(c, layers.LayerNorm(gamma, mu, epsilon)(x))
     slopes = jax.grad(value, argnums=(0, 1, 2))(*point)
@@ -195,14 +309,16 @@ def layer_norm(key):
         close("against the formula", found, by_hand, tolerance=1e-13),
         close("mean of each row", rows.mean(axis=1), np.zeros(4), tolerance=1e-14),
         close("variance of each row", rows.var(axis=1), np.ones(4), tolerance=1e-13),
-        *(close(f"∂ by {name}", slope, jacobian(f, p), **FD)
-          for name, slope, f, p in zip(("γ", "μ", "x"), slopes, partial, point)),
+        *(
+            close(f"∂ by {name}", slope, jacobian(f, p), **FD)
+            for name, slope, f, p in zip(("γ", "μ", "x"), slopes, partial, point)
+        ),
         close("LN(3x + 7)", predict(plain, jnp.asarray(3 * x + 7)), rows, tolerance=1e-13),
         refuted(close("LN(−x)", predict(plain, jnp.asarray(-x)), rows, tolerance=1e-3)),
         equal("among other examples", predict(layer, jnp.asarray(others))[0], found[0]),
         close("a batch of one", layer(jnp.asarray(x[0])), by_hand[0], tolerance=1e-13),
         close("the batch norm of the transposed batch", turned, rows, tolerance=1e-13),
-    )  # fmt: skip
+    )
 
 
 @erratum(
@@ -215,18 +331,25 @@ def layer_norm(key):
     slip=True,
 )
 def covariate_shift(key):
-    r"""One word. What Ioffe and Szegedy meant to remove is internal covariate shift: the
-    inputs $h$ of a layer change their distribution while the layers below learn. A step in an offset below moves
-    their mean and leaves their covariance where it was; a batch norm takes the move out."""
+    r"""One word. What Ioffe and Szegedy meant to remove is internal covariate shift: the inputs $h$
+    of a layer change their distribution while the layers below learn. A step in an offset below
+    moves their mean and leaves their covariance where it was; a batch norm takes the move out.
+    """
     rng = chance(key)
-    X, W, step = jnp.asarray(data(rng)), jnp.asarray(rng.normal(size=(4, 3))), 1 + rng.uniform(size=4)
+    X = jnp.asarray(data(rng))
+    W = jnp.asarray(rng.normal(size=(4, 3)))
+    step = 1 + rng.uniform(size=4)
     before, after = (layers.Linear(W, jnp.asarray(b)) for b in (np.zeros(4), step))
     h = [np.asarray(predict(layer, X)) for layer in (before, after)]
-    out = [predict(layers.Chain(layer, norm(np.ones(4), np.zeros(4))), X) for layer in (before, after)]
+    out = [
+        predict(layers.Chain(layer, norm(np.ones(4), np.zeros(4))), X) for layer in (before, after)
+    ]
     cov = [np.cov(values.T, bias=True) for values in h]
     return Verdict(
         at_least(
-            "how far the mean of the covariates moved", np.linalg.norm(h[1].mean(axis=0) - h[0].mean(axis=0)), 0.5
+            "how far the mean of the covariates moved",
+            np.linalg.norm(h[1].mean(axis=0) - h[0].mean(axis=0)),
+            0.5,
         ),
         close("after a batch norm they are as before", out[1], out[0], tolerance=1e-12),
         printed=[at_least("how far their covariance moved", np.linalg.norm(cov[1] - cov[0]), 0.5)],

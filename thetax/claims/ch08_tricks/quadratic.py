@@ -17,16 +17,21 @@ STRENGTHS = (0.1, 1.0, 10.0)
 
 def bowl(H, best):
     r"""$3 + \frac12 (\theta - \theta^*)^\top H (\theta - \theta^*)$ as an objective."""
-    H, best = jnp.asarray(H), jnp.asarray(best)
+    H = jnp.asarray(H)
+    best = jnp.asarray(best)
     return lambda theta, batch=None, key=None: 3.0 + (theta - best) @ H @ (theta - best) / 2
 
 
 def _logistic(rng):
-    """The library's logistic loss of data that no line separates, and its minimiser by Newton's method in numpy."""
+    """The library's logistic loss of data that no line separates, and its minimiser by Newton's
+    method in numpy.
+    """
     X = rng.normal(size=(40, 3))
     y = (rng.random(40) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.3]))).astype(float)
     batch = jnp.asarray(X), jnp.asarray(y)
-    loss = lambda theta, _=None, key=None: train.binary_cross_entropy(layers.Linear(theta[None]), batch)
+    loss = lambda theta, _=None, key=None: train.binary_cross_entropy(
+        layers.Linear(theta[None]), batch
+    )
 
     def minimiser(mu):
         theta = np.zeros(3)
@@ -46,18 +51,27 @@ def _hessian(loss, theta):
 
 
 def _remainders(key, factor=0.5):
-    r"""Sizes of steps $\delta$; the largest error of $c\,\delta^\top H \delta$ for the rise of the logistic loss over
-    twenty directions, that of $2c\,H\delta$ for its gradient, and the largest gradient."""
+    r"""Sizes of steps $\delta$; the largest error of $c\,\delta^\top H \delta$ for the rise of the
+    logistic loss over twenty directions, that of $2c\,H\delta$ for its gradient, and the largest
+    gradient.
+    """
     rng = chance(key)
     loss, minimiser = _logistic(rng)
-    best, along = minimiser(0.0), rng.normal(size=(20, 3))
-    H, sizes = _hessian(loss, best), np.geomspace(0.1, 0.001, 8)
+    best = minimiser(0.0)
+    along = rng.normal(size=(20, 3))
+    H = _hessian(loss, best)
+    sizes = np.geomspace(0.1, 0.001, 8)
     steps = sizes[:, None, None] * along / np.linalg.norm(along, axis=1, keepdims=True)
     values, slopes = jax.vmap(jax.vmap(jax.value_and_grad(loss)))(jnp.asarray(best + steps))
     rise = np.asarray(values) - float(loss(jnp.asarray(best)))
     off = np.abs(rise - factor * np.einsum("tki,ij,tkj->tk", steps, H, steps))
     norms = lambda v: np.linalg.norm(v, axis=-1).max(axis=1)
-    return sizes, off.max(axis=1), norms(np.asarray(slopes) - 2 * factor * steps @ H), norms(np.asarray(slopes))
+    return (
+        sizes,
+        off.max(axis=1),
+        norms(np.asarray(slopes) - 2 * factor * steps @ H),
+        norms(np.asarray(slopes)),
+    )
 
 
 def order(sizes, errors):
@@ -66,121 +80,219 @@ def order(sizes, errors):
 
 
 @claim(
-    "8.2-taylor", title="The loss near a minimiser", kind="identity", of=("explain.hvp", "train.binary_cross_entropy")
+    "8.2-taylor",
+    title="The loss near a minimiser",
+    kind="identity",
+    of=("explain.hvp", "train.binary_cross_entropy"),
 )
 def taylor(key):
     r"""Around a minimiser
-    $\ell(\theta) \approx \ell(\theta^*) + \frac12 (\theta - \theta^*)^\top H (\theta - \theta^*)$ with
-    $H = \nabla^2 \ell(\theta^*)$, and $\nabla \ell(\theta) \approx H (\theta - \theta^*)$: exactly so for a quadratic,
-    with remainders of third and second order otherwise."""
+    $\ell(\theta) \approx \ell(\theta^*) + \frac12 (\theta - \theta^*)^\top H (\theta - \theta^*)$
+    with $H = \nabla^2 \ell(\theta^*)$, and $\nabla \ell(\theta) \approx H (\theta - \theta^*)$:
+    exactly so for a quadratic, with remainders of third and second order otherwise.
+    """
     rng = chance(key)
     H, best, theta = spectrum(rng, [0.3, 1.0, 2.5]), *rng.normal(size=(2, 3))
-    loss, away = bowl(H, best), theta - best
+    loss = bowl(H, best)
+    away = theta - best
     seen = _hessian(loss, best)
     sizes, left, left_slope, _ = _remainders(key)
     return Verdict(
-        close("a quadratic: the value", loss(jnp.asarray(theta)), 3 + away @ seen @ away / 2, tolerance=1e-12),
-        close("a quadratic: the gradient", jax.grad(loss)(jnp.asarray(theta)), seen @ away, tolerance=1e-12),
-        at_least("logistic: order of the remainder", order(sizes, left), 2.9, method="trend"),
-        at_least("logistic: order of the gradient's", order(sizes, left_slope), 1.9, method="trend"),
-        figure=Chart(
-            Panel("distance from the minimiser", "remainder", log="xy",
-                  points={"loss": (sizes, left), "gradient": (sizes, left_slope)},
-                  bounds={"slope 3 and 2": (np.concatenate([sizes, [np.nan], sizes]), np.concatenate([
-                      left[0] * (sizes / sizes[0]) ** 3, [np.nan], left_slope[0] * (sizes / sizes[0]) ** 2]))})
+        close(
+            "a quadratic: the value",
+            loss(jnp.asarray(theta)),
+            3 + away @ seen @ away / 2,
+            tolerance=1e-12,
         ),
-    )  # fmt: skip
+        close(
+            "a quadratic: the gradient",
+            jax.grad(loss)(jnp.asarray(theta)),
+            seen @ away,
+            tolerance=1e-12,
+        ),
+        at_least("logistic: order of the remainder", order(sizes, left), 2.9, method="trend"),
+        at_least(
+            "logistic: order of the gradient's", order(sizes, left_slope), 1.9, method="trend"
+        ),
+        figure=Chart(
+            Panel(
+                "distance from the minimiser",
+                "remainder",
+                log="xy",
+                points={"loss": (sizes, left), "gradient": (sizes, left_slope)},
+                bounds={
+                    "slope 3 and 2": (
+                        np.concatenate([sizes, [np.nan], sizes]),
+                        np.concatenate(
+                            [
+                                left[0] * (sizes / sizes[0]) ** 3,
+                                [np.nan],
+                                left_slope[0] * (sizes / sizes[0]) ** 2,
+                            ]
+                        ),
+                    )
+                },
+            )
+        ),
+    )
 
 
 @erratum(
     "8.2-taylor",
     title="The second-order term has a factor one half",
     printed=r"\ell(\theta) \approx \ell(\theta^*) + (\theta - \theta^*)^\top H (\theta - \theta^*)",
-    corrected=r"\ell(\theta) \approx \ell(\theta^*) + \frac12 (\theta - \theta^*)^\top H (\theta - \theta^*)",
+    corrected=r"\ell(\theta) \approx \ell(\theta^*) + \frac12 (\theta - \theta^*)^\top H (\theta "
+    r"- \theta^*)",
     of=("explain.hvp",),
 )
 def taylor_printed(key):
-    r"""Printed without the $\frac12$, here and again in §8.3, the expansion doubles the rise of the loss; the gradient
-    printed beside it, $H(\theta - \theta^*)$, is that of the form with $\frac12$."""
+    r"""Printed without the $\frac12$, here and again in §8.3, the expansion doubles the rise of the
+    loss; the gradient printed beside it, $H(\theta - \theta^*)$, is that of the form with
+    $\frac12$.
+    """
     rng = chance(key)
     H, best, theta = spectrum(rng, [0.3, 1.0, 2.5]), *rng.normal(size=(2, 3))
     loss = bowl(H, best)
-    rise, form = float(loss(jnp.asarray(theta))) - 3, (theta - best) @ _hessian(loss, best) @ (theta - best)
+    rise = float(loss(jnp.asarray(theta))) - 3
+    form = (theta - best) @ _hessian(loss, best) @ (theta - best)
 
     def checks(factor):
         sizes, left, left_slope, slope = _remainders(key, factor)
         return [
             close("a quadratic: its rise", rise, factor * form, tolerance=1e-12),
             at_least("logistic: order of the remainder", order(sizes, left), 2.9, method="trend"),
-            at_most("logistic: relative error of its gradient, smallest step", left_slope[-1] / slope[-1], 0.01),
+            at_most(
+                "logistic: relative error of its gradient, smallest step",
+                left_slope[-1] / slope[-1],
+                0.01,
+            ),
         ]
 
     return Verdict(*checks(0.5), printed=checks(1.0))
 
 
-@claim("8.2-wd-solution", title="The decayed minimiser", kind="theorem", of=("train.weight_decay", "explain.hvp"))
+@claim(
+    "8.2-wd-solution",
+    title="The decayed minimiser",
+    kind="theorem",
+    of=("train.weight_decay", "explain.hvp"),
+)
 def solution(key):
     r"""Where $\ell$ is quadratic, $\theta^*_\mu = (H + \mu I)^{-1} H \theta^*$ minimises
     $\ell + \frac\mu2\|\theta\|^2$; for another loss the error is $O(\mu^2)$ as $\mu \to 0$."""
     rng = chance(key)
-    H, best = spectrum(rng, [0.3, 1.0, 2.5, 4.0]), rng.normal(size=4)
+    H = spectrum(rng, [0.3, 1.0, 2.5, 4.0])
+    best = rng.normal(size=4)
     decayed = lambda mu: train.weight_decay(bowl(H, best), strength=mu)
     walk = lambda mu: descent(decayed(mu), optax.sgd(2 / (4.3 + 2 * mu)), np.zeros(4), 300)
     limits = {mu: walk(mu)[-1] for mu in STRENGTHS}
     formula = lambda H, mu, best: np.linalg.solve(H + mu * np.eye(len(H)), H @ best)
     loss, minimiser = _logistic(rng)
     theta = minimiser(0.0)
-    seen, mus = _hessian(loss, theta), np.geomspace(3e-3, 3e-5, 8)
+    seen = _hessian(loss, theta)
+    mus = np.geomspace(3e-3, 3e-5, 8)
     errors = [np.linalg.norm(minimiser(mu) - formula(seen, mu, theta)) for mu in mus]
-    ends = np.stack([jax.grad(train.weight_decay(loss, strength=mu))(jnp.asarray(minimiser(mu)), None) for mu in mus])
+    ends = np.stack(
+        [
+            jax.grad(train.weight_decay(loss, strength=mu))(jnp.asarray(minimiser(mu)), None)
+            for mu in mus
+        ]
+    )
     return Verdict(
-        *[close(f"μ = {mu:g}: descent, against the formula", limit, formula(H, mu, best), tolerance=1e-8)
-          for mu, limit in limits.items()],
-        refuted(close("μ = 1: with μ(H + μI)⁻¹", limits[1.0], best - formula(H, 1.0, best), tolerance=1e-3)),
+        *[
+            close(
+                f"μ = {mu:g}: descent, against the formula",
+                limit,
+                formula(H, mu, best),
+                tolerance=1e-8,
+            )
+            for mu, limit in limits.items()
+        ],
+        refuted(
+            close(
+                "μ = 1: with μ(H + μI)⁻¹", limits[1.0], best - formula(H, 1.0, best), tolerance=1e-3
+            )
+        ),
         between("logistic: order of the error in μ", order(mus, errors), 1.9, 2.1),
         close("logistic: ∇ℓ_μ at its minimisers", ends, np.zeros_like(ends), tolerance=1e-12),
-        figure=Chart(Panel("strength μ", "error of the formula", points={"logistic loss": (mus, errors)},
-                           bounds={"μ²": (mus, errors[0] * (mus / mus[0]) ** 2)}, log="xy")),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "strength μ",
+                "error of the formula",
+                points={"logistic loss": (mus, errors)},
+                bounds={"μ²": (mus, errors[0] * (mus / mus[0]) ** 2)},
+                log="xy",
+            )
+        ),
+    )
 
 
 @claim(
-    "8.2-wd-shrinkage", title="Decay shrinks what the data do not determine", kind="theorem",
-    of=("explain.decay_factor", "explain.shrinkage"), cites="Krogh & Hertz 1992; MacKay 1992",
-)  # fmt: skip
+    "8.2-wd-shrinkage",
+    title="Decay shrinks what the data do not determine",
+    kind="theorem",
+    of=("explain.decay_factor", "explain.shrinkage"),
+    cites="Krogh & Hertz 1992; MacKay 1992",
+)
 def shrinkage(key):
     r"""In the eigenbasis $H = Q^\top \Lambda Q$ decay acts on each direction by itself,
-    $(Q\theta^*_\mu)_i = \frac{\lambda_i}{\lambda_i + \mu} (Q\theta^*)_i$: directions with $\lambda_i \gg \mu$ stay,
-    those with $\lambda_i \ll \mu$ go to 0. The sum of the factors is the effective number of parameters: for
-    ridge regression the trace of the matrix that maps targets to predictions."""
+    $(Q\theta^*_\mu)_i = \frac{\lambda_i}{\lambda_i + \mu} (Q\theta^*)_i$: directions with
+    $\lambda_i \gg \mu$ stay, those with $\lambda_i \ll \mu$ go to 0. The sum of the factors is the
+    effective number of parameters: for ridge regression the trace of the matrix that maps targets
+    to predictions.
+    """
     rng = chance(key)
     root = rng.normal(size=(5, 5))
-    H, best = root.T @ root + 0.01 * np.eye(5), rng.normal(size=5)
+    H = root.T @ root + 0.01 * np.eye(5)
+    best = rng.normal(size=5)
     values, vectors = np.linalg.eigh(H)
     solved = lambda mu: vectors.T @ np.linalg.solve(H + mu * np.eye(5), H @ best)
     left = lambda mu: explain.decay_factor(values, strength=mu) * (vectors.T @ best)
-    X, mu = rng.normal(size=(20, 6)) * np.geomspace(0.1, 3, 6), 2.0
+    X = rng.normal(size=(20, 6)) * np.geomspace(0.1, 3, 6)
+    mu = 2.0
     batch = jnp.asarray(X), jnp.asarray(rng.normal(size=20))
     mean = lambda theta, batch: train.squared_error(layers.Linear(theta[None]), batch)
     found = explain.shrinkage(mean, jnp.zeros(6), batch, strength=mu / 20, key=key)
     hat = X @ np.linalg.solve(X.T @ X + mu * np.eye(6), X.T)
     return Verdict(
-        *[close(f"μ = {mu:g}: each direction", left(mu), solved(mu), tolerance=1e-12) for mu in STRENGTHS],
+        *[
+            close(f"μ = {mu:g}: each direction", left(mu), solved(mu), tolerance=1e-12)
+            for mu in STRENGTHS
+        ],
         refuted(close("with μ/(λ + μ)", left(1.0), vectors.T @ best - solved(1.0), tolerance=1e-3)),
         close("μ → 0", explain.decay_factor(values, strength=1e-14), 1.0, tolerance=1e-11),
-        close("μ → ∞, times μ/λ", explain.decay_factor(values, strength=1e14) * 1e14 / values, 1.0, tolerance=1e-11),
+        close(
+            "μ → ∞, times μ/λ",
+            explain.decay_factor(values, strength=1e14) * 1e14 / values,
+            1.0,
+            tolerance=1e-11,
+        ),
         equal("of a flat direction", explain.decay_factor([0.0, 0.0], strength=1.0), [0.0, 0.0]),
-        close("curvatures of a regression, matrix-free", found.curvatures, np.linalg.svd(X)[1] ** 2 / 20,
-              tolerance=1e-10),
-        close("the sum of their factors, against the trace of the hat matrix", found.effective, np.trace(hat),
-              tolerance=1e-9),
+        close(
+            "curvatures of a regression, matrix-free",
+            found.curvatures,
+            np.linalg.svd(X)[1] ** 2 / 20,
+            tolerance=1e-10,
+        ),
+        close(
+            "the sum of their factors, against the trace of the hat matrix",
+            found.effective,
+            np.trace(hat),
+            tolerance=1e-9,
+        ),
         figure=_factors(),
-    )  # fmt: skip
+    )
 
 
 def _factors():
     lam = np.geomspace(1e-3, 1e3, 200)
     return Chart(
-        Panel("curvature of a direction", "share of the minimiser that is left", log="x",
-              lines={f"μ = {mu:g}": (lam, explain.decay_factor(lam, strength=mu)) for mu in STRENGTHS})
-    )  # fmt: skip
+        Panel(
+            "curvature of a direction",
+            "share of the minimiser that is left",
+            log="x",
+            lines={
+                f"μ = {mu:g}": (lam, explain.decay_factor(lam, strength=mu)) for mu in STRENGTHS
+            },
+        )
+    )

@@ -52,107 +52,183 @@ def _rule(errors, patience):
 def _fitted(script, patience, key):
     """Where the library's fit stops on the script, what it returns, and why."""
     found = train.fit(
-        train.descend(_upwards, optax.sgd(1.0)), Counter(jnp.zeros(())), jnp.zeros(1), epochs=len(script), batch=1,
-        validation=jnp.asarray(script), metrics={"scripted": _read_off}, patience=patience, key=key,
+        train.descend(_upwards, optax.sgd(1.0)),
+        Counter(jnp.zeros(())),
+        jnp.zeros(1),
+        epochs=len(script),
+        batch=1,
+        validation=jnp.asarray(script),
+        metrics={"scripted": _read_off},
+        patience=patience,
+        key=key,
         progress=train.Silent(),
-    )  # fmt: skip
+    )
     return len(found.history["valid scripted"]), float(found.model.t), found.reason
 
 
 @claim(
-    "8.3-early-stopping", title="Early stopping", kind="algorithm", of=("train.fit",),
+    "8.3-early-stopping",
+    title="Early stopping",
+    kind="algorithm",
+    of=("train.fit",),
     cites="Morgan & Bourlard 1990; Prechelt 1998",
-)  # fmt: skip
+)
 def early_stopping(key):
-    r"""Measure the error on held-out examples after every epoch, stop when it has not decreased for $p$ epochs in a row
-    (the patience), and return the weights of the best epoch. Where a network can fit the noise, it tests better when it
-    stops than at the end."""
+    r"""Measure the error on held-out examples after every epoch, stop when it has not decreased for
+    $p$ epochs in a row (the patience), and return the weights of the best epoch. Where a network
+    can fit the noise, it tests better when it stops than at the end.
+    """
     rng = chance(key)
-    scripts = [np.array([9.0, 5, 6, 4, 4, 5, 3, 7, 8, 9, 9, 9]), rng.integers(0, 20, 12) + np.linspace(6, 0, 12)]
+    scripts = [
+        np.array([9.0, 5, 6, 4, 4, 5, 3, 7, 8, 9, 9, 9]),
+        rng.integers(0, 20, 12) + np.linspace(6, 0, 12),
+    ]
     asked = [(script, p) for script in scripts for p in (1, 2, 3)]
     found = [_fitted(script, p, key)[:2] for script, p in asked]
     *endless, reason = _fitted(scripts[0], 1000, key)
     train_error, valid, test = _overfitted(jr.split(key, 10))
     stops = [_rule(curve, 5)[1] - 1 for curve in valid]
-    at_stop, at_end = test[np.arange(10), stops], test[:, -1]
+    at_stop = test[np.arange(10), stops]
+    at_end = test[:, -1]
     shown = int(np.argsort(at_end / at_stop)[5])
     epochs = 10 * np.arange(1, test.shape[1] + 1)
     return Verdict(
-        equal("the last and the best epoch of 6 fits", found, [_rule(*pair) for pair in asked], method="brute force"),
+        equal(
+            "the last and the best epoch of 6 fits",
+            found,
+            [_rule(*pair) for pair in asked],
+            method="brute force",
+        ),
         equal("without end of patience", endless, [12, 7]),
         equal("and its reason", reason, "all 12 epochs done"),
-        at_least("seeds of 10 whose test error is lower at the stop than at the end", np.sum(at_stop < at_end), 9),
-        figure=Chart(
-            Panel("step", "mean squared error / 2",
-                  lines={"training": (epochs, train_error[shown]), "validation": (epochs, valid[shown]),
-                         "test": (epochs, test[shown])},
-                  levels={"returned": float(epochs[stops[shown]])})
+        at_least(
+            "seeds of 10 whose test error is lower at the stop than at the end",
+            np.sum(at_stop < at_end),
+            9,
         ),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "step",
+                "mean squared error / 2",
+                lines={
+                    "training": (epochs, train_error[shown]),
+                    "validation": (epochs, valid[shown]),
+                    "test": (epochs, test[shown]),
+                },
+                levels={"returned": float(epochs[stops[shown]])},
+            )
+        ),
+    )
 
 
 def _overfitted(keys):
-    """Training, validation and test error of a network on 30 noisy points, every 10 steps: `seeds checks`."""
+    """Training, validation and test error of a network on 30 noisy points, every 10 steps:
+    `seeds checks`.
+    """
     iteration = train.descend(train.squared_error, optax.adam(0.001))
 
     def one(key):
         key_x, key_w, key_noise, key_net, key_run = jr.split(key, 5)
-        xs, w = jr.normal(key_x, (390, 5)), jr.normal(key_w, (5,))
+        xs = jr.normal(key_x, (390, 5))
+        w = jr.normal(key_w, (5,))
         ys = jnp.sin(xs @ w / jnp.linalg.norm(w)) + 0.5 * jr.normal(key_noise, (390,))
         parts = [(xs[rows], ys[rows]) for rows in (slice(30), slice(30, 90), slice(90, 390))]
 
         def check(state, keys):
-            state = jax.lax.scan(lambda s, key: (iteration.step(s, parts[0], key=key)[0], None), state, keys)[0]
+            state = jax.lax.scan(
+                lambda s, key: (iteration.step(s, parts[0], key=key)[0], None), state, keys
+            )[0]
             return state, jnp.array([train.squared_error(state.model, part) for part in parts])
 
-        start = iteration.init(models.MLP.init(5, 32, 1, activation=jnp.tanh, law=layers.lecun, key=key_net))
+        start = iteration.init(
+            models.MLP.init(5, 32, 1, activation=jnp.tanh, law=layers.lecun, key=key_net)
+        )
         return jax.lax.scan(check, start, jr.split(key_run, (100, 10)))[1].T
 
     return np.moveaxis(np.asarray(jax.jit(jax.vmap(one))(keys)), 1, 0)
 
 
 @claim(
-    "8.3-signal-first", title="Signal is learned before noise", kind="experiment",
-    of=("train.descend", "explain.stopping_factor"), cites="Arpit et al. 2017; Advani & Saxe 2017",
-)  # fmt: skip
+    "8.3-signal-first",
+    title="Signal is learned before noise",
+    kind="experiment",
+    of=("train.descend", "explain.stopping_factor"),
+    cites="Arpit et al. 2017; Advani & Saxe 2017",
+)
 def signal_first(key):
-    r"""What dominates the gradient is fitted first: in linear regression the residual along a direction of curvature
-    $\lambda$ falls as $(1 - \eta\lambda)^t$, so that a signal along large $\lambda$ is learned before the noise. A
-    network on labels of which a fifth are flipped first fits the others."""
+    r"""What dominates the gradient is fitted first: in linear regression the residual along a
+    direction of curvature $\lambda$ falls as $(1 - \eta\lambda)^t$, so that a signal along large
+    $\lambda$ is learned before the noise. A network on labels of which a fifth are flipped first
+    fits the others.
+    """
     rng = chance(key)
-    U, V = np.linalg.qr(rng.normal(size=(30, 6)))[0], np.linalg.qr(rng.normal(size=(6, 6)))[0]
-    s, n, eta = np.sqrt(30 * np.array([4.0, 3.0, 0.3, 0.1, 0.03, 0.01])), 30, 0.2
-    X, signal = U * s @ V.T, U[:, :2] @ np.array([8.0, -6.0])
+    U = np.linalg.qr(rng.normal(size=(30, 6)))[0]
+    V = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    s = np.sqrt(30 * np.array([4.0, 3.0, 0.3, 0.1, 0.03, 0.01]))
+    n = 30
+    eta = 0.2
+    X = U * s @ V.T
+    signal = U[:, :2] @ np.array([8.0, -6.0])
     y = signal + rng.normal(size=n)
     batch = jnp.asarray(X), jnp.asarray(y)
     loss = lambda theta, _, key=None: train.squared_error(layers.Linear(theta[None]), batch)
     residuals = (y - descent(loss, optax.sgd(eta), np.zeros(6), 80) @ X.T) @ U
-    t, lam = np.arange(81), s**2 / n
+    t = np.arange(81)
+    lam = s**2 / n
     left = 1 - np.stack([explain.stopping_factor(lam, rate=eta, steps=int(T)) for T in t])
     clean, flipped = _memorised(jr.split(key, 5))
-    learned, steps = np.argmax(clean >= 0.9, axis=1), np.arange(clean.shape[1])
-    noisy = 1 + np.where(flipped <= 0.5, steps, -1).max(axis=1)  # from here on: before it learns it agrees by chance
+    learned = np.argmax(clean >= 0.9, axis=1)
+    steps = np.arange(clean.shape[1])
+    noisy = 1 + np.where(flipped <= 0.5, steps, -1).max(
+        axis=1
+    )  # from here on: before it learns it agrees by chance
     return Verdict(
-        close("residuals along the six directions, 80 steps", residuals, (1 - eta * lam) ** t[:, None] * (y @ U),
-              tolerance=1e-11),
+        close(
+            "residuals along the six directions, 80 steps",
+            residuals,
+            (1 - eta * lam) ** t[:, None] * (y @ U),
+            tolerance=1e-11,
+        ),
         close("by the library's factor", residuals, left * residuals[0], tolerance=1e-11),
         at_most("share of the signal left after 10 steps", share(residuals[10, :2], signal), 1e-2),
-        at_least("share of the noise in the others left then", share(residuals[10, 2:], residuals[0, 2:]), 0.5),
+        at_least(
+            "share of the noise in the others left then",
+            share(residuals[10, 2:], residuals[0, 2:]),
+            0.5,
+        ),
         at_least("5 networks: share of the true labels fitted, at most", clean.max(axis=1), 0.9),
-        at_most("share of the flipped labels fitted when that is first 0.9", flipped[np.arange(5), learned], 0.5),
+        at_most(
+            "share of the flipped labels fitted when that is first 0.9",
+            flipped[np.arange(5), learned],
+            0.5,
+        ),
         at_least("steps until more than half of them are, for good", noisy - learned, 1),
         at_least("and in the end", flipped[:, -1], 0.5),
         figure=Chart(
-            Panel("step", "residual along a direction", log="y",
-                  lines={f"λ = {lam[i]:g}": (t[:13], np.abs(residuals[:13, i])) for i in (0, 1, 2, 4)}),
-            Panel("step", "share fitted", lines={"true labels": (steps, clean.mean(axis=0)),
-                                                 "flipped labels": (steps, flipped.mean(axis=0))}),
+            Panel(
+                "step",
+                "residual along a direction",
+                log="y",
+                lines={
+                    f"λ = {lam[i]:g}": (t[:13], np.abs(residuals[:13, i])) for i in (0, 1, 2, 4)
+                },
+            ),
+            Panel(
+                "step",
+                "share fitted",
+                lines={
+                    "true labels": (steps, clean.mean(axis=0)),
+                    "flipped labels": (steps, flipped.mean(axis=0)),
+                },
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _memorised(keys):
-    """The shares of true and of flipped labels that a network has fitted, before each of 200 steps: `seeds steps`."""
+    """The shares of true and of flipped labels that a network has fitted, before each of 200 steps:
+    `seeds steps`.
+    """
     iteration = train.descend(train.cross_entropy, optax.adam(0.003))
 
     def one(key):
@@ -167,7 +243,9 @@ def _memorised(keys):
             seen = right[20:].mean(), right[:20].mean()
             return iteration.step(state, (xs, labels), key=key)[0], seen
 
-        return jax.lax.scan(step, iteration.init(models.MLP.init(20, 64, 2, key=key_net)), jr.split(key, 200))[1]
+        return jax.lax.scan(
+            step, iteration.init(models.MLP.init(20, 64, 2, key=key_net)), jr.split(key, 200)
+        )[1]
 
     return [np.asarray(curve) for curve in jax.jit(jax.vmap(one))(keys)]
 
@@ -180,80 +258,126 @@ def share(part, whole):
 def _problem(key):
     """A quadratic, its minimiser, its eigenvalues and eigenvectors."""
     rng = chance(key)
-    H, best = spectrum(rng, [0.05, 0.4, 1.0, 2.2]), rng.normal(size=4)
+    H = spectrum(rng, [0.05, 0.4, 1.0, 2.2])
+    best = rng.normal(size=4)
     return bowl(H, best), H, best, *np.linalg.eigh(H)
 
 
-@claim("8.3-gd-linearised", title="Descent near a minimiser", kind="identity", of=("train.descend",))
+@claim(
+    "8.3-gd-linearised", title="Descent near a minimiser", kind="identity", of=("train.descend",)
+)
 def linearised(key):
-    r"""Near a minimiser descent is linear, $\theta_{t+1} - \theta^* = (I - \eta H)(\theta_t - \theta^*)
-    = Q^\top (I - \eta\Lambda) Q (\theta_t - \theta^*)$ with $H = Q^\top \Lambda Q$; exactly so where the loss is
-    quadratic."""
+    r"""Near a minimiser descent is linear,
+    $\theta_{t+1} - \theta^* = (I - \eta H)(\theta_t - \theta^*) = Q^\top (I - \eta\Lambda) Q
+    (\theta_t - \theta^*)$
+    with $H = Q^\top \Lambda Q$; exactly so where the loss is quadratic.
+    """
     loss, H, best, values, vectors = _problem(key)
     away = descent(loss, optax.sgd(0.3), chance(key).normal(size=4), 50) - best
     in_basis = (away[:-1] @ vectors * (1 - 0.3 * values)) @ vectors.T
     return Verdict(
-        close("50 steps, each by I − ηH", away[1:], away[:-1] @ (np.eye(4) - 0.3 * H), tolerance=1e-13),
+        close(
+            "50 steps, each by I − ηH", away[1:], away[:-1] @ (np.eye(4) - 0.3 * H), tolerance=1e-13
+        ),
         close("each in the eigenbasis", away[1:], in_basis, tolerance=1e-13),
-        close("all at once", away[-1], np.linalg.matrix_power(np.eye(4) - 0.3 * H, 50) @ away[0], tolerance=1e-12),
+        close(
+            "all at once",
+            away[-1],
+            np.linalg.matrix_power(np.eye(4) - 0.3 * H, 50) @ away[0],
+            tolerance=1e-12,
+        ),
         refuted(close("by I + ηH", away[1:], away[:-1] @ (np.eye(4) + 0.3 * H), tolerance=1e-3)),
     )
 
 
 @claim(
-    "8.3-es-iterate", title="What an early stop has reached", kind="theorem",
+    "8.3-es-iterate",
+    title="What an early stop has reached",
+    kind="theorem",
     of=("explain.stopping_factor", "explain.shrinkage", "train.descend"),
-)  # fmt: skip
+)
 def iterate(key):
-    r"""From $\theta_0 = 0$, in the eigenbasis, $\theta_T = (I - (I - \eta\Lambda)^T)\, \theta^*$: of the component $i$
-    of the minimiser there is $1 - (1 - \eta\lambda_i)^T$ after $T$ steps."""
+    r"""From $\theta_0 = 0$, in the eigenbasis, $\theta_T = (I - (I - \eta\Lambda)^T)\, \theta^*$:
+    of the component $i$ of the minimiser there is $1 - (1 - \eta\lambda_i)^T$ after $T$ steps.
+    """
     loss, _, best, values, vectors = _problem(key)
-    path, times = descent(loss, optax.sgd(0.3), np.zeros(4), 100) @ vectors, (1, 7, 100)
+    path = descent(loss, optax.sgd(0.3), np.zeros(4), 100) @ vectors
+    times = (1, 7, 100)
     factor = lambda T: explain.stopping_factor(values, rate=0.3, steps=T)
     found = explain.shrinkage(loss, jnp.asarray(best), None, rate=0.3, steps=7, key=key)
     t = np.arange(101)
     reached = np.abs(path / (best @ vectors))
     return Verdict(
-        *[close(f"T = {T}: descent, against the formula", path[T], factor(T) * (vectors.T @ best), tolerance=1e-12)
-          for T in times],
-        refuted(close("T = 7: one step late", path[7], factor(8) * (vectors.T @ best), tolerance=1e-3)),
-        close("T = 7: by the curvatures of the loss, matrix-free", found.factors[::-1], path[7] / (vectors.T @ best),
-              tolerance=1e-9),
-        figure=Chart(Panel("step", "share of the minimiser reached",
-                           lines={f"λ = {v:.2g}": (t, reached[:, i]) for i, v in enumerate(values)})),
-    )  # fmt: skip
+        *[
+            close(
+                f"T = {T}: descent, against the formula",
+                path[T],
+                factor(T) * (vectors.T @ best),
+                tolerance=1e-12,
+            )
+            for T in times
+        ],
+        refuted(
+            close("T = 7: one step late", path[7], factor(8) * (vectors.T @ best), tolerance=1e-3)
+        ),
+        close(
+            "T = 7: by the curvatures of the loss, matrix-free",
+            found.factors[::-1],
+            path[7] / (vectors.T @ best),
+            tolerance=1e-9,
+        ),
+        figure=Chart(
+            Panel(
+                "step",
+                "share of the minimiser reached",
+                lines={f"λ = {v:.2g}": (t, reached[:, i]) for i, v in enumerate(values)},
+            )
+        ),
+    )
 
 
 @erratum(
     "8.3-es-iterate",
     title="Brackets around the whole factor, and the minimiser after it",
-    printed=r"\theta_T = I - (I - \eta\Lambda)^T \theta^* = \mathrm{diag}\big(1 - (1 - \eta\lambda_i)^T\big)",
+    printed=r"\theta_T = I - (I - \eta\Lambda)^T \theta^* = \mathrm{diag}\big(1 - (1 - "
+    r"\eta\lambda_i)^T\big)",
     corrected=r"\theta_T = \big(I - (I - \eta\Lambda)^T\big)\, \theta^* ="
     r" \mathrm{diag}\big(1 - (1 - \eta\lambda_i)^T\big)\, \theta^*",
     of=("explain.stopping_factor",),
     slip=True,
 )
 def iterate_printed(key):
-    r"""Printed without brackets, $I - (I - \eta\Lambda)^T\theta^*$ takes a vector from a matrix; even entry by entry
-    it is not where descent is. The last form has lost $\theta^*$. The next display is right."""
+    r"""Printed without brackets, $I - (I - \eta\Lambda)^T\theta^*$ takes a vector from a matrix;
+    even entry by entry it is not where descent is. The last form has lost $\theta^*$. The next
+    display is right.
+    """
     loss, _, best, values, vectors = _problem(key)
-    reached, along = descent(loss, optax.sgd(0.3), np.zeros(4), 7)[-1] @ vectors, vectors.T @ best
+    reached = descent(loss, optax.sgd(0.3), np.zeros(4), 7)[-1] @ vectors
+    along = vectors.T @ best
     factor = explain.stopping_factor(values, rate=0.3, steps=7)
     against = lambda name, formula: close(f"T = 7: {name}", formula, reached, tolerance=1e-12)
     return Verdict(
         against("with brackets", factor * along),
-        printed=[against("without brackets", 1 - (1 - factor) * along), against("without θ*", factor)],
+        printed=[
+            against("without brackets", 1 - (1 - factor) * along),
+            against("without θ*", factor),
+        ],
     )
 
 
 @claim(
-    "8.3-es-wd-equiv", title="Stopping early is like decay", kind="theorem",
-    of=("explain.equivalent_steps", "explain.stopping_factor", "explain.decay_factor"), cites="Bishop 1995",
-)  # fmt: skip
+    "8.3-es-wd-equiv",
+    title="Stopping early is like decay",
+    kind="theorem",
+    of=("explain.equivalent_steps", "explain.stopping_factor", "explain.decay_factor"),
+    cites="Bishop 1995",
+)
 def equivalence(key):
-    r"""Along one direction, $T = \frac{\log(1 + \lambda/\mu)}{-\log(1 - \eta\lambda)}$ steps leave what decay
-    leaves, $\frac{\lambda}{\lambda + \mu} = 1 - (1 - \eta\lambda)^T$; where $\mu \gg \lambda$ and $\eta\lambda \ll 1$
-    this is $T \approx \frac{1}{\eta\mu}$, the same for all directions."""
+    r"""Along one direction, $T = \frac{\log(1 + \lambda/\mu)}{-\log(1 - \eta\lambda)}$ steps leave
+    what decay leaves, $\frac{\lambda}{\lambda + \mu} = 1 - (1 - \eta\lambda)^T$; where
+    $\mu \gg \lambda$ and $\eta\lambda \ll 1$ this is $T \approx \frac{1}{\eta\mu}$, the same for
+    all directions.
+    """
     loss, H, best, values, _ = _problem(key)
     mu = 100 * values[-1]
     eta = 1 / (10 * mu)
@@ -265,18 +389,34 @@ def equivalence(key):
     lam = np.geomspace(1e-2, 1e2, 200)
     equal_steps = explain.equivalent_steps(lam, rate=1e-3, strength=1.0)
     return Verdict(
-        close("1 − (1 − ηλ)ᵀ, against λ/(λ + μ)", 1 - (1 - 0.1 * values) ** some, values / (values + 0.5),
-              tolerance=1e-12),
+        close(
+            "1 − (1 − ηλ)ᵀ, against λ/(λ + μ)",
+            1 - (1 - 0.1 * values) ** some,
+            values / (values + 0.5),
+            tolerance=1e-12,
+        ),
         close("T · ημ where μ = 100 λ_max, η = 1/(10μ)", T * eta * mu, 1.0, tolerance=0.01),
-        at_most("distance of θ_T and θ*_μ there, over ‖θ*_μ‖", share(stopped - decayed, decayed), 0.02),
+        at_most(
+            "distance of θ_T and θ*_μ there, over ‖θ*_μ‖", share(stopped - decayed, decayed), 0.02
+        ),
         close("T · ημ where μ = 0.01, λ = 0.92 and 2.08", few, [0.05, 0.03], tolerance=0.005),
         refuted(close("is it 1 there too?", few, 1.0, tolerance=0.01)),
         figure=Chart(
-            Panel("curvature λ, in units of μ", "share of the minimiser that is left", log="x",
-                  lines={"decay": (lam, explain.decay_factor(lam, strength=1.0)),
-                         "1/(ημ) steps": (lam, explain.stopping_factor(lam, rate=1e-3, steps=1000))}),
-            Panel("curvature λ, in units of μ", "T · ημ", log="xy",
-                  lines={"equivalent T": (lam, 1e-3 * equal_steps)},
-                  bounds={"1": (lam, np.ones(200))}),
+            Panel(
+                "curvature λ, in units of μ",
+                "share of the minimiser that is left",
+                log="x",
+                lines={
+                    "decay": (lam, explain.decay_factor(lam, strength=1.0)),
+                    "1/(ημ) steps": (lam, explain.stopping_factor(lam, rate=1e-3, steps=1000)),
+                },
+            ),
+            Panel(
+                "curvature λ, in units of μ",
+                "T · ημ",
+                log="xy",
+                lines={"equivalent T": (lam, 1e-3 * equal_steps)},
+                bounds={"1": (lam, np.ones(200))},
+            ),
         ),
-    )  # fmt: skip
+    )

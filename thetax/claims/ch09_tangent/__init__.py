@@ -1,4 +1,6 @@
-"""Chapter 9, the neural tangent kernel: linearised networks, training as a flow of functions, infinite width."""
+"""Chapter 9, the neural tangent kernel: linearised networks, training as a flow of functions,
+infinite width.
+"""
 
 from . import arc_cosine as arc_cosine
 from . import constancy as constancy

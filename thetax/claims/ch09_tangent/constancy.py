@@ -1,4 +1,6 @@
-r"""§9.3, §9.4: wide networks hardly move in training, their kernel stays, and what they learn is known beforehand."""
+r"""§9.3, §9.4: wide networks hardly move in training, their kernel stays, and what they learn is
+known beforehand.
+"""
 
 from typing import Any
 
@@ -19,29 +21,50 @@ from .width import shallow
 LEE = "Jacot et al. 2018; Lee et al. 2019"
 
 
-@claim("9.3-lazy", title="Wide networks hardly move", kind="experiment", of=("layers.tangent", "train.descend"),
-       cites="Lee et al. 2019; Chizat et al. 2019")  # fmt: skip
+@claim(
+    "9.3-lazy",
+    title="Wide networks hardly move",
+    kind="experiment",
+    of=("layers.tangent", "train.descend"),
+    cites="Lee et al. 2019; Chizat et al. 2019",
+)
 def lazy(key):
-    r"""The wider a network, the nearer its parameters stay to where they began while it learns all there is to learn:
-    $\|\theta_T - \theta_0\| / \|\theta_0\| \propto m^{-1/2}$. The distance itself does not depend on $m$."""
+    r"""The wider a network, the nearer its parameters stay to where they began while it learns all
+    there is to learn: $\|\theta_T - \theta_0\| / \|\theta_0\| \propto m^{-1/2}$. The distance
+    itself does not depend on $m$.
+    """
     _, found = trained(key)
     moved = [np.linalg.norm(part.theta[:, 1] - part.theta[:, 0], axis=1) for part in found]
-    share = [np.mean(length / np.linalg.norm(part.theta[:, 0], axis=1)) for length, part in zip(moved, found)]
+    share = [
+        np.mean(length / np.linalg.norm(part.theta[:, 0], axis=1))
+        for length, part in zip(moved, found)
+    ]
     return Verdict(
         between("power of m in the relative change, widths 64 … 4,096", slope(share), -0.65, -0.35),
         falls("relative change", share),
-        between("power of m in the change itself", slope([length.mean() for length in moved]), -0.15, 0.15),
+        between(
+            "power of m in the change itself",
+            slope([length.mean() for length in moved]),
+            -0.15,
+            0.15,
+        ),
         assumptions=[to_the_end(found)],
         figure=Chart(against_width("relative change of the parameters", {"10 networks": share})),
     )
 
 
-@claim("9.3-kernel-regression", title="A wide network does kernel regression", kind="theorem",
-       of=("train.descend", "explain.linearise", "explain.lazy_training", "explain.infinite"), cites=LEE)  # fmt: skip
+@claim(
+    "9.3-kernel-regression",
+    title="A wide network does kernel regression",
+    kind="theorem",
+    of=("train.descend", "explain.linearise", "explain.lazy_training", "explain.infinite"),
+    cites=LEE,
+)
 def regression(key):
-    r"""Trained with the squared error, an infinitely wide network comes to kernel regression with $k_\infty$, and a
-    wide one nearly so: at new inputs it says what its linearised form says, and all along training what a constant
-    kernel foretells."""
+    r"""Trained with the squared error, an infinitely wide network comes to kernel regression with
+    $k_\infty$, and a wide one nearly so: at new inputs it says what its linearised form says, and
+    all along training what a constant kernel foretells.
+    """
     case, found = trained(key)
     gaps = [np.abs(part.outputs[:, -1, N:] - part.linearised) for part in found]
     mean = [gap.mean() for gap in gaps]
@@ -55,15 +78,30 @@ def regression(key):
     return Verdict(
         at_most("gap to the linearised network, width 4,096, mean of 10 networks", mean[-1], 0.02),
         falls("gap, widths 64 … 4,096", mean),
-        at_most("linearised, against the kernel of infinite width: mean distance at 4 inputs",
-                np.abs(np.asarray(predict(h, case.new))[:, 0] - known).mean(), 0.1),
-        at_most("along 40 steps, against what a constant kernel foretells: width 4,096 against 16", off[1], off[0] / 2),
+        at_most(
+            "linearised, against the kernel of infinite width: mean distance at 4 inputs",
+            np.abs(np.asarray(predict(h, case.new))[:, 0] - known).mean(),
+            0.1,
+        ),
+        at_most(
+            "along 40 steps, against what a constant kernel foretells: width 4,096 against 16",
+            off[1],
+            off[0] / 2,
+        ),
         assumptions=[to_the_end(found)],
-        figure=Chart(*[Panel("step", "output at new inputs", title=f"width {m:,}",
-                             lines={f"input {i + 1}": (times, true[:, i]) for i in range(3)},
-                             bounds={"kernel constant": (np.tile(np.append(times, 40), 3), _broken(told))})
-                       for m, (true, told) in paths.items()]),
-    )  # fmt: skip
+        figure=Chart(
+            *[
+                Panel(
+                    "step",
+                    "output at new inputs",
+                    title=f"width {m:,}",
+                    lines={f"input {i + 1}": (times, true[:, i]) for i in range(3)},
+                    bounds={"kernel constant": (np.tile(np.append(times, 40), 3), _broken(told))},
+                )
+                for m, (true, told) in paths.items()
+            ]
+        ),
+    )
 
 
 def _broken(told: np.ndarray) -> np.ndarray:
@@ -72,42 +110,67 @@ def _broken(told: np.ndarray) -> np.ndarray:
 
 
 def _paths(case: Data, width: int, times: np.ndarray, key: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Outputs at new inputs step by step: those of a network, and those of a constant kernel from the same start."""
+    """Outputs at new inputs step by step: those of a network, and those of a constant kernel from
+    the same start.
+    """
     net = shallow(D, width, key=key)
     step = descend(lambda model, _, key: squared_error(model, case[:2]), optax.sgd(RATE))
     keep = lambda state: predict(state.model, case.new)[:, 0]
-    after = jax.jit(lambda net: run(step, net, jnp.zeros(len(times) - 1), key=key, keep=keep)[1][0])(net)
-    told = lazy_training(ntk(net), case.xs, case.ys[:, None], start=net, rate=RATE)(times, case.new)[:, :, 0]
+    after = jax.jit(
+        lambda net: run(step, net, jnp.zeros(len(times) - 1), key=key, keep=keep)[1][0]
+    )(net)
+    told = lazy_training(ntk(net), case.xs, case.ys[:, None], start=net, rate=RATE)(
+        times, case.new
+    )[:, :, 0]
     return np.concatenate([np.asarray(predict(net, case.new)).T, after]), told
 
 
 def drift(part: Trained) -> float:
-    r"""The mean over the networks of the largest $\|K[\theta_t] - K[\theta_0]\|_F / \|K[\theta_0]\|_F$ in training."""
+    r"""The mean over the networks of the largest
+    $\|K[\theta_t] - K[\theta_0]\|_F / \|K[\theta_0]\|_F$ in training.
+    """
     K = part.kernels[:, :, :N]
     size = lambda K: np.linalg.norm(K, axis=(-2, -1))
     return float(np.mean(size(K - K[:, :1]).max(axis=1) / size(K[:, 0])))
 
 
-@claim("9.4-constancy", title="The kernel stays as it is", kind="theorem", of=("explain.ntk", "train.descend"),
-       cites=LEE)  # fmt: skip
+@claim(
+    "9.4-constancy",
+    title="The kernel stays as it is",
+    kind="theorem",
+    of=("explain.ntk", "train.descend"),
+    cites=LEE,
+)
 def constant(key):
-    r"""As $m \to \infty$, $\partial_t k[\theta_t] = 0$ along training: $k[\theta_t] \to k_\infty$ uniformly in $t$. Of
-    a network of width $m$ the kernel changes by about $m^{-1/2}$ of itself while it is trained to the end."""
+    r"""As $m \to \infty$, $\partial_t k[\theta_t] = 0$ along training: $k[\theta_t] \to k_\infty$
+    uniformly in $t$. Of a network of width $m$ the kernel changes by about $m^{-1/2}$ of itself
+    while it is trained to the end.
+    """
     case, found = trained(key)
     changed = [drift(part) for part in found]
     limit = np.asarray(infinite(shallow(D, 4, key=key)).ntk(case.xs))
     size = np.linalg.norm(limit)
-    away = [np.mean(np.linalg.norm(part.kernels[:, :, :N] - limit, axis=(-2, -1)).max(axis=1)) / size for part in found]
+    away = [
+        np.mean(np.linalg.norm(part.kernels[:, :, :N] - limit, axis=(-2, -1)).max(axis=1)) / size
+        for part in found
+    ]
     return Verdict(
         falls("largest relative change of K in training, widths 64 … 4,096", changed),
         between("power of m in it", slope(changed), -1.0, -0.35),
         falls("largest distance to the limit", away),
         between("power of m in it", slope(away), -1.0, -0.35),
-        at_least("while what there was to learn was learnt: change of the outputs, width 4,096",
-                 np.abs(found[-1].outputs[:, -1, :N] - found[-1].outputs[:, 0, :N]).max(axis=1), 0.1),
+        at_least(
+            "while what there was to learn was learnt: change of the outputs, width 4,096",
+            np.abs(found[-1].outputs[:, -1, :N] - found[-1].outputs[:, 0, :N]).max(axis=1),
+            0.1,
+        ),
         assumptions=[to_the_end(found)],
-        figure=Chart(against_width("relative distance", {"K from K at first": changed, "from its limit": away})),
-    )  # fmt: skip
+        figure=Chart(
+            against_width(
+                "relative distance", {"K from K at first": changed, "from its limit": away}
+            )
+        ),
+    )
 
 
 @erratum(
@@ -128,11 +191,14 @@ def constant_printed(key):
     limit = np.asarray(infinite(shallow(D, 4, key=key)).ntk(case.xs))
 
     def checks(name, values):
-        a, b = values[:-1].reshape(len(values) - 1, -1), values[1:].reshape(len(values) - 1, -1)
+        a = values[:-1].reshape(len(values) - 1, -1)
+        b = values[1:].reshape(len(values) - 1, -1)
         apart = np.linalg.norm(a - b, axis=1) / np.linalg.norm(a, axis=1)
         return [
             equal(f"{name}: as many numbers as k∞ has on six inputs", values[0].size, limit.size),
-            at_most(f"{name}: distance of one trained network from the next, as a share", apart, 0.15),
+            at_most(
+                f"{name}: distance of one trained network from the next, as a share", apart, 0.15
+            ),
         ]
 
     return Verdict(
@@ -142,16 +208,22 @@ def constant_printed(key):
 
 
 def gap(case: Data, part: Trained, limit: Any, *, start: float) -> float:
-    r"""The mean distance of trained networks from $f_0(x) + k_\infty(x)^\top K_\infty^{-1} (y - f_0)$, or from that
-    without the first term."""
+    r"""The mean distance of trained networks from
+    $f_0(x) + k_\infty(x)^\top K_\infty^{-1} (y - f_0)$, or from that without the first term.
+    """
     K, k = (np.asarray(limit(*sets)) for sets in ((case.xs,), (case.new, case.xs)))
     f = part.outputs[:, 0]
     told = start * f[:, N:] + np.linalg.solve(K, (np.asarray(case.ys) - f[:, :N]).T).T @ k.T
     return float(np.abs(part.outputs[:, -1, N:] - told).mean())
 
 
-@claim("9.4-solution", title="What a wide network learns", kind="theorem",
-       of=("explain.infinite", "explain.lazy_training", "train.descend"), cites=LEE)  # fmt: skip
+@claim(
+    "9.4-solution",
+    title="What a wide network learns",
+    kind="theorem",
+    of=("explain.infinite", "explain.lazy_training", "train.descend"),
+    cites=LEE,
+)
 def solution(key):
     r"""If the kernel is constant, the trained network is
     $f_\infty(x) = f_0(x) + k_\infty(x)^\top K_\infty^{-1} (y - f_0)$, and goes through the data."""
@@ -163,7 +235,9 @@ def solution(key):
     net = shallow(D, 64, key=key)
     said = lazy_training(limit, case.xs, case.ys[:, None], start=net)(np.inf, case.new)[:, 0]
     f, there = (np.asarray(predict(net, xs))[:, 0] for xs in (case.xs, case.new))
-    formula = there + np.asarray(limit(case.new, case.xs)) @ np.linalg.solve(limit(case.xs), case.ys - f)
+    formula = there + np.asarray(limit(case.new, case.xs)) @ np.linalg.solve(
+        limit(case.xs), case.ys - f
+    )
     return Verdict(
         falls("gap of trained networks, widths 64 … 4,096", gaps),
         between("power of m in it", slope(gaps), -0.8, -0.3),
@@ -171,5 +245,9 @@ def solution(key):
         close("at the examples: y", ends, np.broadcast_to(case.ys, ends.shape), tolerance=1e-4),
         close("the library's end of training, against the formula", said, formula, tolerance=1e-10),
         assumptions=[to_the_end(found)],
-        figure=Chart(against_width("distance of trained networks", {"from the formula": gaps, "without f₀(x)": bare})),
+        figure=Chart(
+            against_width(
+                "distance of trained networks", {"from the formula": gaps, "without f₀(x)": bare}
+            )
+        ),
     )

@@ -26,31 +26,60 @@ def pair_by_pair(phi: Any) -> Any:
     return jnp.stack([phi[i] @ phi[j] for i in range(len(phi)) for j in range(i + 1)])
 
 
-@claim("9.1-cost", title="The square of the examples, times the parameters", kind="experiment",
-       of=("explain.ntk", "explain.operations"), cites="Novak et al. 2022")  # fmt: skip
+@claim(
+    "9.1-cost",
+    title="The square of the examples, times the parameters",
+    kind="experiment",
+    of=("explain.ntk", "explain.operations"),
+    cites="Novak et al. 2022",
+)
 def cost(key):
-    r"""From the gradients, $K$ takes $\frac{n(n+1)}{2}\,p$ multiplications and additions, and $n^2$ numbers. Layer by
-    layer the gradients need not be written down, and it takes far fewer."""
+    r"""From the gradients, $K$ takes $\frac{n(n+1)}{2}\,p$ multiplications and additions, and $n^2$
+    numbers. Layer by layer the gradients need not be written down, and it takes far fewer.
+    """
     nets = [MLP.init(3, m, 1, key=key) for m in (5, 10, 40)]
-    sizes, ps = np.array([2, 5, 10, 20]), np.array([tree.size(net) for net in nets])
+    sizes = np.array([2, 5, 10, 20])
+    ps = np.array([tree.size(net) for net in nets])
     count = lambda n, p: operations(pair_by_pair, jnp.zeros((n, p))).get("dot_general", 0) // 2
     counted = np.array([[count(int(n), int(p)) for p in ps] for n in sizes])
     xs = jnp.asarray(chance(key).normal(size=(20, 3)))
     gram = [np.asarray(ntk(nets[0], form="trace")(xs[:n])) for n in sizes]
     deep = MLP.init(64, 256, 256, 1, key=key)
-    phi = np.asarray(jax.vmap(lambda x: tree.ravel(jax.grad(lambda net: net(x)[0])(nets[0]))[0])(xs))
-    pairs, many = np.asarray(pair_by_pair(jnp.asarray(phi))), np.array([50, 100, 200, 400])
-    plans = [ntk(deep, form="trace").plan(jax.ShapeDtypeStruct((int(n), 64), jnp.float64)) for n in many]
+    phi = np.asarray(
+        jax.vmap(lambda x: tree.ravel(jax.grad(lambda net: net(x)[0])(nets[0]))[0])(xs)
+    )
+    pairs = np.asarray(pair_by_pair(jnp.asarray(phi)))
+    many = np.array([50, 100, 200, 400])
+    plans = [
+        ntk(deep, form="trace").plan(jax.ShapeDtypeStruct((int(n), 64), jnp.float64)) for n in many
+    ]
     whole = many * (many + 1) // 2 * tree.size(deep)
     ours = np.array([plan.products for plan in plans])
     return Verdict(
-        equal("multiply-adds, n = 2 … 20, p = 26 … 201", counted, sizes[:, None] * (sizes[:, None] + 1) // 2 * ps),
-        close("what they make is the kernel", pairs, gram[-1][np.tril_indices(20)], tolerance=1e-10),
+        equal(
+            "multiply-adds, n = 2 … 20, p = 26 … 201",
+            counted,
+            sizes[:, None] * (sizes[:, None] + 1) // 2 * ps,
+        ),
+        close(
+            "what they make is the kernel", pairs, gram[-1][np.tril_indices(20)], tolerance=1e-10
+        ),
         equal("bytes of K", [K.nbytes for K in gram], 8 * sizes**2),
-        at_most(f"layer by layer, of {tree.size(deep):,} parameters, n = 50 … 400: share of that", ours / whole, 0.05),
-        figure=Chart(Panel("examples n", "multiply-adds", log="xy", title=f"{tree.size(deep):,} parameters",
-                           lines={"gradients, pair by pair": (many, whole), "layer by layer": (many, ours)})),
-    )  # fmt: skip
+        at_most(
+            f"layer by layer, of {tree.size(deep):,} parameters, n = 50 … 400: share of that",
+            ours / whole,
+            0.05,
+        ),
+        figure=Chart(
+            Panel(
+                "examples n",
+                "multiply-adds",
+                log="xy",
+                title=f"{tree.size(deep):,} parameters",
+                lines={"gradients, pair by pair": (many, whole), "layer by layer": (many, ours)},
+            )
+        ),
+    )
 
 
 def signs(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
@@ -64,34 +93,66 @@ def wrong(said: Any, ys: Any) -> np.ndarray:
     return np.mean(np.sign(np.asarray(said)) != np.asarray(ys), axis=-1)
 
 
-@claim("9.1-linearised-vs-full", title="A linearised network learns less", kind="experiment",
-       of=("explain.linearise", "explain.ntk", "train.weight_decay"),
-       cites="Lee et al. 2019; Wei et al. 2019")  # fmt: skip
+@claim(
+    "9.1-linearised-vs-full",
+    title="A linearised network learns less",
+    kind="experiment",
+    of=("explain.linearise", "explain.ntk", "train.weight_decay"),
+    cites="Lee et al. 2019; Wei et al. 2019",
+)
 def against_the_whole(key):
-    r"""A linearised network has the features it was drawn with; a trained one finds its own. On $y = x_1 x_2$,
-    $x \in \{\pm 1\}^{20}$, 400 examples, a ReLU network of width 200, trained with weight decay, makes fewer mistakes
-    than its linearised form with the best ridge, chosen in hindsight."""
-    rng, seeds = chance(key), 5
-    train, test = signs(rng, 400), signs(rng, 2000)
+    r"""A linearised network has the features it was drawn with; a trained one finds its own. On
+    $y = x_1 x_2$, $x \in \{\pm 1\}^{20}$, 400 examples, a ReLU network of width 200, trained with
+    weight decay, makes fewer mistakes than its linearised form with the best ridge, chosen in
+    hindsight.
+    """
+    rng = chance(key)
+    seeds = 5
+    train = signs(rng, 400)
+    test = signs(rng, 2000)
     draw = lambda key: jax.tree.map(lambda a: a.astype(jnp.float32), MLP.init(20, 200, 1, key=key))
     nets = jax.vmap(draw)(jr.split(key, seeds))
     full, left = _learnt(nets, train, test[0])
-    ridged = np.stack([_ridged(jax.tree.map(lambda leaf, i=i: leaf[i], nets), train, test[0]) for i in range(seeds)])
+    ridged = np.stack(
+        [
+            _ridged(jax.tree.map(lambda leaf, i=i: leaf[i], nets), train, test[0])
+            for i in range(seeds)
+        ]
+    )
     first = jax.tree.map(lambda leaf: leaf[0], nets)
     h = linearise(first).solve(train[0], train[1][:, None], ridge=float(RIDGES[4]))
-    errors, each = wrong(full, test[1]), wrong(ridged, test[1])
-    least, few = each.min(axis=1), RIDGES[:6]
+    errors = wrong(full, test[1])
+    each = wrong(ridged, test[1])
+    least = each.min(axis=1)
+    few = RIDGES[:6]
     ends = each[:, :6].min(axis=0), each[:, :6].max(axis=0)
     return Verdict(
-        at_most("mistakes of the network less those of its linearised form, 5 draws", errors - least, -0.001),
+        at_most(
+            "mistakes of the network less those of its linearised form, 5 draws",
+            errors - least,
+            -0.001,
+        ),
         at_most("mistakes of the network", errors, 0.01),
-        close("one of the linearised forms, by its own β", predict(h, test[0])[:, 0], ridged[0, 4], tolerance=1e-3),
+        close(
+            "one of the linearised forms, by its own β",
+            predict(h, test[0])[:, 0],
+            ridged[0, 4],
+            tolerance=1e-3,
+        ),
         assumptions=[at_most("loss of the trained networks", left, 1e-2)],
-        figure=Chart(Panel("ridge", "mistakes on new examples", log="x",
-                           bands={"linearised, least and most of 5 draws": (few, *ends)},
-                           lines={"linearised, mean": (few, each[:, :6].mean(axis=0)),
-                                  "the network, trained": (few, np.full(6, errors.mean()))})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "ridge",
+                "mistakes on new examples",
+                log="x",
+                bands={"linearised, least and most of 5 draws": (few, *ends)},
+                lines={
+                    "linearised, mean": (few, each[:, :6].mean(axis=0)),
+                    "the network, trained": (few, np.full(6, errors.mean())),
+                },
+            )
+        ),
+    )
 
 
 @jax.jit
@@ -112,5 +173,6 @@ def _ridged(net: Any, train: Any, new: Any) -> np.ndarray:
     kernel, (xs, ys) = ntk(net, form="trace"), train
     f, there = (np.asarray(predict(net, inputs), float)[:, 0] for inputs in (xs, new))
     values, V = np.linalg.eigh(np.asarray(kernel(xs), float))
-    k, r = np.asarray(kernel(new, xs), float) @ V, V.T @ (np.asarray(ys) - f)
+    k = np.asarray(kernel(new, xs), float) @ V
+    r = V.T @ (np.asarray(ys) - f)
     return np.stack([there + k @ (r / (values + ridge)) for ridge in RIDGES])

@@ -21,7 +21,9 @@ from ..engine.check import at_most, between, close, refuted
 from ..engine.claim import Verdict, claim
 from .linearised import network
 
-N, STEP, MOMENTS = 5, 1e-3, np.array([0.02, 0.1, 0.4])
+N = 5
+STEP = 1e-3
+MOMENTS = np.array([0.02, 0.1, 0.4])
 FD = {"tolerance": 1e-5, "relative": True, "method": "finite differences"}
 ODE: dict[str, Any] = {"method": "DOP853", "rtol": 1e-11, "atol": 1e-12}
 
@@ -52,11 +54,18 @@ class Case(NamedTuple):
 def small(key: Any) -> Case:
     """A network of six hidden units, what it is to learn, and inputs it never sees."""
     rng = chance(key)
-    return Case(network(3, 6, 1, key=key), rng.normal(size=(N, 3)), 2 * rng.normal(size=N), rng.normal(size=(5, 3)))
+    return Case(
+        network(3, 6, 1, key=key),
+        rng.normal(size=(N, 3)),
+        2 * rng.normal(size=N),
+        rng.normal(size=(5, 3)),
+    )
 
 
 def by_hand(theta: np.ndarray, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""The outputs of $w^\top \tanh(W x + b) + c$ and their gradients, a row each, as numpy has them."""
+    r"""The outputs of $w^\top \tanh(W x + b) + c$ and their gradients, a row each, as numpy has
+    them.
+    """
     W, b, w, c = np.split(theta, [18, 24, 30])
     h = np.tanh(xs @ W.reshape(6, 3).T + b)
     back = w * (1 - h**2)
@@ -65,7 +74,9 @@ def by_hand(theta: np.ndarray, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rates(values: np.ndarray) -> np.ndarray:
-    """Derivatives at the moments, by the five-point rule, of what was seen at the times about them."""
+    """Derivatives at the moments, by the five-point rule, of what was seen at the times about
+    them.
+    """
     around = values.reshape(len(MOMENTS), 5, *values.shape[1:])
     return np.tensordot(around, np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / (12 * STEP), axes=(1, 0))
 
@@ -81,13 +92,20 @@ def middle(flow: Any) -> list[Any]:
     return [jax.tree.map(lambda leaf, i=i: leaf[i], flow.models) for i in range(2, 15, 5)]
 
 
-@claim("9.2-gradient-flow", title="Descent with small steps", kind="definition",
-       of=("train.gradient_flow", "train.descend", "train.squared_error"))  # fmt: skip
+@claim(
+    "9.2-gradient-flow",
+    title="Descent with small steps",
+    kind="definition",
+    of=("train.gradient_flow", "train.descend", "train.squared_error"),
+)
 def limit(key):
-    r"""Gradient descent $\theta_{t+1} = \theta_t - \eta \nabla \ell$ on $\ell = \frac12 \|f - y\|^2$ becomes, for small
-    $\eta$, the flow $\dot\theta = -\nabla \ell(\theta) = \sum_i (y_i - f[\theta](x_i)) \nabla f[\theta](x_i)$: at a
-    fixed time the two differ by $O(\eta)$."""
-    case, end = small(key), 0.4
+    r"""Gradient descent $\theta_{t+1} = \theta_t - \eta \nabla \ell$ on
+    $\ell = \frac12 \|f - y\|^2$ becomes, for small $\eta$, the flow
+    $\dot\theta = -\nabla \ell(\theta) = \sum_i (y_i - f[\theta](x_i)) \nabla f[\theta](x_i)$: at a
+    fixed time the two differ by $O(\eta)$.
+    """
+    case = small(key)
+    end = 0.4
     theta = np.asarray(tree.ravel(case.net)[0])
 
     def velocity(t, theta):
@@ -100,38 +118,76 @@ def limit(key):
     ends = [flat(_walked(case, end / count, count)) for count in counts.tolist()]
     errors = np.array([np.linalg.norm(found - exact) for found in ends])
     found = gradient_flow(summed, case.net, case.batch, times=[end], tolerance=1e-10).model
-    slow = gradient_flow(squared_error, case.net, case.batch, times=[N * end], tolerance=1e-10).model
+    slow = gradient_flow(
+        squared_error, case.net, case.batch, times=[N * end], tolerance=1e-10
+    ).model
     return Verdict(
-        close("−∇ℓ, against the sum over examples", -flat(jax.grad(summed)(case.net, case.batch)), velocity(0, theta),
-              tolerance=1e-12),
+        close(
+            "−∇ℓ, against the sum over examples",
+            -flat(jax.grad(summed)(case.net, case.batch)),
+            velocity(0, theta),
+            tolerance=1e-12,
+        ),
         close("the flow, against scipy's", flat(found), exact, tolerance=1e-7),
-        between("order of descent's error in η", np.polyfit(np.log(end / counts), np.log(errors), 1)[0], 0.9, 1.1),
-        close("the mean over examples in place of the sum: n times slower", flat(slow), exact, tolerance=1e-7),
-        figure=Chart(Panel("rate η", f"distance to the flow at time {end:g}", log="xy",
-                           points={"gradient descent": (end / counts, errors)},
-                           bounds={"slope 1": (end / counts, errors[-1] * counts[-1] / counts)})),
-    )  # fmt: skip
+        between(
+            "order of descent's error in η",
+            np.polyfit(np.log(end / counts), np.log(errors), 1)[0],
+            0.9,
+            1.1,
+        ),
+        close(
+            "the mean over examples in place of the sum: n times slower",
+            flat(slow),
+            exact,
+            tolerance=1e-7,
+        ),
+        figure=Chart(
+            Panel(
+                "rate η",
+                f"distance to the flow at time {end:g}",
+                log="xy",
+                points={"gradient descent": (end / counts, errors)},
+                bounds={"slope 1": (end / counts, errors[-1] * counts[-1] / counts)},
+            )
+        ),
+    )
 
 
 def _walked(case: Case, rate: float, steps: int) -> Any:
     step = lambda rate: descend(lambda model, _, key: summed(model, case.batch), optax.sgd(rate))
-    return jax.jit(lambda net, rate: run(step(rate), net, jnp.zeros(steps), key=jr.key(0))[0].model)(case.net, rate)
+    return jax.jit(
+        lambda net, rate: run(step(rate), net, jnp.zeros(steps), key=jr.key(0))[0].model
+    )(case.net, rate)
 
 
-@claim("9.2-loss-decay", title="How fast the loss falls", kind="identity",
-       of=("train.gradient_flow", "explain.ntk"))  # fmt: skip
+@claim(
+    "9.2-loss-decay",
+    title="How fast the loss falls",
+    kind="identity",
+    of=("train.gradient_flow", "explain.ntk"),
+)
 def decay(key):
     r"""Along the flow $\dot\ell = -\|\nabla \ell\|^2 = -(y - f)^\top K[\theta_t] (y - f) \le 0$."""
     case = small(key)
     flow = about(summed, case.net, case.batch)
-    speed, off = rates(np.asarray(flow.losses)), []
+    speed = rates(np.asarray(flow.losses))
+    off = []
     for model in middle(flow):
         left = case.ys - np.asarray(predict(model, case.batch[0]))[:, 0]
-        off.append([left @ np.asarray(ntk(net, form="trace")(case.batch[0])) @ left for net in (model, case.net)])
+        off.append(
+            [
+                left @ np.asarray(ntk(net, form="trace")(case.batch[0])) @ left
+                for net in (model, case.net)
+            ]
+        )
     then, first = np.array(off).T
-    whole = gradient_flow(summed, case.net, case.batch, times=np.geomspace(1e-3, 3, 60), tolerance=1e-8)
+    whole = gradient_flow(
+        summed, case.net, case.batch, times=np.geomspace(1e-3, 3, 60), tolerance=1e-8
+    )
     return Verdict(
-        close("dℓ/dt at three times: −‖∇ℓ‖²", speed, -(np.asarray(flow.gradients)[2::5] ** 2), **FD),
+        close(
+            "dℓ/dt at three times: −‖∇ℓ‖²", speed, -(np.asarray(flow.gradients)[2::5] ** 2), **FD
+        ),
         close("−(y − f)ᵀ K (y − f), K of the time", speed, -then, **FD),
         refuted(close("with K of the start", speed, -first, **FD)),
         at_most("the loss rises by", np.diff(np.asarray(whole.losses)), 0.0, slack=1e-9),
@@ -139,66 +195,122 @@ def decay(key):
     )
 
 
-@claim("9.2-functional-flow", "9.2-flow-matrix", title="The kernel moves the outputs", kind="theorem",
-       of=("train.gradient_flow", "explain.ntk"), cites="Jacot et al. 2018")  # fmt: skip
+@claim(
+    "9.2-functional-flow",
+    "9.2-flow-matrix",
+    title="The kernel moves the outputs",
+    kind="theorem",
+    of=("train.gradient_flow", "explain.ntk"),
+    cites="Jacot et al. 2018",
+)
 def functions(key):
     r"""Along the flow the output at any $x_j$, seen or new, moves by
-    $\dot f_j = \sum_i (y_i - f_i)\, k[\theta_t](x_i, x_j)$; on the examples, $\dot f = K[\theta_t] (y - f)$. The
-    parameters enter through the kernel alone."""
+    $\dot f_j = \sum_i (y_i - f_i)\, k[\theta_t](x_i, x_j)$; on the examples,
+    $\dot f = K[\theta_t] (y - f)$. The parameters enter through the kernel alone.
+    """
     case = small(key)
-    flow, everywhere = about(summed, case.net, case.batch), jnp.asarray(np.concatenate([case.xs, case.new]))
+    flow = about(summed, case.net, case.batch)
+    everywhere = jnp.asarray(np.concatenate([case.xs, case.new]))
     f = np.asarray(jax.vmap(lambda model: predict(model, everywhere))(flow.models))[:, :, 0]
-    speed, left = rates(f), case.ys - f[2::5, :N]
+    speed = rates(f)
+    left = case.ys - f[2::5, :N]
     nets = middle(flow)
     thetas = [np.asarray(tree.ravel(net)[0]) for net in nets]
     slopes = [by_hand(theta, np.asarray(everywhere))[1] for theta in thetas]
-    by_sum = np.array([[sum(r[i] * (J[i] @ J[j]) for i in range(N)) for j in range(10)] for r, J in zip(left, slopes)])
-    grams = [np.asarray(ntk(net, form="trace")(everywhere, case.batch[0])) for net in (*nets, case.net)]
+    by_sum = np.array(
+        [
+            [sum(r[i] * (J[i] @ J[j]) for i in range(N)) for j in range(10)]
+            for r, J in zip(left, slopes)
+        ]
+    )
+    grams = [
+        np.asarray(ntk(net, form="trace")(everywhere, case.batch[0])) for net in (*nets, case.net)
+    ]
     moved = lambda grams: np.stack([K @ r for K, r in zip(grams, left)])
-    whole = gradient_flow(summed, case.net, case.batch, times=np.linspace(0.005, 1, 60), tolerance=1e-8)
+    whole = gradient_flow(
+        summed, case.net, case.batch, times=np.linspace(0.005, 1, 60), tolerance=1e-8
+    )
     path = np.asarray(jax.vmap(lambda model: predict(model, everywhere))(whole.models))[:, :, 0]
-    panel = lambda name, part: Panel("time", "output", title=name, lines={
-        str(i + 1): (whole.times, values) for i, values in enumerate(part.T[:4])})  # fmt: skip
+    panel = lambda name, part: Panel(
+        "time",
+        "output",
+        title=name,
+        lines={str(i + 1): (whole.times, values) for i, values in enumerate(part.T[:4])},
+    )
     return Verdict(
-        close("5 examples and 5 new inputs at three times: the sum over examples", speed, by_sum, **FD),
+        close(
+            "5 examples and 5 new inputs at three times: the sum over examples", speed, by_sum, **FD
+        ),
         close("by the library's kernel", speed, moved(grams[:3]), **FD),
-        close("in matrix form, on the examples", speed[:, :N], moved([K[:N] for K in grams[:3]]), **FD),
+        close(
+            "in matrix form, on the examples", speed[:, :N], moved([K[:N] for K in grams[:3]]), **FD
+        ),
         refuted(close("with the kernel of the start", speed, moved(grams[3:] * 3), **FD)),
         figure=Chart(panel("at the examples", path[:, :N]), panel("at new inputs", path[:, N:])),
     )
 
 
-@claim("9.2-flow-general-loss", title="Any loss of the outputs", kind="theorem",
-       of=("train.gradient_flow", "explain.ntk", "explain.lazy_flow"))  # fmt: skip
+@claim(
+    "9.2-flow-general-loss",
+    title="Any loss of the outputs",
+    kind="theorem",
+    of=("train.gradient_flow", "explain.ntk", "explain.lazy_flow"),
+)
 def any_loss(key):
-    r"""For any loss of the outputs $\dot f = -K[\theta_t]\, \nabla_f \ell$. For the cross-entropy $\nabla_f \ell$ is
-    the softmax less the label, and $K$ has a block for each pair of examples: outputs move one another."""
-    rng, net = chance(key), network(3, 6, 3, key=key)
-    xs, labels = rng.normal(size=(4, 3)), np.array([0, 1, 2, 1])
+    r"""For any loss of the outputs $\dot f = -K[\theta_t]\, \nabla_f \ell$. For the cross-entropy
+    $\nabla_f \ell$ is the softmax less the label, and $K$ has a block for each pair of examples:
+    outputs move one another.
+    """
+    rng = chance(key)
+    net = network(3, 6, 3, key=key)
+    xs = rng.normal(size=(4, 3))
+    labels = np.array([0, 1, 2, 1])
     batch = jnp.asarray(xs), jnp.asarray(labels)
     flow = about(classified, net, batch)
     f = np.asarray(jax.vmap(lambda model: predict(model, batch[0]))(flow.models))
     slope = lambda f: softmax(f, axis=-1) - np.eye(3)[labels]
     grams = [np.asarray(ntk(model)(batch[0])) for model in middle(flow)]
-    moved = lambda grams: np.stack([-np.einsum("nmoq,mq->no", K, slope(then)) for K, then in zip(grams, f[2::5])])
-    K, start, times = np.asarray(ntk(net)(batch[0])), np.asarray(predict(net, batch[0])), [0.1, 0.5, 2.0]
-    lazy = lazy_flow(ntk(net), log_loss, *batch, times=4 * np.array(times), start=net, tolerance=1e-9)
+    moved = lambda grams: np.stack(
+        [-np.einsum("nmoq,mq->no", K, slope(then)) for K, then in zip(grams, f[2::5])]
+    )
+    K = np.asarray(ntk(net)(batch[0]))
+    start = np.asarray(predict(net, batch[0]))
+    times = [0.1, 0.5, 2.0]
+    lazy = lazy_flow(
+        ntk(net), log_loss, *batch, times=4 * np.array(times), start=net, tolerance=1e-9
+    )
     velocity = lambda t, f: -np.einsum("nmoq,mq->no", K, slope(f.reshape(4, 3))).ravel()
     other = solve_ivp(velocity, (0, 2), start.ravel(), t_eval=times, **ODE).y.T.reshape(3, 4, 3)
     return Verdict(
         close("cross-entropy of 3 classes, three times", rates(f), moved(grams), **FD),
-        refuted(close("with each output's own kernel alone", rates(f), moved([K * np.eye(3) for K in grams]), **FD)),
+        refuted(
+            close(
+                "with each output's own kernel alone",
+                rates(f),
+                moved([K * np.eye(3) for K in grams]),
+                **FD,
+            )
+        ),
         close("a kernel that stays: against scipy's", lazy.outputs, other, tolerance=1e-6),
     )
 
 
-@claim("9.2-flow-closed-form", title="A kernel that stays: every mode at its own rate", kind="identity",
-       of=("explain.lazy_training", "explain.linearise", "train.descend"), cites="Lee et al. 2019")  # fmt: skip
+@claim(
+    "9.2-flow-closed-form",
+    title="A kernel that stays: every mode at its own rate",
+    kind="identity",
+    of=("explain.lazy_training", "explain.linearise", "train.descend"),
+    cites="Lee et al. 2019",
+)
 def modes(key):
-    r"""With a constant $K$, $f(t) = y + e^{-Kt} (f(0) - y)$: along an eigenvector what is left to learn decays as
-    $e^{-\lambda_i t}$. Steps of gradient descent leave $(I - \eta K)^t$ of it."""
-    case, times, eta = small(key), np.array([0.0, 0.05, 0.3, 1.0]), 0.01
-    kernel, X = ntk(case.net), case.batch[0]
+    r"""With a constant $K$, $f(t) = y + e^{-Kt} (f(0) - y)$: along an eigenvector what is left to
+    learn decays as $e^{-\lambda_i t}$. Steps of gradient descent leave $(I - \eta K)^t$ of it.
+    """
+    case = small(key)
+    times = np.array([0.0, 0.05, 0.3, 1.0])
+    eta = 0.01
+    kernel = ntk(case.net)
+    X = case.batch[0]
     K = np.asarray(ntk(case.net, form="trace")(X))
     off = np.asarray(predict(case.net, X))[:, 0] - case.ys
     lazy = lazy_training(kernel, X, case.ys[:, None], start=case.net)(N * times)[:, :, 0]
@@ -206,23 +318,50 @@ def modes(key):
     values, V = np.linalg.eigh(K)
     descent = descend(lambda h, _, key: summed(h, case.batch), optax.sgd(eta))
     keep = lambda state: predict(state.model, X)[:, 0]
-    _, (walked, _) = jax.jit(lambda h: (None, run(descent, h, jnp.zeros(40), key=key, keep=keep)[1]))(
-        linearise(case.net)
+    _, (walked, _) = jax.jit(
+        lambda h: (None, run(descent, h, jnp.zeros(40), key=key, keep=keep)[1])
+    )(linearise(case.net))
+    powers = np.stack(
+        [case.ys + np.linalg.matrix_power(np.eye(N) - eta * K, t) @ off for t in range(1, 41)]
     )
-    powers = np.stack([case.ys + np.linalg.matrix_power(np.eye(N) - eta * K, t) @ off for t in range(1, 41)])
-    steps = lazy_training(kernel, X, case.ys[:, None], start=case.net, rate=N * eta)(np.arange(1, 41))[:, :, 0]
+    steps = lazy_training(kernel, X, case.ys[:, None], start=case.net, rate=N * eta)(
+        np.arange(1, 41)
+    )[:, :, 0]
     share = ((lazy - case.ys) @ V) / (off @ V)
     return Verdict(
-        close("four times, against exp(−Kt)", lazy, [case.ys + expm(-K * t) @ off for t in times], tolerance=1e-10),
+        close(
+            "four times, against exp(−Kt)",
+            lazy,
+            [case.ys + expm(-K * t) @ off for t in times],
+            tolerance=1e-10,
+        ),
         close("against scipy's solve_ivp", lazy, ode, tolerance=1e-8),
-        close("modes: what is left of each, exp(−λt)", share, np.exp(-values * times[:, None]), tolerance=1e-9),
-        close("40 steps of descent of the linearised network, against (I − ηK)ᵗ", walked, powers, tolerance=1e-10),
+        close(
+            "modes: what is left of each, exp(−λt)",
+            share,
+            np.exp(-values * times[:, None]),
+            tolerance=1e-9,
+        ),
+        close(
+            "40 steps of descent of the linearised network, against (I − ηK)ᵗ",
+            walked,
+            powers,
+            tolerance=1e-10,
+        ),
         close("the same in closed form", steps, powers, tolerance=1e-10),
-        refuted(close("40 steps, against the flow at 40η", walked[-1], case.ys + expm(-K * 40 * eta) @ off,
-                      tolerance=1e-4)),
+        refuted(
+            close(
+                "40 steps, against the flow at 40η",
+                walked[-1],
+                case.ys + expm(-K * 40 * eta) @ off,
+                tolerance=1e-4,
+            )
+        ),
         figure=_decays(case, values, V, off),
-        assumed=("The notes' loss is a sum; time, and the rate of the library's mean, are scaled by n.",),
-    )  # fmt: skip
+        assumed=(
+            "The notes' loss is a sum; time, and the rate of the library's mean, are scaled by n.",
+        ),
+    )
 
 
 def _decays(case: Case, values: np.ndarray, V: np.ndarray, off: np.ndarray) -> Chart:
@@ -233,6 +372,12 @@ def _decays(case: Case, values: np.ndarray, V: np.ndarray, off: np.ndarray) -> C
     true = np.abs((f - case.ys) @ V / (off @ V))
     shown = (4, 3, 2)
     broken = lambda parts: np.concatenate([np.append(part, np.nan) for part in parts])
-    return Chart(Panel("time", "share of a mode that is left", log="y",
-                       lines={f"λ = {values[i]:.3g}": (times, np.exp(-values[i] * times)) for i in shown},
-                       bounds={"the network itself": (broken([times] * 3), broken(true[:, shown].T))}))  # fmt: skip
+    return Chart(
+        Panel(
+            "time",
+            "share of a mode that is left",
+            log="y",
+            lines={f"λ = {values[i]:.3g}": (times, np.exp(-values[i] * times)) for i in shown},
+            bounds={"the network itself": (broken([times] * 3), broken(true[:, shown].T))},
+        )
+    )

@@ -35,7 +35,9 @@ def outputs(model: Any, xs: Any) -> Any:
 
 
 def features(model: Any, xs: Any) -> np.ndarray:
-    r"""$\nabla f[\theta_0](x_i)$ of a model with one output, a row each, by differences of its outputs."""
+    r"""$\nabla f[\theta_0](x_i)$ of a model with one output, a row each, by differences of its
+    outputs.
+    """
     theta, f = outputs(model, xs)
     return jacobian(lambda theta: f(theta)[:, 0], theta)
 
@@ -45,61 +47,120 @@ def at(h: Linearised, beta: Any) -> Linearised:
     return Linearised(tree.ravel(h.beta)[1](jnp.asarray(beta)), h.origin)
 
 
-@claim("9.1-linearise", title="The tangent of a network", kind="definition", of=("explain.linearise",),
-       cites="Jacot et al. 2018; Lee et al. 2019")  # fmt: skip
+@claim(
+    "9.1-linearise",
+    title="The tangent of a network",
+    kind="definition",
+    of=("explain.linearise",),
+    cites="Jacot et al. 2018; Lee et al. 2019",
+)
 def taylor(key):
-    r"""$f[\theta](x) \approx f[\theta_0](x) + \langle \nabla_\theta f[\theta_0](x), \theta - \theta_0 \rangle$: affine
-    in $\theta$, with an error of second order, and still not linear in $x$. A model that is linear in $\theta$ it
-    leaves as it is."""
-    rng, net = chance(key), network(4, 10, 12, 1, key=key)
-    xs, v = rng.normal(size=(8, 4)), rng.normal(size=tree.size(net))
-    v, sizes, h = v / np.linalg.norm(v), np.geomspace(1e-1, 1e-3, 9), linearise(net)
+    r"""$f[\theta](x) \approx f[\theta_0](x) + \langle \nabla_\theta f[\theta_0](x), \theta -
+    \theta_0 \rangle$:
+    affine in $\theta$, with an error of second order, and still not linear in $x$. A model that is
+    linear in $\theta$ it leaves as it is.
+    """
+    rng = chance(key)
+    net = network(4, 10, 12, 1, key=key)
+    xs = rng.normal(size=(8, 4))
+    v = rng.normal(size=tree.size(net))
+    v = v / np.linalg.norm(v)
+    sizes = np.geomspace(1e-1, 1e-3, 9)
+    h = linearise(net)
     theta, f = outputs(net, xs)
-    along = lambda g, ts: np.asarray(jax.vmap(lambda t: g(t * jnp.asarray(v)))(jnp.asarray(ts)))[:, :, 0]
-    true, tangent = lambda b: f(theta + b), lambda b: predict(at(h, b), jnp.asarray(xs))
+    along = lambda g, ts: np.asarray(jax.vmap(lambda t: g(t * jnp.asarray(v)))(jnp.asarray(ts)))[
+        :, :, 0
+    ]
+    true = lambda b: f(theta + b)
+    tangent = lambda b: predict(at(h, b), jnp.asarray(xs))
     errors = np.abs(along(true, sizes) - along(tangent, sizes)).max(axis=1)
     at_first = np.asarray(f(theta))[:, 0]
     flat = np.abs(along(true, sizes) - at_first).max(axis=1)
     order = lambda errors: np.polyfit(np.log(sizes), np.log(errors), 1)[0]
-    line, step = Linear.init(4, 3, key=key), rng.normal(size=15)
+    line = Linear.init(4, 3, key=key)
+    step = rng.normal(size=15)
     bent = at(h, 0.3 * v)
-    ends = np.asarray(predict(bent, jnp.asarray(np.stack([xs[0], xs[1], (xs[0] + xs[1]) / 2]))))[:, 0]
+    ends = np.asarray(predict(bent, jnp.asarray(np.stack([xs[0], xs[1], (xs[0] + xs[1]) / 2]))))[
+        :, 0
+    ]
     ts = np.linspace(-3, 3, 61)
     return Verdict(
         between("order of the error, steps 0.1 … 0.001", order(errors), 1.95, 2.05),
         refuted(between("order, without the gradient", order(flat), 1.95, 2.05)),
-        close("the slope, against differences", along(tangent, [1.0])[0] - at_first, features(net, xs) @ v, **FD),
-        close("a linear layer: its Taylor model", predict(at(linearise(line), step), jnp.asarray(xs)),
-              outputs(line, xs)[1](tree.ravel(line)[0] + step), tolerance=1e-12),
-        refuted(close("linear in x: the midpoint", ends[2], (ends[0] + ends[1]) / 2, tolerance=1e-3)),
+        close(
+            "the slope, against differences",
+            along(tangent, [1.0])[0] - at_first,
+            features(net, xs) @ v,
+            **FD,
+        ),
+        close(
+            "a linear layer: its Taylor model",
+            predict(at(linearise(line), step), jnp.asarray(xs)),
+            outputs(line, xs)[1](tree.ravel(line)[0] + step),
+            tolerance=1e-12,
+        ),
+        refuted(
+            close("linear in x: the midpoint", ends[2], (ends[0] + ends[1]) / 2, tolerance=1e-3)
+        ),
         assumptions=[equal("parameters", tree.size(net), 195)],
         figure=Chart(
-            Panel("step along a direction of θ", "output at three inputs", title="networks and their tangents",
-                  lines={name: (ts, value) for name, value in zip("123", along(true, ts).T)},
-                  bounds={"": (ts, along(tangent, ts)[:, :3])}),
-            Panel("size of the step", "largest error", log="xy", points={"f − h": (sizes, errors)},
-                  bounds={"slope 2": (sizes, errors[0] * (sizes / sizes[0]) ** 2)}),
+            Panel(
+                "step along a direction of θ",
+                "output at three inputs",
+                title="networks and their tangents",
+                lines={name: (ts, value) for name, value in zip("123", along(true, ts).T)},
+                bounds={"": (ts, along(tangent, ts)[:, :3])},
+            ),
+            Panel(
+                "size of the step",
+                "largest error",
+                log="xy",
+                points={"f − h": (sizes, errors)},
+                bounds={"slope 2": (sizes, errors[0] * (sizes / sizes[0]) ** 2)},
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
-@claim("9.1-linear-model", title="A linear model over gradients", kind="model", of=("explain.linearise",
-       "explain.Linearised"))  # fmt: skip
+@claim(
+    "9.1-linear-model",
+    title="A linear model over gradients",
+    kind="model",
+    of=("explain.linearise", "explain.Linearised"),
+)
 def linear(key):
-    r"""$h[\beta](x) = f[\theta_0](x) + \beta^\top \nabla f[\theta_0](x)$ with $\beta = \theta - \theta_0 \in
-    \mathbb{R}^p$: its changes add up, and its gradient by $\beta$ is the feature vector wherever $\beta$ is."""
-    rng, net = chance(key), network(3, 5, 1, key=key)
+    r"""$h[\beta](x) = f[\theta_0](x) + \beta^\top \nabla f[\theta_0](x)$ with
+    $\beta = \theta - \theta_0 \in \mathbb{R}^p$: its changes add up, and its gradient by $\beta$ is
+    the feature vector wherever $\beta$ is.
+    """
+    rng = chance(key)
+    net = network(3, 5, 1, key=key)
     xs, (a, b) = jnp.asarray(rng.normal(size=(6, 3))), rng.normal(size=(2, tree.size(net)))
-    h, phi = linearise(net), features(net, xs)
+    h = linearise(net)
+    phi = features(net, xs)
     change = lambda beta: np.asarray(predict(at(h, beta), xs) - predict(net, xs))[:, 0]
     theta, f = outputs(net, xs)
     true = lambda beta: np.asarray(f(theta + beta) - f(theta))[:, 0]
-    slope = lambda beta: np.asarray(jax.jacrev(lambda beta: predict(at(h, beta), xs)[:, 0])(jnp.asarray(beta)))
+    slope = lambda beta: np.asarray(
+        jax.jacrev(lambda beta: predict(at(h, beta), xs)[:, 0])(jnp.asarray(beta))
+    )
     return Verdict(
         equal("β = 0: the network", predict(h, xs)[:, 0], predict(net, xs)[:, 0]),
         equal("numbers in β", tree.size(h), tree.size(net)),
-        close("β + β': the changes add up", change(a + 2 * b), change(a) + 2 * change(b), tolerance=1e-12),
-        refuted(close("those of the network do too", true(a + 2 * b), true(a) + 2 * true(b), tolerance=1e-3)),
+        close(
+            "β + β': the changes add up",
+            change(a + 2 * b),
+            change(a) + 2 * change(b),
+            tolerance=1e-12,
+        ),
+        refuted(
+            close(
+                "those of the network do too",
+                true(a + 2 * b),
+                true(a) + 2 * true(b),
+                tolerance=1e-3,
+            )
+        ),
         close("βᵀ∇f, against differences of f", change(a), phi @ a, **FD),
         close("gradient by β, at 0", slope(0 * a), phi, **FD),
         close("gradient by β, elsewhere", slope(a), phi, **FD),
@@ -109,24 +170,34 @@ def linear(key):
 def layer_by_layer(net: MLP, xs: np.ndarray) -> np.ndarray:
     r"""The kernel of $W_2 \tanh(W_1 x + b_1) + b_2$ by hand, as a sum over layers of
     $\langle \delta, \delta' \rangle (\langle h, h' \rangle + 1)$."""
-    first, last = net.body.layers[0], net.body.layers[-1]
+    first = net.body.layers[0]
+    last = net.body.layers[-1]
     hidden = np.tanh(xs @ np.asarray(first.W).T + np.asarray(first.b))
     delta = np.asarray(last.W) * (1 - hidden**2)
     return hidden @ hidden.T + 1 + (delta @ delta.T) * (xs @ xs.T + 1)
 
 
-@claim("9.1-tangent-kernel", title="The tangent kernel", kind="definition", of=("explain.ntk", "explain.ntk_operator"),
-       cites="Jacot et al. 2018")  # fmt: skip
+@claim(
+    "9.1-tangent-kernel",
+    title="The tangent kernel",
+    kind="definition",
+    of=("explain.ntk", "explain.ntk_operator"),
+    cites="Jacot et al. 2018",
+)
 def kernel(key):
-    r"""$k(x, x') = \nabla f[\theta_0](x)^\top \nabla f[\theta_0](x')$, of any model: symmetric, positive semi-definite,
-    and on any number of examples of rank at most $p$. A model with several outputs has one for each pair of them."""
+    r"""$k(x, x') = \nabla f[\theta_0](x)^\top \nabla f[\theta_0](x')$, of any model: symmetric,
+    positive semi-definite, and on any number of examples of rank at most $p$. A model with several
+    outputs has one for each pair of them.
+    """
     xs = chance(key).normal(size=(20, 3))
     net, two, small = (network(*sizes, key=key) for sizes in ((3, 6, 1), (3, 5, 2), (3, 2, 1)))
     X = jnp.asarray(xs)
     K = np.asarray(ntk(net)(X))[:, :, 0, 0]
     phi = features(net, xs)
     by_loop = np.array([[sum(a * b for a, b in zip(one, other)) for other in phi] for one in phi])
-    by_products = np.stack([np.asarray(ntk_operator(net, X, batch=7)(e))[:, 0] for e in jnp.eye(20)[:, :, None]])
+    by_products = np.stack(
+        [np.asarray(ntk_operator(net, X, batch=7)(e))[:, 0] for e in jnp.eye(20)[:, :, None]]
+    )
     theta, f = outputs(two, xs[:4])
     J = jacobian(f, theta)
     few = np.asarray(ntk(small, form="trace")(X))
@@ -137,28 +208,54 @@ def kernel(key):
         close("between two sets", ntk(net)(X[:6], X[6:])[:, :, 0, 0], K[:6, 6:], tolerance=1e-10),
         close("the diagonal alone", ntk(net).diagonal(X)[:, 0, 0], np.diag(K), tolerance=1e-10),
         close(
-            "two outputs: a block for each pair of examples", ntk(two)(X[:4]), np.einsum("nop,mqp->nmoq", J, J), **FD
+            "two outputs: a block for each pair of examples",
+            ntk(two)(X[:4]),
+            np.einsum("nop,mqp->nmoq", J, J),
+            **FD,
         ),
-        close("two outputs: its trace", ntk(two, form="trace")(X[:4]), np.einsum("nop,mop->nm", J, J), **FD),
+        close(
+            "two outputs: its trace",
+            ntk(two, form="trace")(X[:4]),
+            np.einsum("nop,mop->nm", J, J),
+            **FD,
+        ),
         equal("symmetric", K, K.T),
         at_least("least eigenvalue", np.linalg.eigvalsh((K + K.T) / 2).min(), -1e-10),
-        at_most(f"rank on 20 inputs, of {tree.size(small)} parameters", np.linalg.matrix_rank(few), tree.size(small)),
+        at_most(
+            f"rank on 20 inputs, of {tree.size(small)} parameters",
+            np.linalg.matrix_rank(few),
+            tree.size(small),
+        ),
         figure=_seen_from(key),
     )
 
 
 def _seen_from(key: Any) -> Chart:
     """How a step for one input moves the outputs at others, for two networks on a line."""
-    t, places = jnp.linspace(-3, 3, 121)[:, None], jnp.array([[-1.5], [0.5]])
-    panel = lambda name, net: Panel("x", "k(x, x')", title=name, lines={
-        f"x' = {float(x[0]):g}": (t[:, 0], k) for x, k in zip(places, ntk(net, form="trace")(places, t))})  # fmt: skip
+    t = jnp.linspace(-3, 3, 121)[:, None]
+    places = jnp.array([[-1.5], [0.5]])
+    panel = lambda name, net: Panel(
+        "x",
+        "k(x, x')",
+        title=name,
+        lines={
+            f"x' = {float(x[0]):g}": (t[:, 0], k)
+            for x, k in zip(places, ntk(net, form="trace")(places, t))
+        },
+    )
     return Chart(*(panel(f"width {m}", network(1, m, 1, key=key)) for m in (4, 256)))
 
 
-def design(net: Any, xs: np.ndarray, ys: np.ndarray, beta: np.ndarray, phi: np.ndarray) -> list[Any]:
-    r"""The checks of a matrix $\Phi$: that of its shape, and of the loss and the gradient it gives, if it fits."""
-    n, p = len(xs), len(beta)
-    h, batch = linearise(net), (jnp.asarray(xs), jnp.asarray(ys))
+def design(
+    net: Any, xs: np.ndarray, ys: np.ndarray, beta: np.ndarray, phi: np.ndarray
+) -> list[Any]:
+    r"""The checks of a matrix $\Phi$: that of its shape, and of the loss and the gradient it gives,
+    if it fits.
+    """
+    n = len(xs)
+    p = len(beta)
+    h = linearise(net)
+    batch = (jnp.asarray(xs), jnp.asarray(ys))
     loss = lambda beta: n * squared_error(at(h, beta), batch)
     said, slope = jax.value_and_grad(loss)(jnp.asarray(beta))
     checks = [equal("shape of Φ: n examples by p parameters", phi.shape, (n, p))]
@@ -171,21 +268,36 @@ def design(net: Any, xs: np.ndarray, ys: np.ndarray, beta: np.ndarray, phi: np.n
     return checks
 
 
-@claim("9.1-mse-design", title="Least squares over gradients", kind="definition",
-       of=("explain.linearise", "train.squared_error"))  # fmt: skip
+@claim(
+    "9.1-mse-design",
+    title="Least squares over gradients",
+    kind="definition",
+    of=("explain.linearise", "train.squared_error"),
+)
 def squares(key):
-    r"""$\ell(\beta) = \frac12 \|f + \Phi\beta - y\|^2$ with the rows $\nabla f[\theta_0](x_i)^\top$ of
-    $\Phi \in \mathbb{R}^{n \times p}$; its gradient is $\Phi^\top (f + \Phi\beta - y)$."""
-    rng, net = chance(key), network(3, 4, 1, key=key)
-    xs, ys, beta = rng.normal(size=(6, 3)), rng.normal(size=6), rng.normal(size=tree.size(net))
-    h, batch = linearise(net), (jnp.asarray(xs), jnp.asarray(ys))
+    r"""$\ell(\beta) = \frac12 \|f + \Phi\beta - y\|^2$ with the rows $\nabla f[\theta_0](x_i)^\top$
+    of $\Phi \in \mathbb{R}^{n \times p}$; its gradient is $\Phi^\top (f + \Phi\beta - y)$.
+    """
+    rng = chance(key)
+    net = network(3, 4, 1, key=key)
+    xs = rng.normal(size=(6, 3))
+    ys = rng.normal(size=6)
+    beta = rng.normal(size=tree.size(net))
+    h = linearise(net)
+    batch = (jnp.asarray(xs), jnp.asarray(ys))
     loss = lambda beta: 6 * squared_error(at(h, beta), batch)
     return Verdict(
         *design(net, xs, ys, beta, features(net, xs)),
-        close("gradient, against differences", jax.grad(loss)(jnp.asarray(beta)), jacobian(loss, beta),
-              tolerance=1e-8, relative=True, method="finite differences"),
+        close(
+            "gradient, against differences",
+            jax.grad(loss)(jnp.asarray(beta)),
+            jacobian(loss, beta),
+            tolerance=1e-8,
+            relative=True,
+            method="finite differences",
+        ),
         assumed=("The notes sum over the examples; the library's squared error is the mean.",),
-    )  # fmt: skip
+    )
 
 
 @erratum(
@@ -200,9 +312,12 @@ def squares_printed(key):
     r"""A transpose is missing: gradients side by side are a matrix of $p \times n$, and $\Phi$ is
     said to be in $\mathbb{R}^{n \times p}$, as all that follows has it. Where $p = n$ both fit, and
     the printed one gives another loss."""
-    rng, net = chance(key), network(1, 2, 1, key=key)
+    rng = chance(key)
+    net = network(1, 2, 1, key=key)
     p = tree.size(net)
-    xs, ys, beta = rng.normal(size=(p, 1)), rng.normal(size=p), rng.normal(size=p)
+    xs = rng.normal(size=(p, 1))
+    ys = rng.normal(size=p)
+    beta = rng.normal(size=p)
     phi = features(net, xs)
     few = lambda turned: design(net, xs[:4], ys[:4], beta, phi[:4].T if turned else phi[:4])
     return Verdict(

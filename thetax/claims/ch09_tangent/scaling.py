@@ -22,7 +22,9 @@ SIGMA_W, SIGMA_B, UNITS = 1.5, 1.2, 1000
 
 
 def preactivations(m: int, law: Law, key: Any, *, offsets: float = 0.0) -> Any:
-    """The mean square of what a layer of many units makes of m ReLUs, and that of the ReLUs; offsets may be drawn."""
+    """The mean square of what a layer of many units makes of m ReLUs, and that of the ReLUs;
+    offsets may be drawn.
+    """
     key_h, key_layer, key_b = jr.split(key, 3)
 
     @jax.jit
@@ -34,10 +36,14 @@ def preactivations(m: int, law: Law, key: Any, *, offsets: float = 0.0) -> Any:
     return squares(key_h, key_layer, key_b)
 
 
-def sizes(law: Callable[[int], Law], key: Any, offsets: Callable[[int], float] = lambda m: 0.0) -> np.ndarray:
+def sizes(
+    law: Callable[[int], Law], key: Any, offsets: Callable[[int], float] = lambda m: 0.0
+) -> np.ndarray:
     """For each width the mean square of pre-activations, and of the activations before them."""
     keys = jr.split(key, len(WIDTHS))
-    return np.array([preactivations(m, law(m), k, offsets=offsets(m)) for m, k in zip(WIDTHS, keys)]).T
+    return np.array(
+        [preactivations(m, law(m), k, offsets=offsets(m)) for m, k in zip(WIDTHS, keys)]
+    ).T
 
 
 def expected(found: np.ndarray, bias: float) -> np.ndarray:
@@ -48,16 +54,24 @@ def expected(found: np.ndarray, bias: float) -> np.ndarray:
 def same_size(name: str, found: np.ndarray, bias: float) -> Any:
     """The check that pre-activations have the same variance at every width."""
     variance = expected(found, bias)
-    return within(f"{name}, m = 100 … 10,000", found[0], variance, error=variance * np.sqrt(2 / UNITS))
+    return within(
+        f"{name}, m = 100 … 10,000", found[0], variance, error=variance * np.sqrt(2 / UNITS)
+    )
 
 
-@claim("9.4-init-scaling", title="Weights shrink with the width", kind="definition",
-       of=("layers.tangent", "layers.gaussian", "layers.Linear"), cites=JACOT)  # fmt: skip
+@claim(
+    "9.4-init-scaling",
+    title="Weights shrink with the width",
+    kind="definition",
+    of=("layers.tangent", "layers.gaussian", "layers.Linear"),
+    cites=JACOT,
+)
 def scaling(key):
     r"""With $w \sim N(0, \sigma_w^2 / m)$ for $m$ units below, pre-activations have the variance
     $\sigma_w^2 \overline{h^2} + \sigma_b^2$ whatever $m$ is. The tangent parametrisation writes
-    $\frac{\sigma_w}{\sqrt m} \omega$ and $\sigma_b \beta$ for weights and offsets, and $\omega, \beta \sim N(0, 1)$ are
-    what is trained."""
+    $\frac{\sigma_w}{\sqrt m} \omega$ and $\sigma_b \beta$ for weights and offsets, and
+    $\omega, \beta \sim N(0, 1)$ are what is trained.
+    """
     key_tangent, key_plain, key_wide = jr.split(key, 3)
     law = tangent(weight=SIGMA_W, bias=SIGMA_B)
     layer = Linear.init(400, 300, law=law, key=key)
@@ -65,34 +79,53 @@ def scaling(key):
     constant = sizes(lambda m: gaussian(0.1), key_wide)
     return Verdict(
         same_size("tangent parametrisation", sizes(lambda m: law, key_tangent), SIGMA_B),
-        same_size("weights of variance σ_w²/m", sizes(lambda m: gaussian(SIGMA_W / m**0.5), key_plain), 0.0),
+        same_size(
+            "weights of variance σ_w²/m",
+            sizes(lambda m: gaussian(SIGMA_W / m**0.5), key_plain),
+            0.0,
+        ),
         refuted(same_size("weights of one variance", constant, 0.0)),
-        within("what is trained: mean square of ω and β", [np.mean(np.square(part)) for part in parts], np.ones(2),
-               error=[np.sqrt(2 / part.size) for part in parts]),
-        close("what it is multiplied by", [layer.scale_W, layer.scale_b], [SIGMA_W / 20, SIGMA_B], tolerance=1e-12),
-    )  # fmt: skip
+        within(
+            "what is trained: mean square of ω and β",
+            [np.mean(np.square(part)) for part in parts],
+            np.ones(2),
+            error=[np.sqrt(2 / part.size) for part in parts],
+        ),
+        close(
+            "what it is multiplied by",
+            [layer.scale_W, layer.scale_b],
+            [SIGMA_W / 20, SIGMA_B],
+            tolerance=1e-12,
+        ),
+    )
 
 
 @erratum(
     "9.4-init-scaling",
     title="A variance, and the number of units",
-    printed=r"w \sim N\big(0, \tfrac{\sigma_w}{\sqrt{m}}\big), \quad b \sim N\big(0, \tfrac{\sigma_b}{\sqrt{m}}\big)",
+    printed=r"w \sim N\big(0, \tfrac{\sigma_w}{\sqrt{m}}\big), \quad b \sim N\big(0, "
+    r"\tfrac{\sigma_b}{\sqrt{m}}\big)",
     corrected=r"w \sim N\big(0, \tfrac{\sigma_w^2}{m}\big), \quad b \sim N(0, \sigma_b^2)",
     of=("layers.gaussian", "layers.tangent", "layers.Linear"),
 )
 def scaling_printed(key):
-    r"""The second argument of $N$ is a variance, and $\sigma_w / \sqrt m$ is a standard deviation: as printed the
-    variance of pre-activations grows as $\sqrt m$. Divided by the number of the layer's parameters, as $m$ is called,
-    they vanish, and so do offsets of the printed variance."""
+    r"""The second argument of $N$ is a variance, and $\sigma_w / \sqrt m$ is a standard deviation:
+    as printed the variance of pre-activations grows as $\sqrt m$. Divided by the number of the
+    layer's parameters, as $m$ is called, they vanish, and so do offsets of the printed variance.
+    """
     keys = jr.split(key, 4)
-    right, root, parameters, vanishing = (
-        sizes(lambda m: tangent(weight=SIGMA_W, bias=SIGMA_B), keys[0]),
-        sizes(lambda m: gaussian((SIGMA_W / m**0.5) ** 0.5), keys[1]),
-        sizes(lambda m: gaussian(SIGMA_W / (m * UNITS) ** 0.5), keys[2]),
-        sizes(lambda m: gaussian(SIGMA_W / m**0.5), keys[3], lambda m: (SIGMA_B / m**0.5) ** 0.5),
+    right = sizes(lambda m: tangent(weight=SIGMA_W, bias=SIGMA_B), keys[0])
+    root = sizes(lambda m: gaussian((SIGMA_W / m**0.5) ** 0.5), keys[1])
+    parameters = sizes(lambda m: gaussian(SIGMA_W / (m * UNITS) ** 0.5), keys[2])
+    vanishing = sizes(
+        lambda m: gaussian(SIGMA_W / m**0.5), keys[3], lambda m: (SIGMA_B / m**0.5) ** 0.5
     )
-    growth = lambda found, bias: np.polyfit(np.log(WIDTHS), np.log(found[0] / expected(found, bias)), 1)[0]
-    power = lambda found, bias: between("power of m in the variance", growth(found, bias), -0.1, 0.1)
+    growth = lambda found, bias: np.polyfit(
+        np.log(WIDTHS), np.log(found[0] / expected(found, bias)), 1
+    )[0]
+    power = lambda found, bias: between(
+        "power of m in the variance", growth(found, bias), -0.1, 0.1
+    )
     return Verdict(
         same_size("weights of variance σ_w²/m, offsets of σ_b²", right, SIGMA_B),
         power(right, SIGMA_B),
@@ -109,7 +142,10 @@ def sizes_of_kernel(draw: Callable[[int, Any], Any], xs: np.ndarray, key: Any) -
     """The mean of the kernel of one pair of inputs over many networks, for each width."""
     keys = jr.split(key, len(WIDTHS))
     return np.array(
-        [kernels(lambda key, m=m: draw(m, key), xs, SEEDS, k)[:, 0, 1].mean() for m, k in zip(WIDTHS, keys)]
+        [
+            kernels(lambda key, m=m: draw(m, key), xs, SEEDS, k)[:, 0, 1].mean()
+            for m, k in zip(WIDTHS, keys)
+        ]
     )
 
 
@@ -135,33 +171,54 @@ def plain_net(m: int, key: Any) -> Any:
     return MLP.init(4, m, 1, law=lecun, key=key)
 
 
-@claim("9.4-init-kernel-limit", title="Which parametrisation has a limit", kind="theorem",
-       of=("explain.ntk", "explain.infinite", "layers.tangent", "layers.lecun"), cites=JACOT)  # fmt: skip
+@claim(
+    "9.4-init-kernel-limit",
+    title="Which parametrisation has a limit",
+    kind="theorem",
+    of=("explain.ntk", "explain.infinite", "layers.tangent", "layers.lecun"),
+    cites=JACOT,
+)
 def has_a_limit(key):
-    r"""A network that is drawn in two parametrisations is the same function at first and has another tangent kernel: in
-    the tangent one it converges as the width $m$ grows, in the standard one it grows like $m$, and converges divided by
-    $m$, or with a learning rate $\propto 1/m$."""
+    r"""A network that is drawn in two parametrisations is the same function at first and has
+    another tangent kernel: in the tangent one it converges as the width $m$ grows, in the standard
+    one it grows like $m$, and converges divided by $m$, or with a learning rate $\propto 1/m$.
+    """
     xs = pair(key)
-    ours, plain = (sizes_of_kernel(draw, xs, k) for draw, k in zip((tangent_net, plain_net), jr.split(key)))
+    ours, plain = (
+        sizes_of_kernel(draw, xs, k) for draw, k in zip((tangent_net, plain_net), jr.split(key))
+    )
     limit = float(infinite(tangent_net(4, key)).ntk(jnp.asarray(xs))[0, 1])
-    leading = [float(infinite(plain_net(m, key), law=lecun).ntk(jnp.asarray(xs))[0, 1]) for m in WIDTHS]
+    leading = [
+        float(infinite(plain_net(m, key), law=lecun).ntk(jnp.asarray(xs))[0, 1]) for m in WIDTHS
+    ]
     return Verdict(
         power_of_width("tangent parametrisation", ours, 0.0),
         close("its kernel at width 10,000, against the limit", ours[-1], limit, **NEAR),
         power_of_width("standard parametrisation, LeCun's weights", plain, 1.0),
         power_of_width("divided by m", plain / np.array(WIDTHS), 0.0),
         close("at width 10,000, against its leading order", plain[-1], leading[-1], **NEAR),
-        figure=Chart(Panel("width m", "k(x, x')", log="xy",
-                           points={"tangent parametrisation": (WIDTHS, ours), "standard, LeCun": (WIDTHS, plain)},
-                           bounds={"limit": (WIDTHS, [limit] * 3), "leading order": (WIDTHS, leading)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "width m",
+                "k(x, x')",
+                log="xy",
+                points={
+                    "tangent parametrisation": (WIDTHS, ours),
+                    "standard, LeCun": (WIDTHS, plain),
+                },
+                bounds={"limit": (WIDTHS, [limit] * 3), "leading order": (WIDTHS, leading)},
+            )
+        ),
+    )
 
 
 @erratum(
     "9.4-init-kernel-limit",
     title="LeCun's scaling alone has no limit",
-    printed=r"w \sim N\big(0, \tfrac{\sigma_w}{\sqrt{m}}\big) \text{ (LeCun)}, \quad k[\theta_0] \to k_\infty",
-    corrected=r"w = \tfrac{1}{\sqrt m}\, \omega, \quad \omega \sim N(0, 1), \quad k[\theta_0] \to k_\infty",
+    printed=r"w \sim N\big(0, \tfrac{\sigma_w}{\sqrt{m}}\big) \text{ (LeCun)}, \quad k[\theta_0] "
+    r"\to k_\infty",
+    corrected=r"w = \tfrac{1}{\sqrt m}\, \omega, \quad \omega \sim N(0, 1), \quad k[\theta_0] \to "
+    r"k_\infty",
     of=("explain.ntk", "layers.tangent", "layers.lecun"),
     cites=JACOT,
 )
@@ -171,7 +228,9 @@ def has_a_limit_printed(key):
     layer shrinks and that of the last does not, and the sum of $m$ of its squares grows like $m$;
     the factor $1/\sqrt m$ must stand in the network, before what is trained."""
     xs = pair(key)
-    ours, plain = (sizes_of_kernel(draw, xs, k) for draw, k in zip((tangent_net, plain_net), jr.split(key)))
+    ours, plain = (
+        sizes_of_kernel(draw, xs, k) for draw, k in zip((tangent_net, plain_net), jr.split(key))
+    )
     return Verdict(
         power_of_width("a factor in the network", ours, 0.0),
         printed=[power_of_width("LeCun's weights", plain, 0.0)],

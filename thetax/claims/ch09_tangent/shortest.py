@@ -1,4 +1,6 @@
-r"""§9.1: the shortest $\beta$ that goes through the data, and what a linearised network says elsewhere."""
+r"""§9.1: the shortest $\beta$ that goes through the data, and what a linearised network says
+elsewhere.
+"""
 
 from typing import Any, NamedTuple
 
@@ -21,8 +23,9 @@ STEPS = 4000
 
 
 class Fit(NamedTuple):
-    r"""A network with more parameters than examples, at right angles to one another, so that $K$ is well conditioned:
-    its outputs $f$, the rows $\nabla f(x_i)$ of $\Phi$, and $\Phi^+ (y - f)$."""
+    r"""A network with more parameters than examples, at right angles to one another, so that $K$ is
+    well conditioned: its outputs $f$, the rows $\nabla f(x_i)$ of $\Phi$, and $\Phi^+ (y - f)$.
+    """
 
     net: Any
     xs: np.ndarray
@@ -33,21 +36,31 @@ class Fit(NamedTuple):
 
 
 def fit(key: Any, n: int = 5) -> Fit:
-    r"""Inputs at right angles, so that $K$ is far from singular, and the shortest solution by a pseudo-inverse."""
-    rng, net = chance(key), network(n, 6, 1, key=key)
-    xs, ys = np.sqrt(n) * np.linalg.qr(rng.normal(size=(n, n)))[0], rng.normal(size=n)
-    f, phi = np.asarray(predict(net, jnp.asarray(xs)))[:, 0], features(net, xs)
+    r"""Inputs at right angles, so that $K$ is far from singular, and the shortest solution by a
+    pseudo-inverse.
+    """
+    rng = chance(key)
+    net = network(n, 6, 1, key=key)
+    xs = np.sqrt(n) * np.linalg.qr(rng.normal(size=(n, n)))[0]
+    ys = rng.normal(size=n)
+    f = np.asarray(predict(net, jnp.asarray(xs)))[:, 0]
+    phi = features(net, xs)
     return Fit(net, xs, ys, f, phi, np.linalg.pinv(phi) @ (ys - f))
 
 
 def solved(case: Fit) -> np.ndarray:
     r"""The library's $\beta^*$, as a vector."""
-    return np.asarray(tree.ravel(linearise(case.net).solve(jnp.asarray(case.xs), jnp.asarray(case.ys[:, None])))[0])
+    return np.asarray(
+        tree.ravel(linearise(case.net).solve(jnp.asarray(case.xs), jnp.asarray(case.ys[:, None])))[
+            0
+        ]
+    )
 
 
 def descended(case: Fit, start: np.ndarray) -> np.ndarray:
     r"""Where gradient descent on $\beta$ ends."""
-    h, batch = linearise(case.net), (jnp.asarray(case.xs), jnp.asarray(case.ys))
+    h = linearise(case.net)
+    batch = (jnp.asarray(case.xs), jnp.asarray(case.ys))
     rate = len(case.ys) / np.linalg.eigvalsh(case.phi @ case.phi.T).max()
     step = descend(lambda beta, _, key: squared_error(at(h, beta), batch), optax.sgd(rate))
     walk = jax.jit(lambda beta: run(step, beta, jnp.zeros(STEPS), key=jax.random.key(0))[0].model)
@@ -60,13 +73,20 @@ def loss(case: Fit, beta: np.ndarray) -> float:
     return len(case.ys) * float(squared_error(at(linearise(case.net), beta), batch))
 
 
-@claim("9.1-minnorm", title="The shortest of all solutions", kind="theorem", of=("explain.linearise",
-       "explain.Linearised", "train.descend"))  # fmt: skip
+@claim(
+    "9.1-minnorm",
+    title="The shortest of all solutions",
+    kind="theorem",
+    of=("explain.linearise", "explain.Linearised", "train.descend"),
+)
 def shortest(key):
-    r"""For $p \ge n$ and $K = \Phi\Phi^\top$ invertible, $\beta^* = \Phi^\top K^{-1} (y - f) = \Phi^+ (y - f)$ goes
-    through the data. Of all that do it is the shortest, and where gradient descent from $\beta = 0$ ends."""
+    r"""For $p \ge n$ and $K = \Phi\Phi^\top$ invertible,
+    $\beta^* = \Phi^\top K^{-1} (y - f) = \Phi^+ (y - f)$ goes through the data. Of all that do it
+    is the shortest, and where gradient descent from $\beta = 0$ ends.
+    """
     case = fit(key)
-    beta, p = solved(case), case.phi.shape[1]
+    beta = solved(case)
+    p = case.phi.shape[1]
     K = case.phi @ case.phi.T
     null = chance(key).normal(size=p)
     null = null - np.linalg.pinv(case.phi) @ (case.phi @ null)
@@ -74,18 +94,45 @@ def shortest(key):
     many = np.linspace(-2, 2, 7)[:, None]
     return Verdict(
         close("β*, against Φ⁺(y − f)", beta, case.beta, tolerance=1e-7),
-        close("β*, against ΦᵀK⁻¹(y − f)", beta, case.phi.T @ np.linalg.solve(K, case.ys - case.f), tolerance=1e-7),
-        close("β*, against gradient descent from 0", beta, descended(case, np.zeros(p)), tolerance=1e-8),
+        close(
+            "β*, against ΦᵀK⁻¹(y − f)",
+            beta,
+            case.phi.T @ np.linalg.solve(K, case.ys - case.f),
+            tolerance=1e-7,
+        ),
+        close(
+            "β*, against gradient descent from 0",
+            beta,
+            descended(case, np.zeros(p)),
+            tolerance=1e-8,
+        ),
         close("its loss", loss(case, beta), 0.0, tolerance=1e-15),
-        close("loss with something added that no gradient sees", loss(case, beta + null), 0.0, tolerance=1e-12),
-        close("which makes it longer by its own square", np.sum((beta + null) ** 2), beta @ beta + null @ null,
-              tolerance=1e-6),
-        refuted(close("with Φᵀ(y − f), without K⁻¹", beta, case.phi.T @ (case.ys - case.f), tolerance=1e-3)),
-        equal(f"7 examples, {tree.size(small)} parameters: rank of K",
-              np.linalg.matrix_rank(np.asarray(ntk(small, form="trace")(jnp.asarray(many))), rtol=1e-9),
-              tree.size(small)),
+        close(
+            "loss with something added that no gradient sees",
+            loss(case, beta + null),
+            0.0,
+            tolerance=1e-12,
+        ),
+        close(
+            "which makes it longer by its own square",
+            np.sum((beta + null) ** 2),
+            beta @ beta + null @ null,
+            tolerance=1e-6,
+        ),
+        refuted(
+            close(
+                "with Φᵀ(y − f), without K⁻¹", beta, case.phi.T @ (case.ys - case.f), tolerance=1e-3
+            )
+        ),
+        equal(
+            f"7 examples, {tree.size(small)} parameters: rank of K",
+            np.linalg.matrix_rank(
+                np.asarray(ntk(small, form="trace")(jnp.asarray(many))), rtol=1e-9
+            ),
+            tree.size(small),
+        ),
         assumptions=[at_least("least eigenvalue of K", np.linalg.eigvalsh(K).min(), 0.05)],
-    )  # fmt: skip
+    )
 
 
 @erratum(
@@ -96,8 +143,10 @@ def shortest(key):
     of=("explain.linearise", "train.descend"),
 )
 def shortest_printed(key):
-    r"""The notes call it the unique solution. With more parameters than examples the minimisers are an affine space of
-    dimension $p - n$, and where descent ends depends on where it begins; unique is the shortest."""
+    r"""The notes call it the unique solution. With more parameters than examples the minimisers are
+    an affine space of dimension $p - n$, and where descent ends depends on where it begins; unique
+    is the shortest.
+    """
     case = fit(key)
     beta, (n, p) = solved(case), case.phi.shape
     start = chance(key).normal(size=p)
@@ -116,39 +165,68 @@ def shortest_printed(key):
     )
 
 
-@claim("9.1-prediction", title="What it says elsewhere", kind="identity",
-       of=("explain.linearise", "explain.ntk", "explain.lazy_training"))  # fmt: skip
+@claim(
+    "9.1-prediction",
+    title="What it says elsewhere",
+    kind="identity",
+    of=("explain.linearise", "explain.ntk", "explain.lazy_training"),
+)
 def prediction(key):
-    r"""$h^*(x) = f[\theta_0](x) + k(x)^\top K^{-1} (y - f)$ with $k(x)_i = k(x, x_i)$: kernel regression on what the
-    network does not say yet. At the examples it is $y$."""
+    r"""$h^*(x) = f[\theta_0](x) + k(x)^\top K^{-1} (y - f)$ with $k(x)_i = k(x, x_i)$: kernel
+    regression on what the network does not say yet. At the examples it is $y$.
+    """
     case = fit(key)
-    X, new = jnp.asarray(case.xs), chance(key).normal(size=(8, 5))
+    X = jnp.asarray(case.xs)
+    new = chance(key).normal(size=(8, 5))
     there = np.asarray(predict(case.net, jnp.asarray(new)))[:, 0]
     other = features(case.net, new)
     h = linearise(case.net).solve(X, jnp.asarray(case.ys[:, None]))
     said = np.asarray(predict(h, jnp.asarray(new)))[:, 0]
-    K, k = (np.asarray(ntk(case.net, form="trace")(*sets)) for sets in ((X,), (jnp.asarray(new), X)))
+    K, k = (
+        np.asarray(ntk(case.net, form="trace")(*sets)) for sets in ((X,), (jnp.asarray(new), X))
+    )
     lazy = lazy_training(ntk(case.net), X, case.ys[:, None], start=case.net)
     return Verdict(
         close("at the examples", predict(h, X)[:, 0], case.ys, tolerance=1e-10),
-        close("8 new inputs, by the kernel", said, there + k @ np.linalg.solve(K, case.ys - case.f), tolerance=1e-10),
-        close("by β*, from differences", said, there + other @ case.beta, tolerance=1e-7, method="finite differences"),
-        close("the end of lazy training", lazy(np.inf, jnp.asarray(new))[:, 0], said, tolerance=1e-10),
+        close(
+            "8 new inputs, by the kernel",
+            said,
+            there + k @ np.linalg.solve(K, case.ys - case.f),
+            tolerance=1e-10,
+        ),
+        close(
+            "by β*, from differences",
+            said,
+            there + other @ case.beta,
+            tolerance=1e-7,
+            method="finite differences",
+        ),
+        close(
+            "the end of lazy training", lazy(np.inf, jnp.asarray(new))[:, 0], said, tolerance=1e-10
+        ),
         figure=_on_a_line(key),
     )
 
 
 def _on_a_line(key: Any) -> Chart:
     """Six points, the network before, its linearised form trained, and itself trained."""
-    xs, t = np.array([-2.0, -1.4, -0.5, 0.2, 1.1, 1.9]), np.linspace(-2.5, 4.5, 141)
+    xs = np.array([-2.0, -1.4, -0.5, 0.2, 1.1, 1.9])
+    t = np.linspace(-2.5, 4.5, 141)
     batch = jnp.asarray(xs[:, None]), jnp.asarray(np.sin(2 * xs))
     net = network(1, 16, 1, key=key)
     step = descend(lambda model, _, key: squared_error(model, batch), optax.adam(1e-2))
     full = jax.jit(lambda net: run(step, net, jnp.zeros(3000), key=key)[0].model)(net)
     h = linearise(net).solve(batch[0], batch[1][:, None], ridge=1e-8)
     say = lambda model: (t, np.asarray(predict(model, jnp.asarray(t[:, None])))[:, 0])
-    return Chart(Panel("x", "output", bounds={"at first": say(net)}, points={"data": (xs, np.sin(2 * xs))},
-                       lines={"linearised": say(h), "the network, trained": say(full)}))  # fmt: skip
+    return Chart(
+        Panel(
+            "x",
+            "output",
+            bounds={"at first": say(net)},
+            points={"data": (xs, np.sin(2 * xs))},
+            lines={"linearised": say(h), "the network, trained": say(full)},
+        )
+    )
 
 
 @erratum(
@@ -163,13 +241,16 @@ def prediction_printed(key):
     elsewhere those of $h[\beta^*]$ less the network at the start. The same term is missing in
     $f_\infty(x)$ in §9.4."""
     case = fit(key)
-    X, new = jnp.asarray(case.xs), jnp.asarray(chance(key).normal(size=(8, 5)))
+    X = jnp.asarray(case.xs)
+    new = jnp.asarray(chance(key).normal(size=(8, 5)))
     h = linearise(case.net).solve(X, jnp.asarray(case.ys[:, None]))
     kernel = ntk(case.net, form="trace")
     a = np.linalg.solve(np.asarray(kernel(X)), case.ys - case.f)
 
     def checks(start):
-        said = lambda xs: start * np.asarray(predict(case.net, xs))[:, 0] + np.asarray(kernel(xs, X)) @ a
+        said = lambda xs: (
+            start * np.asarray(predict(case.net, xs))[:, 0] + np.asarray(kernel(xs, X)) @ a
+        )
         return [
             close("at the examples: y", said(X), case.ys, tolerance=1e-10),
             close("8 new inputs: h[β*]", said(new), predict(h, new)[:, 0], tolerance=1e-10),

@@ -1,5 +1,6 @@
-r"""Networks of one hidden layer of several widths, each trained until nothing is left to learn: what §9.3 and §9.4 are
-tried on."""
+r"""Networks of one hidden layer of several widths, each trained until nothing is left to learn:
+what §9.3 and §9.4 are tried on.
+"""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,7 +20,12 @@ from ..engine.chance import chance
 from ..engine.check import at_most
 from .width import shallow
 
-WIDTHS, SEEDS, STEPS, LOOKS, N, D = (64, 256, 1024, 4096), 10, 320, 8, 6, 8
+WIDTHS = (64, 256, 1024, 4096)
+SEEDS = 10
+STEPS = 320
+LOOKS = 8
+N = 6
+D = 8
 RATE = 0.9  # of the mean over the examples
 
 
@@ -34,15 +40,19 @@ class Data(NamedTuple):
 def data(key: Any) -> Data:
     """Inputs of length 1 with normal targets, and others."""
     rng = chance(key)
-    xs, new = rng.normal(size=(N, D)), rng.normal(size=(4, D))
+    xs = rng.normal(size=(N, D))
+    new = rng.normal(size=(4, D))
     unit = lambda xs: jnp.asarray(xs / np.linalg.norm(xs, axis=1, keepdims=True))
     return Data(unit(xs), jnp.asarray(rng.normal(size=N)), unit(new))
 
 
 class Trained(NamedTuple):
-    """Networks of one width, drawn and trained by gradient descent: each along the first axis, looks along the second.
+    """Networks of one width, drawn and trained by gradient descent: each along the first axis,
+    looks along the second.
 
-    Outputs at the examples and at new inputs begin with those before training, and so do the kernels."""
+    Outputs at the examples and at new inputs begin with those before training, and so do the
+    kernels.
+    """
 
     theta: Any  # at the start and at the end
     outputs: Any
@@ -53,7 +63,9 @@ class Trained(NamedTuple):
 
 @partial(jax.jit, static_argnames="width")
 def train(case: Data, keys: Any, width: int) -> Trained:
-    """Networks of one hidden layer of ReLU units, by full-batch gradient descent until nothing is left of the loss."""
+    """Networks of one hidden layer of ReLU units, by full-batch gradient descent until nothing is
+    left of the loss.
+    """
     everywhere = jnp.concatenate([case.xs, case.new])
     step = descend(lambda model, _, key: squared_error(model, case[:2]), optax.sgd(RATE))
     seen = lambda net: (predict(net, everywhere)[:, 0], ntk(net, form="trace")(everywhere, case.xs))
@@ -80,7 +92,8 @@ def ten(case: Data, width: int, key: Any) -> Trained:
 
 def trained(key: Any) -> tuple[Data, list[Trained]]:
     """The same data for every width."""
-    case, keys = data(key), jr.split(key, len(WIDTHS))
+    case = data(key)
+    keys = jr.split(key, len(WIDTHS))
     return case, [ten(case, m, k) for m, k in zip(WIDTHS, keys)]
 
 
@@ -91,12 +104,19 @@ def slope(values: Any) -> float:
 
 def to_the_end(found: list[Trained]) -> Any:
     """The assumption that nothing was left to learn."""
-    return at_most("loss at the end, of all networks", np.max([part.losses.max() for part in found]), 1e-10)
+    return at_most(
+        "loss at the end, of all networks", np.max([part.losses.max() for part in found]), 1e-10
+    )
 
 
 def against_width(y: str, values: dict[str, Any]) -> Panel:
     """Measured against the width, beside the power one half."""
     first = next(iter(values.values()))
     half = np.array(first)[0] * (np.array(WIDTHS) / WIDTHS[0]) ** -0.5
-    return Panel("width m", y, log="xy", bounds={"m to the power −½": (WIDTHS, half)},
-                 points={name: (WIDTHS, value) for name, value in values.items()})  # fmt: skip
+    return Panel(
+        "width m",
+        y,
+        log="xy",
+        bounds={"m to the power −½": (WIDTHS, half)},
+        points={name: (WIDTHS, value) for name, value in values.items()},
+    )

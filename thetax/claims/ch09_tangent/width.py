@@ -15,16 +15,20 @@ from ..engine.chance import chance
 from ..engine.check import at_most, close, refuted, within
 from ..engine.claim import Verdict, claim
 
-WIDTHS, SEEDS = (100, 1000, 10_000), 200
+WIDTHS = (100, 1000, 10_000)
+SEEDS = 200
 JACOT = "Jacot et al. 2018"
 
 
 def shallow(d: int, m: int, *, key: Any, last: float = 2.0) -> Chain:
-    r"""$f(x) = \sqrt{2/m} \sum_j a_j\, \mathrm{ReLU}(w_j^\top x)$ with $a_j$ and $w_j$ standard normal, both
-    trained; or with another number in place of 2."""
+    r"""$f(x) = \sqrt{2/m} \sum_j a_j\, \mathrm{ReLU}(w_j^\top x)$ with $a_j$ and $w_j$ standard
+    normal, both trained; or with another number in place of 2.
+    """
     key_w, key_a = jr.split(key)
     inner = Linear.init(d, m, law=tangent(weight=d**0.5), bias=False, key=key_w)
-    return Chain(inner, relu, Linear.init(m, 1, law=tangent(weight=last**0.5), bias=False, key=key_a))
+    return Chain(
+        inner, relu, Linear.init(m, 1, law=tangent(weight=last**0.5), bias=False, key=key_a)
+    )
 
 
 def kernels(draw: Callable[[Any], Any], xs: np.ndarray, count: int, key: Any) -> np.ndarray:
@@ -35,7 +39,9 @@ def kernels(draw: Callable[[Any], Any], xs: np.ndarray, count: int, key: Any) ->
 
 
 def kappa(u: Any) -> np.ndarray:
-    r"""$\kappa(u) = \frac{2u}{\pi} (\pi - \arccos u) + \frac{1}{\pi} \sqrt{1 - u^2}$, as the notes print it."""
+    r"""$\kappa(u) = \frac{2u}{\pi} (\pi - \arccos u) + \frac{1}{\pi} \sqrt{1 - u^2}$, as the notes
+    print it.
+    """
     u = np.clip(np.asarray(u, float), -1, 1)
     return 2 * u / np.pi * (np.pi - np.arccos(u)) + np.sqrt(1 - u**2) / np.pi
 
@@ -46,30 +52,65 @@ def by_kappa(xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
     return lengths * kappa(xs @ ys.T / lengths)
 
 
-@claim("9.3-infinite-width", title="One kernel for all wide networks", kind="theorem",
-       of=("explain.ntk", "explain.infinite", "layers.tangent"), cites=JACOT)  # fmt: skip
+@claim(
+    "9.3-infinite-width",
+    title="One kernel for all wide networks",
+    kind="theorem",
+    of=("explain.ntk", "explain.infinite", "layers.tangent"),
+    cites=JACOT,
+)
 def one_kernel(key):
-    r"""As the width $m$ grows, in the tangent parametrisation, $k[\theta_0] \to k_\infty$ in probability: what chance
-    leaves of it falls as $m^{-1/2}$. $k_\infty$ depends on the law of the weights, and not on the weights."""
+    r"""As the width $m$ grows, in the tangent parametrisation, $k[\theta_0] \to k_\infty$ in
+    probability: what chance leaves of it falls as $m^{-1/2}$. $k_\infty$ depends on the law of the
+    weights, and not on the weights.
+    """
     xs = chance(key).normal(size=(4, 3))
     low = np.tril_indices(4)
     keys = jr.split(key, len(WIDTHS))
-    found = {m: kernels(lambda key, m=m: shallow(3, m, key=key), xs, SEEDS, k)[:, *low] for m, k in zip(WIDTHS, keys)}
-    limit = lambda last: np.asarray(infinite(shallow(3, 4, key=key, last=last)).ntk(jnp.asarray(xs)))[low]
+    found = {
+        m: kernels(lambda key, m=m: shallow(3, m, key=key), xs, SEEDS, k)[:, *low]
+        for m, k in zip(WIDTHS, keys)
+    }
+    limit = lambda last: np.asarray(
+        infinite(shallow(3, 4, key=key, last=last)).ntk(jnp.asarray(xs))
+    )[low]
     spread = {m: values.std(axis=0, ddof=1) for m, values in found.items()}
     error = {m: deviation / np.sqrt(SEEDS) for m, deviation in spread.items()}
     scaled = np.array([np.sqrt(m * np.mean(spread[m] ** 2)) for m in WIDTHS])
     halves = [part.mean(axis=0) for part in np.split(found[10_000], 2)]
     return Verdict(
-        *[within(f"width {m:,}: mean of {SEEDS} networks", found[m].mean(axis=0), by_kappa(xs, xs)[low], error=error[m])
-          for m in WIDTHS],
+        *[
+            within(
+                f"width {m:,}: mean of {SEEDS} networks",
+                found[m].mean(axis=0),
+                by_kappa(xs, xs)[low],
+                error=error[m],
+            )
+            for m in WIDTHS
+        ],
         close("the library's limit", limit(2.0), by_kappa(xs, xs)[low], tolerance=1e-7),
-        at_most("deviation times √m: largest over least", scaled.max() / scaled.min(), 1.3, method="trend"),
-        within("two halves of the networks agree", halves[0] - halves[1], np.zeros(10), error=2 * error[10_000]),
-        refuted(within("the limit of another law, of half the variance", found[10_000].mean(axis=0), limit(1.0),
-                       error=error[10_000])),
+        at_most(
+            "deviation times √m: largest over least",
+            scaled.max() / scaled.min(),
+            1.3,
+            method="trend",
+        ),
+        within(
+            "two halves of the networks agree",
+            halves[0] - halves[1],
+            np.zeros(10),
+            error=2 * error[10_000],
+        ),
+        refuted(
+            within(
+                "the limit of another law, of half the variance",
+                found[10_000].mean(axis=0),
+                limit(1.0),
+                error=error[10_000],
+            )
+        ),
         figure=_around(key),
-    )  # fmt: skip
+    )
 
 
 def _around(key: Any) -> Chart:
@@ -79,6 +120,13 @@ def _around(key: Any) -> Chart:
     panels = []
     for m in (30, 300, 3000):
         found = kernels(lambda key, m=m: shallow(2, m, key=key), circle, 3, key)[:, 0]
-        panels.append(Panel("angle", "k(x, x'), dashed its limit", title=f"width {m:,}", lines={"": (angle, found.T)},
-                            bounds={"limit": (angle, kappa(np.cos(angle)))}))  # fmt: skip
+        panels.append(
+            Panel(
+                "angle",
+                "k(x, x'), dashed its limit",
+                title=f"width {m:,}",
+                lines={"": (angle, found.T)},
+                bounds={"limit": (angle, kappa(np.cos(angle)))},
+            )
+        )
     return Chart(*panels)

@@ -1,4 +1,6 @@
-"""Chapter 10, Bayesian learning: Gaussian processes, and the networks that become one as they widen."""
+"""Chapter 10, Bayesian learning: Gaussian processes, and the networks that become one as they
+widen.
+"""
 
 from . import linear_units as linear_units
 from . import nngp as nngp

@@ -1,4 +1,6 @@
-"""§10.2: linear units with random weights are Gaussian processes, and deep linear networks nearly so."""
+"""§10.2: linear units with random weights are Gaussian processes, and deep linear networks nearly
+so.
+"""
 
 from typing import Any
 
@@ -23,14 +25,17 @@ UNIT = ("layers.Linear", "layers.gaussian", "bayes.linear_kernel")
 
 
 def outputs(X: np.ndarray, units: int, draws: int, key: Any, law: Law | None = None) -> np.ndarray:
-    r"""What layers of so many units without an offset, $w \sim N(0, \frac{\sigma^2}{d} I)$, give for the rows of $X$:
-    draws, examples, units."""
+    r"""What layers of so many units without an offset, $w \sim N(0, \frac{\sigma^2}{d} I)$, give
+    for the rows of $X$: draws, examples, units.
+    """
     d = X.shape[1]
     law = law or gaussian(SIGMA / np.sqrt(d))
 
     @jax.jit
     def give(keys, X):
-        return jax.vmap(lambda key: jax.vmap(Linear.init(d, units, law=law, bias=False, key=key))(X))(keys)
+        return jax.vmap(
+            lambda key: jax.vmap(Linear.init(d, units, law=law, bias=False, key=key))(X)
+        )(keys)
 
     return np.asarray(give(jr.split(key, draws), jnp.asarray(X)))
 
@@ -40,10 +45,18 @@ def second_moments(ys: np.ndarray) -> np.ndarray:
     return ys.T @ ys / len(ys)
 
 
-@claim("10.2-linear-unit", title="A linear unit is a Gaussian process", kind="theorem", of=UNIT, cites="Neal 1996")
+@claim(
+    "10.2-linear-unit",
+    title="A linear unit is a Gaussian process",
+    kind="theorem",
+    of=UNIT,
+    cites="Neal 1996",
+)
 def unit(key):
-    r"""With $w \sim N(0, \frac{\sigma^2}{d} I_d)$ the outputs $y = Xw$, $X \in \mathbb{R}^{n \times d}$, have the law
-    $N(0, \frac{\sigma^2}{d} XX^\top)$: a Gaussian process of the kernel $k(x, x') = \frac{\sigma^2}{d} x^\top x'$."""
+    r"""With $w \sim N(0, \frac{\sigma^2}{d} I_d)$ the outputs $y = Xw$,
+    $X \in \mathbb{R}^{n \times d}$, have the law $N(0, \frac{\sigma^2}{d} XX^\top)$: a Gaussian
+    process of the kernel $k(x, x') = \frac{\sigma^2}{d} x^\top x'$.
+    """
     n, d = 4, 3
     X = chance(key).normal(size=(n, d))
     ys = outputs(X, 1, DRAWS, key)[:, :, 0]
@@ -51,10 +64,15 @@ def unit(key):
     kernel = linear_kernel(scale=SIGMA**2 / d)
     square = distances(ys, 0.0, sigma)
     return Verdict(
-        within("covariances of 200,000 draws", second_moments(ys), sigma, error=spread(sigma, DRAWS)),
+        within(
+            "covariances of 200,000 draws", second_moments(ys), sigma, error=spread(sigma, DRAWS)
+        ),
         within("means", ys.mean(axis=0), np.zeros(n), error=np.sqrt(np.diag(sigma) / DRAWS)),
         close("the library's kernel", np.asarray(kernel(jnp.asarray(X))), sigma, tolerance=1e-12),
-        likely("distances², Kolmogorov-Smirnov to χ² of 3 degrees", stats.kstest(square, stats.chi2(d).cdf).pvalue),
+        likely(
+            "distances², Kolmogorov-Smirnov to χ² of 3 degrees",
+            stats.kstest(square, stats.chi2(d).cdf).pvalue,
+        ),
         equal("rank of Σ: 4 outputs of 3 weights", np.linalg.matrix_rank(sigma), d),
     )
 
@@ -62,38 +80,62 @@ def unit(key):
 @erratum(
     "10.2-linear-unit",
     title="Examples by examples, and a share for each input",
-    printed=r"y \sim N(0, \tfrac{\sigma^2}{d} X^\top X), \quad k(x, x') = \tfrac{\sigma^2}{n} x^\top x'",
-    corrected=r"y \sim N(0, \tfrac{\sigma^2}{d} X X^\top), \quad k(x, x') = \tfrac{\sigma^2}{d} x^\top x'",
+    printed=r"y \sim N(0, \tfrac{\sigma^2}{d} X^\top X), \quad k(x, x') = \tfrac{\sigma^2}{n} "
+    r"x^\top x'",
+    corrected=r"y \sim N(0, \tfrac{\sigma^2}{d} X X^\top), \quad k(x, x') = \tfrac{\sigma^2}{d} "
+    r"x^\top x'",
     of=UNIT,
 )
 def unit_printed(key):
-    r"""The covariance of $n$ outputs is $n \times n$, while $X^\top X$ is $d \times d$, and another matrix even where
-    $n = d$; and what one unit says of two examples cannot depend on how many others there are."""
+    r"""The covariance of $n$ outputs is $n \times n$, while $X^\top X$ is $d \times d$, and another
+    matrix even where $n = d$; and what one unit says of two examples cannot depend on how many
+    others there are.
+    """
     rng, (n, d) = chance(key), (4, 3)
-    X, even = rng.normal(size=(n, d)), rng.normal(size=(d, d))
+    X = rng.normal(size=(n, d))
+    even = rng.normal(size=(d, d))
     key_X, key_even = jr.split(key)
     seen = second_moments(outputs(X, 1, DRAWS, key_X)[:, :, 0])
     seen_even = second_moments(outputs(even, 1, DRAWS, key_even)[:, :, 0])
     kernel = lambda scale: np.asarray(linear_kernel(scale=scale)(jnp.asarray(X)))
-    share, error = SIGMA**2 / d, spread(SIGMA**2 / d * X @ X.T, DRAWS)
+    share = SIGMA**2 / d
+    error = spread(SIGMA**2 / d * X @ X.T, DRAWS)
     error_even = spread(share * even @ even.T, DRAWS)
     return Verdict(
         equal("shape of XXᵀ", (X @ X.T).shape, seen.shape),
-        within("3 examples of 3 inputs: covariances, XXᵀ", seen_even, share * even @ even.T, error=error_even),
+        within(
+            "3 examples of 3 inputs: covariances, XXᵀ",
+            seen_even,
+            share * even @ even.T,
+            error=error_even,
+        ),
         within("4 examples of 3 inputs: kernel with σ²/d", seen, kernel(SIGMA**2 / d), error=error),
         printed=[
             equal("shape of XᵀX", (X.T @ X).shape, seen.shape),
-            within("3 examples of 3 inputs: covariances, XᵀX", seen_even, share * even.T @ even, error=error_even),
-            within("4 examples of 3 inputs: kernel with σ²/n", seen, kernel(SIGMA**2 / n), error=error),
+            within(
+                "3 examples of 3 inputs: covariances, XᵀX",
+                seen_even,
+                share * even.T @ even,
+                error=error_even,
+            ),
+            within(
+                "4 examples of 3 inputs: kernel with σ²/n", seen, kernel(SIGMA**2 / n), error=error
+            ),
         ],
     )
 
 
-@claim("10.2-linear-multi", title="The units of a layer are independent", kind="identity",
-       of=("layers.Linear", "layers.gaussian"))  # fmt: skip
+@claim(
+    "10.2-linear-multi",
+    title="The units of a layer are independent",
+    kind="identity",
+    of=("layers.Linear", "layers.gaussian"),
+)
 def several(key):
-    r"""Given the inputs, the units of a layer whose weights are independent are independent processes of one law:
-    $\mathrm{Cov}(y_i^{(a)}, y_j^{(b)}) = \delta_{ab}\, k(x_i, x_j)$, and all of them are jointly normal."""
+    r"""Given the inputs, the units of a layer whose weights are independent are independent
+    processes of one law: $\mathrm{Cov}(y_i^{(a)}, y_j^{(b)}) = \delta_{ab}\, k(x_i, x_j)$, and all
+    of them are jointly normal.
+    """
     n, d, m, draws = 2, 3, 3, 50_000
     X = chance(key).normal(size=(n, d))
     key_layer, key_turned = jr.split(key)
@@ -102,34 +144,54 @@ def several(key):
     sigma = np.kron(np.eye(m), k)
     turned = outputs(X[:1], m, draws, key_turned, orthogonal)[:, 0]  # units of orthogonal weights
     return Verdict(
-        within("covariances of 3 units at 2 inputs, 0 between units", second_moments(ys), sigma,
-               error=spread(sigma, draws)),
-        likely("jointly normal: distances², to χ² of 6 degrees",
-               stats.kstest(distances(ys, 0.0, sigma), stats.chi2(m * n).cdf).pvalue),
+        within(
+            "covariances of 3 units at 2 inputs, 0 between units",
+            second_moments(ys),
+            sigma,
+            error=spread(sigma, draws),
+        ),
+        likely(
+            "jointly normal: distances², to χ² of 6 degrees",
+            stats.kstest(distances(ys, 0.0, sigma), stats.chi2(m * n).cdf).pvalue,
+        ),
         _squares("squares of two units", ys[:, [0, n]]),
         refuted(_squares("squares of two units of orthogonal weights", turned[:, :2])),
-    )  # fmt: skip
+    )
 
 
 def _squares(name: str, pair: np.ndarray) -> Any:
     """The correlation of the squares of two units: 0 if they are independent."""
-    return within(f"{name}: correlation", np.corrcoef((pair**2).T)[0, 1], 0.0, error=1 / np.sqrt(len(pair)))
+    return within(
+        f"{name}: correlation", np.corrcoef((pair**2).T)[0, 1], 0.0, error=1 / np.sqrt(len(pair))
+    )
 
 
-@claim("10.2-gp-blr", title="The linear kernel is Bayesian linear regression", kind="theorem",
-       of=("bayes.GaussianProcess", "bayes.linear_kernel", "models.ridge"), cites=BOOK)  # fmt: skip
+@claim(
+    "10.2-gp-blr",
+    title="The linear kernel is Bayesian linear regression",
+    kind="theorem",
+    of=("bayes.GaussianProcess", "bayes.linear_kernel", "models.ridge"),
+    cites=BOOK,
+)
 def regression(key):
-    r"""With the kernel $s\,x^\top x'$ the posterior of the process is that of $f = w^\top x$, $w \sim N(0, sI)$: with
-    $A = \frac{1}{\gamma^2} X^\top X + \frac1s I$ mean $\frac{1}{\gamma^2} x^\top A^{-1} X^\top y$ and variance
-    $x^\top A^{-1} x$. The mean is ridge regression of strength $\gamma^2 / s$."""
+    r"""With the kernel $s\,x^\top x'$ the posterior of the process is that of $f = w^\top x$,
+    $w \sim N(0, sI)$: with $A = \frac{1}{\gamma^2} X^\top X + \frac1s I$ mean
+    $\frac{1}{\gamma^2} x^\top A^{-1} X^\top y$ and variance $x^\top A^{-1} x$. The mean is ridge
+    regression of strength $\gamma^2 / s$.
+    """
     rng, (n, d), s, noise = chance(key), (12, 4), 0.8, 0.3
-    X, new = rng.normal(size=(n, d)), rng.normal(size=(6, d))
+    X = rng.normal(size=(n, d))
+    new = rng.normal(size=(6, d))
     X = X - X.mean(axis=0)  # so that an offset has nothing to add
     ys = X @ rng.normal(size=d) + np.sqrt(noise) * rng.normal(size=n)
     ys = ys - ys.mean()
-    found = GaussianProcess.init(linear_kernel(scale=s), noise=noise).condition(jnp.asarray(X), jnp.asarray(ys))
+    found = GaussianProcess.init(linear_kernel(scale=s), noise=noise).condition(
+        jnp.asarray(X), jnp.asarray(ys)
+    )
     A = np.linalg.inv(X.T @ X / noise + np.eye(d) / s)
-    mean, covariance = (np.asarray(part(jnp.asarray(new))) for part in (found.mean, found.covariance))
+    mean, covariance = (
+        np.asarray(part(jnp.asarray(new))) for part in (found.mean, found.covariance)
+    )
     line = lambda strength: np.asarray(
         jax.vmap(ridge(jnp.asarray(X), jnp.asarray(ys), strength=strength))(jnp.asarray(new))
     )[:, 0]
@@ -137,36 +199,60 @@ def regression(key):
     return Verdict(
         close("mean, from the weights", mean, new @ A @ X.T @ ys / noise, tolerance=1e-10),
         close("covariance, from the weights", covariance, new @ A @ new.T, tolerance=1e-10),
-        close("mean, against ridge regression of strength γ²/s", mean, line(noise / s), tolerance=1e-10),
+        close(
+            "mean, against ridge regression of strength γ²/s",
+            mean,
+            line(noise / s),
+            tolerance=1e-10,
+        ),
         refuted(close("of strength γ²", mean, line(noise), tolerance=1e-10)),
         close("log evidence", found.log_evidence, evidence, tolerance=1e-10),
     )
 
 
-def kurtosis(widths: tuple[int, ...], x: np.ndarray, draws: int, key: Any) -> tuple[float, float, float]:
-    """The excess kurtosis of linear networks of these hidden widths, its standard error, and the mean of y² over k."""
+def kurtosis(
+    widths: tuple[int, ...], x: np.ndarray, draws: int, key: Any
+) -> tuple[float, float, float]:
+    """The excess kurtosis of linear networks of these hidden widths, its standard error, and the
+    mean of y² over k.
+    """
 
     def one(key, x):
         return MLP.init(len(x), *widths, 1, activation=identity, law=lecun, key=key)(x)[0]
 
-    many = jax.jit(lambda keys, x: jax.lax.map(lambda keys: jax.vmap(one, in_axes=(0, None))(keys, x), keys))
+    many = jax.jit(
+        lambda keys, x: jax.lax.map(lambda keys: jax.vmap(one, in_axes=(0, None))(keys, x), keys)
+    )
     ys = many(jr.split(key, (20, draws // 20)), jnp.asarray(x))
     z = np.asarray(ys, np.float64).ravel()
     square = z**2 / np.mean(z**2)
     fourth = np.mean(square**2)
-    influence = square**2 - fourth - 2 * fourth * (square - 1)  # of one draw on the ratio of moments
-    return float(fourth - 3), float(influence.std() / np.sqrt(len(z))), float(np.mean(z**2) / np.mean(x**2))
+    influence = (
+        square**2 - fourth - 2 * fourth * (square - 1)
+    )  # of one draw on the ratio of moments
+    return (
+        float(fourth - 3),
+        float(influence.std() / np.sqrt(len(z))),
+        float(np.mean(z**2) / np.mean(x**2)),
+    )
 
 
 @claim(
-    "10.2-deep-linear", title="Deep linear networks are nearly normal", kind="theorem",
-    of=("models.MLP", "layers.lecun", "explain.infinite"), cites="Matthews et al. 2018",
-)  # fmt: skip
+    "10.2-deep-linear",
+    title="Deep linear networks are nearly normal",
+    kind="theorem",
+    of=("models.MLP", "layers.lecun", "explain.infinite"),
+    cites="Matthews et al. 2018",
+)
 def deep(key, scale):
-    r"""A linear network with a hidden layer of width $m$ has, over its random weights, an output of excess kurtosis
-    $\frac6m$ at every input: not normal, but the nearer to it the wider the layer, with the covariance of a single
-    unit at every width. Two such layers have $3(1 + \frac2m)^2 - 3$."""
-    x, draws, widths = chance(key).normal(size=2), 400_000 if scale == "full" else 200_000, (4, 16, 64)
+    r"""A linear network with a hidden layer of width $m$ has, over its random weights, an output of
+    excess kurtosis $\frac6m$ at every input: not normal, but the nearer to it the wider the layer,
+    with the covariance of a single unit at every width. Two such layers have
+    $3(1 + \frac2m)^2 - 3$.
+    """
+    x = chance(key).normal(size=2)
+    draws = 400_000 if scale == "full" else 200_000
+    widths = (4, 16, 64)
     keys = jr.split(key, 4)
     found = np.array([kurtosis((m,), x, draws, key) for m, key in zip(widths, keys)])
     twice = kurtosis((4, 4), x, draws, keys[3])
@@ -178,8 +264,17 @@ def deep(key, scale):
         within("two layers of width 4: 3(1 + 2/m)² − 3", twice[0], 3 * 1.5**2 - 3, error=twice[1]),
         falls("it falls with the width", found[:, 0]),
         refuted(within("width 4: 0, as if it were normal", found[0, 0], 0.0, error=found[0, 1])),
-        within("E y² over k, every width", found[:, 2], np.ones(3), error=np.sqrt((2 + 6 / m) / draws)),
+        within(
+            "E y² over k, every width", found[:, 2], np.ones(3), error=np.sqrt((2 + 6 / m) / draws)
+        ),
         close("the kernel in the limit, against xᵀx/d", limit, x @ x / 2, tolerance=1e-12),
-        figure=Chart(Panel("width m", "excess kurtosis", log="xy", points={"random networks": (m, found[:, 0])},
-                           bounds={"6/m": (m, 6 / m)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "width m",
+                "excess kurtosis",
+                log="xy",
+                points={"random networks": (m, found[:, 0])},
+                bounds={"6/m": (m, 6 / m)},
+            )
+        ),
+    )

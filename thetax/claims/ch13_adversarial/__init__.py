@@ -1,4 +1,6 @@
-"""Chapter 13, adversarial examples: how small a change makes an answer wrong, and how to train against it."""
+"""Chapter 13, adversarial examples: how small a change makes an answer wrong, and how to train
+against it.
+"""
 
 from . import affine as affine
 from . import ascent as ascent

@@ -38,19 +38,31 @@ def lead(line: Linear, x: Any, i: Any, j: Any) -> tuple[np.ndarray, float]:
 def quadratic(w: np.ndarray, gap: float) -> Any:
     """The least η in the Euclidean norm with wᵀη + gap ≤ 0, by a solver."""
     below = {"type": "ineq", "fun": lambda eta: -(w @ eta + gap), "jac": lambda eta: -w}
-    return minimize(lambda eta: eta @ eta / 2, -0.1 * w, jac=lambda eta: eta, constraints=[below],
-                    options={"ftol": 1e-16, "maxiter": 200})  # fmt: skip
+    return minimize(
+        lambda eta: eta @ eta / 2,
+        -0.1 * w,
+        jac=lambda eta: eta,
+        constraints=[below],
+        options={"ftol": 1e-16, "maxiter": 200},
+    )
 
 
 @claim("13.1-affine-classifier", title="Affine classifiers", kind="model", of=("layers.Linear",))
 def classifier(key):
-    r"""$f(x) = \mathrm{argmax}_i\, w_i^\top x + b_i$ says the same if one $w$ and one $b$ are added to all classes."""
+    r"""$f(x) = \mathrm{argmax}_i\, w_i^\top x + b_i$ says the same if one $w$ and one $b$ are added
+    to all classes.
+    """
     line, _, _ = problem(key)
     rng = chance(key)
-    xs, w, b = rng.normal(size=(200, D)), rng.normal(size=D), rng.normal()
+    xs = rng.normal(size=(200, D))
+    w = rng.normal(size=D)
+    b = rng.normal()
     moved = Linear(line.W + w[None], line(jnp.zeros(D)) + b)
     say = lambda model: np.argmax(np.asarray(jax.vmap(model)(jnp.asarray(xs))), axis=1)
-    by_hand = [max(range(M), key=lambda i: float(np.asarray(line.W)[i] @ x + np.asarray(line.b)[i])) for x in xs]
+    by_hand = [
+        max(range(M), key=lambda i: float(np.asarray(line.W)[i] @ x + np.asarray(line.b)[i]))
+        for x in xs
+    ]
     return Verdict(
         equal("one number a class", list(line(jnp.asarray(xs[0])).shape), [M]),
         equal("classes, by hand", say(line), np.array(by_hand)),
@@ -59,12 +71,18 @@ def classifier(key):
     )
 
 
-@claim("13.1-affine-program", title="The nearest wrong input as a program", kind="definition",
-       of=("attack.AffineAttack",))  # fmt: skip
+@claim(
+    "13.1-affine-program",
+    title="The nearest wrong input as a program",
+    kind="definition",
+    of=("attack.AffineAttack",),
+)
 def program(key):
-    r"""Of two classes, $\min \frac12 \|\eta\|^2$ subject to $(w_1 - w_2)^\top (x + \eta) + b_1 - b_2 \le 0$, with the
-    Lagrangian $\frac12 \|\eta\|^2 + \lambda ((w_1 - w_2)^\top (x + \eta) + b_1 - b_2)$: at the optimum
-    $\eta + \lambda (w_1 - w_2) = 0$, $\lambda \ge 0$, and $\lambda$ times the constraint is 0."""
+    r"""Of two classes, $\min \frac12 \|\eta\|^2$ subject to
+    $(w_1 - w_2)^\top (x + \eta) + b_1 - b_2 \le 0$, with the Lagrangian
+    $\frac12 \|\eta\|^2 + \lambda ((w_1 - w_2)^\top (x + \eta) + b_1 - b_2)$: at the optimum
+    $\eta + \lambda (w_1 - w_2) = 0$, $\lambda \ge 0$, and $\lambda$ times the constraint is 0.
+    """
     line, x, i = problem(key, 2)
     w, gap = lead(line, x, i, 1 - i)
     eta = np.asarray(AffineAttack(L2)(line, x, i) - x)
@@ -74,16 +92,23 @@ def program(key):
         at_least("multiplier", lam, 0.0),
         at_most("constraint times multiplier", abs(lam * (w @ eta + gap)), 1e-8),
         at_most("constraint", w @ eta + gap, 1e-8),
-        close("the solution of SLSQP", eta, quadratic(w, gap).x, tolerance=1e-6, method="brute force"),
+        close(
+            "the solution of SLSQP", eta, quadratic(w, gap).x, tolerance=1e-6, method="brute force"
+        ),
     )
 
 
-@claim("13.1-affine-optimal", title="The least perturbation of an affine classifier", kind="theorem",
-       of=("attack.AffineAttack", "attack.affine_radius"))  # fmt: skip
+@claim(
+    "13.1-affine-optimal",
+    title="The least perturbation of an affine classifier",
+    kind="theorem",
+    of=("attack.AffineAttack", "attack.affine_radius"),
+)
 def optimal(key):
     r"""$\eta^* = \frac{f_1(x) - f_2(x)}{\|w_1 - w_2\|^2} (w_2 - w_1)$, of length
-    $(f_1(x) - f_2(x)) / \|w_1 - w_2\|$, the distance to the boundary. At $x + \eta^*$ the two classes tie; only what
-    goes further is wrong."""
+    $(f_1(x) - f_2(x)) / \|w_1 - w_2\|$, the distance to the boundary. At $x + \eta^*$ the two
+    classes tie; only what goes further is wrong.
+    """
     line, x, i = problem(key, 2)
     w, gap = lead(line, x, i, 1 - i)
     eta = np.asarray(AffineAttack(L2)(line, x, i) - x)
@@ -94,24 +119,38 @@ def optimal(key):
     said = np.argmax(np.asarray(jax.vmap(lambda eta: line(x + eta))(jnp.asarray(shorter))), axis=1)
     return Verdict(
         close("η*", eta, -gap / (w @ w) * w, tolerance=1e-12),
-        close("its length", float(affine_radius(line, x, i)), gap / np.linalg.norm(w), tolerance=1e-12),
+        close(
+            "its length", float(affine_radius(line, x, i)), gap / np.linalg.norm(w), tolerance=1e-12
+        ),
         close("η* of SLSQP", eta, quadratic(w, gap).x, tolerance=1e-6, method="brute force"),
         at_most("f_1 − f_2 at x + η*", abs(lead(line, x + eta, i, 1 - i)[1]), 1e-12),
         equal("class after (1 + 1e-6) η*", says((1 + 1e-6) * eta), int(1 - i)),
         equal("class after (1 − 1e-6) η*", says((1 - 1e-6) * eta), int(i)),
-        equal("10,000 shorter ones that change it", int((said != int(i)).sum()), 0, method="brute force"),
+        equal(
+            "10,000 shorter ones that change it",
+            int((said != int(i)).sum()),
+            0,
+            method="brute force",
+        ),
     )
 
 
-@claim("13.1-affine-multiclass", title="The easiest of several classes", kind="algorithm",
-       of=("attack.affine_distance", "attack.AffineAttack"))  # fmt: skip
+@claim(
+    "13.1-affine-multiclass",
+    title="The easiest of several classes",
+    kind="algorithm",
+    of=("attack.affine_distance", "attack.AffineAttack"),
+)
 def multiclass(key):
-    r"""From class $i$, the nearest boundary is that of the $j$ with the least $(f_i - f_j) / \|w_i - w_j\|$, or
-    $\|\cdot\|_q$ of another norm: the least of $m - 1$ quadratic programs, on 200 random problems."""
+    r"""From class $i$, the nearest boundary is that of the $j$ with the least
+    $(f_i - f_j) / \|w_i - w_j\|$, or $\|\cdot\|_q$ of another norm: the least of $m - 1$ quadratic
+    programs, on 200 random problems.
+    """
     n = 200
     lines, xs, said = jax.vmap(problem)(jr.split(key, n))
     rivals = np.arange(M)[None] != np.asarray(said)[:, None]
-    W, z = np.asarray(lines.W), np.asarray(jax.vmap(lambda line, x: line(x))(lines, xs))
+    W = np.asarray(lines.W)
+    z = np.asarray(jax.vmap(lambda line, x: line(x))(lines, xs))
     of_said = np.asarray(said)[:, None]
     ws = (np.take_along_axis(W, of_said[..., None], axis=1) - W)[rivals]
     gaps = (np.take_along_axis(z, of_said, axis=1) - z)[rivals]
@@ -122,24 +161,43 @@ def multiclass(key):
     }
     checks = []
     for p, norm in NORMS.items():
-        found = np.asarray(jax.vmap(lambda line, x, y, norm=norm: affine_distance(line, x, y, norm))(lines, xs, said))
+        found = np.asarray(
+            jax.vmap(lambda line, x, y, norm=norm: affine_distance(line, x, y, norm))(
+                lines, xs, said
+            )
+        )
         eta = np.asarray(jax.vmap(AffineAttack(norm))(lines, xs, said) - xs)
         lengths = np.linalg.norm(eta, {"1": 1, "2": 2, "∞": np.inf}[p], axis=1)
         solved = np.full((n, M), np.inf)
         solved[rivals] = programs[p]
         checks += [
-            close(f"p = {p}: distances of 200 problems, by {3 * n} programs", found[rivals], programs[p],
-                  tolerance=1e-6, method="brute force"),
-            equal(f"p = {p}: the nearest class", np.argmin(found, axis=1), np.argmin(solved, axis=1),
-                  method="brute force"),
-            close(f"p = {p}: lengths of the attack, the least of the programs", lengths, solved.min(axis=1),
-                  tolerance=1e-6, method="brute force"),
-        ]  # fmt: skip
+            close(
+                f"p = {p}: distances of 200 problems, by {3 * n} programs",
+                found[rivals],
+                programs[p],
+                tolerance=1e-6,
+                method="brute force",
+            ),
+            equal(
+                f"p = {p}: the nearest class",
+                np.argmin(found, axis=1),
+                np.argmin(solved, axis=1),
+                method="brute force",
+            ),
+            close(
+                f"p = {p}: lengths of the attack, the least of the programs",
+                lengths,
+                solved.min(axis=1),
+                tolerance=1e-6,
+                method="brute force",
+            ),
+        ]
     return Verdict(*checks)
 
 
 def linear_programs(ws: np.ndarray, gaps: np.ndarray, p: str) -> np.ndarray:
-    """For each w and gap the least η in the norm 1 or ∞ with wᵀη + gap ≤ 0: η = u − v, or |η_i| ≤ t.
+    """For each w and gap the least η in the norm 1 or ∞ with wᵀη + gap ≤ 0: η = u − v, or |η_i| ≤
+    t.
 
     The programs share no variable, so that one program of their sum solves them all.
     """
@@ -156,11 +214,16 @@ def linear_programs(ws: np.ndarray, gaps: np.ndarray, p: str) -> np.ndarray:
     return found.x.reshape(n, d + 1)[:, :d]
 
 
-@claim("13.1-affine-pnorm", title="The least perturbation in other norms", kind="theorem",
-       of=("attack.affine_radius", "attack.AffineAttack", "threat.L1", "threat.Linf"))  # fmt: skip
+@claim(
+    "13.1-affine-pnorm",
+    title="The least perturbation in other norms",
+    kind="theorem",
+    of=("attack.affine_radius", "attack.AffineAttack", "threat.L1", "threat.Linf"),
+)
 def other_norms(key):
-    r"""In the norm of $p$ the least is $(f_1 - f_2) / \|w_1 - w_2\|_q$; for $p = \infty$ every number is changed
-    alike, for $p = 1$ a single one."""
+    r"""In the norm of $p$ the least is $(f_1 - f_2) / \|w_1 - w_2\|_q$; for $p = \infty$ every
+    number is changed alike, for $p = 1$ a single one.
+    """
     line, x, i = problem(key, 2)
     w, gap = lead(line, x, i, 1 - i)
     q = {"1": np.inf, "2": 2, "∞": 1}
@@ -168,30 +231,72 @@ def other_norms(key):
     eta = {p: np.asarray(AffineAttack(norm)(line, x, i) - x) for p, norm in NORMS.items()}
     solved = {p: linear_programs(w[None], np.array([gap]), p)[0] for p in ("1", "∞")}
     return Verdict(
-        close("lengths", list(radius.values()), [gap / np.linalg.norm(w, q[p]) for p in NORMS], tolerance=1e-12),
-        close("by linear programs", [radius["1"], radius["∞"]],
-              [np.abs(solved["1"]).sum(), np.abs(solved["∞"]).max()], tolerance=1e-8, method="brute force"),
-        close("p = 1: the perturbation of the program", eta["1"], solved["1"], tolerance=1e-8, method="brute force"),
+        close(
+            "lengths",
+            list(radius.values()),
+            [gap / np.linalg.norm(w, q[p]) for p in NORMS],
+            tolerance=1e-12,
+        ),
+        close(
+            "by linear programs",
+            [radius["1"], radius["∞"]],
+            [np.abs(solved["1"]).sum(), np.abs(solved["∞"]).max()],
+            tolerance=1e-8,
+            method="brute force",
+        ),
+        close(
+            "p = 1: the perturbation of the program",
+            eta["1"],
+            solved["1"],
+            tolerance=1e-8,
+            method="brute force",
+        ),
         equal("p = 1: numbers that are changed", int((eta["1"] != 0).sum()), 1),
-        close("p = ∞: all are changed alike", np.abs(eta["∞"]), np.full(D, radius["∞"]), tolerance=1e-12),
-    )  # fmt: skip
+        close(
+            "p = ∞: all are changed alike",
+            np.abs(eta["∞"]),
+            np.full(D, radius["∞"]),
+            tolerance=1e-12,
+        ),
+    )
 
 
-@claim("13.1-linearise", title="A classifier, linearised", kind="identity", of=("layers.Linear", "models.MLP"))
+@claim(
+    "13.1-linearise",
+    title="A classifier, linearised",
+    kind="identity",
+    of=("layers.Linear", "models.MLP"),
+)
 def linearised(key):
-    r"""$f_i(x) = f_i(\tilde x) + \langle \nabla f_i(\tilde x), x - \tilde x \rangle + O(\|x - \tilde x\|^2)$. As an
-    affine classifier of $x$ it has the offset $f_i(\tilde x) - \nabla f_i(\tilde x)^\top \tilde x$; $f_i(\tilde x)$ is
-    that of the displacement."""
+    r"""$f_i(x) = f_i(\tilde x) + \langle \nabla f_i(\tilde x), x - \tilde x \rangle + O(\|x -
+    \tilde x\|^2)$.
+    As an affine classifier of $x$ it has the offset
+    $f_i(\tilde x) - \nabla f_i(\tilde x)^\top \tilde x$; $f_i(\tilde x)$ is that of the
+    displacement.
+    """
     key_net, key_x, key_v = jr.split(key, 3)
     net = MLP.init(D, 16, M, activation=tanh, key=key_net)
-    x, v = jr.normal(key_x, (D,)), jr.normal(key_v, (D,))
-    J, z = jax.jacrev(net)(x), net(x)
+    x = jr.normal(key_x, (D,))
+    v = jr.normal(key_v, (D,))
+    J = jax.jacrev(net)(x)
+    z = net(x)
     steps = np.geomspace(1e-3, 1e-1, 7)
     left = [float(jnp.linalg.norm(net(x + s * v) - z - s * (J @ v))) for s in steps]
     slope = np.polyfit(np.log(steps), np.log(left), 1)[0]
-    whole, near = Linear(J, z - J @ x), Linear(J, z)
+    whole = Linear(J, z - J @ x)
+    near = Linear(J, z)
     return Verdict(
         between("power of the remainder", slope, 1.9, 2.1),
-        close("the affine classifier of x", np.asarray(whole(x + v)), np.asarray(z + J @ v), tolerance=1e-12),
-        close("and that of the displacement", np.asarray(near(v)), np.asarray(z + J @ v), tolerance=1e-12),
+        close(
+            "the affine classifier of x",
+            np.asarray(whole(x + v)),
+            np.asarray(z + J @ v),
+            tolerance=1e-12,
+        ),
+        close(
+            "and that of the displacement",
+            np.asarray(near(v)),
+            np.asarray(z + J @ v),
+            tolerance=1e-12,
+        ),
     )

@@ -24,13 +24,19 @@ IDENTITY = lambda x: x
 
 def nearest(z: np.ndarray, constraint: Any) -> np.ndarray:
     """The point of a convex set that is nearest to z, by a solver."""
-    found = minimize(lambda eta: np.square(eta - z).sum(), np.zeros(len(z)), constraints=[constraint],
-                     options={"ftol": 1e-15, "maxiter": 300})  # fmt: skip
+    found = minimize(
+        lambda eta: np.square(eta - z).sum(),
+        np.zeros(len(z)),
+        constraints=[constraint],
+        options={"ftol": 1e-15, "maxiter": 300},
+    )
     return found.x
 
 
 def projected(ball: Any, constraint: Any, key: Any) -> list[Any]:
-    """The checks of a projection: the nearest point, and no two points further apart than before."""
+    """The checks of a projection: the nearest point, and no two points further apart than
+    before.
+    """
     zs = 1.5 * chance(key).normal(size=(12, D))
     ours = np.asarray(jax.vmap(ball.project)(jnp.asarray(zs)))
     solved = np.array([nearest(z, constraint) for z in zs])
@@ -44,7 +50,9 @@ def projected(ball: Any, constraint: Any, key: Any) -> list[Any]:
 def best_random(net: Any, xs: Any, ys: Any, ball: Any, key: Any, count: int = 10_000) -> np.ndarray:
     """The largest loss among random points of the ball, for each example."""
     draws = jax.vmap(lambda key: ball.sample(key, (D,)))(jr.split(key, count))
-    return np.asarray(jax.vmap(lambda x, y: jax.vmap(lambda eta: log_loss(net(x + eta), y))(draws).max())(xs, ys))
+    return np.asarray(
+        jax.vmap(lambda x, y: jax.vmap(lambda eta: log_loss(net(x + eta), y))(draws).max())(xs, ys)
+    )
 
 
 def loss_at(net: Any, points: Any, ys: Any) -> np.ndarray:
@@ -55,41 +63,69 @@ def loss_at(net: Any, points: Any, ys: Any) -> np.ndarray:
 def examples(key: Any) -> tuple[MLP, Any, Any]:
     """A network, inputs, and what it says of them."""
     key_net, key_data = jr.split(key)
-    net, xs = MLP.init(D, 24, 3, key=key_net), jr.normal(key_data, (40, D))
+    net = MLP.init(D, 24, 3, key=key_net)
+    xs = jr.normal(key_data, (40, D))
     return net, xs, jnp.argmax(predict(net, xs), axis=-1)
 
 
 def inside(ball: Any, c: Any) -> Any:
     """Where ascent on −‖η − c‖² ends."""
-    hill = PGD(lambda out, y: -jnp.square(out - c).sum(), ball, rate=0.1, schedule=lambda t: 0.97**t, steps=700)
+    hill = PGD(
+        lambda out, y: -jnp.square(out - c).sum(),
+        ball,
+        rate=0.1,
+        schedule=lambda t: 0.97**t,
+        steps=700,
+    )
     return np.asarray(hill(IDENTITY, jnp.zeros(len(c)), jnp.array(0)))
 
 
-@claim("13.2-pgd-l2", title="Projected ascent in the Euclidean ball", kind="algorithm",
-       of=("attack.PGD", "threat.L2"), cites="Madry et al. 2018")  # fmt: skip
+@claim(
+    "13.2-pgd-l2",
+    title="Projected ascent in the Euclidean ball",
+    kind="algorithm",
+    of=("attack.PGD", "threat.L2"),
+    cites="Madry et al. 2018",
+)
 def euclidean(key):
     r"""$\eta \leftarrow \Pi_\varepsilon(\eta + \alpha \nabla_x \ell(x + \eta))$ with the projection
     $\Pi_\varepsilon(z) = z \min(1, \varepsilon / \|z\|_2)$. A linear loss is largest at
-    $\varepsilon \nabla / \|\nabla\|$; a maximum inside the ball is found; and on a network nothing in the ball that
-    10,000 random points find is worse.
+    $\varepsilon \nabla / \|\nabla\|$; a maximum inside the ball is found; and on a network nothing
+    in the ball that 10,000 random points find is worse.
 
-    The step is taken along $\nabla / \|\nabla\|$, so that its length does not depend on the scale of the loss."""
-    ball, eps = L2(0.8), 0.8
+    The step is taken along $\nabla / \|\nabla\|$, so that its length does not depend on the scale
+    of the loss.
+    """
+    ball = L2(0.8)
+    eps = 0.8
     w = jnp.asarray(chance(key).normal(size=D))
-    linear = PGD(lambda out, y: out @ w, ball, rate=0.3, steps=20)(IDENTITY, jnp.zeros(D), jnp.array(0))
+    linear = PGD(lambda out, y: out @ w, ball, rate=0.3, steps=20)(
+        IDENTITY, jnp.zeros(D), jnp.array(0)
+    )
     c = jnp.asarray([0.3, -0.2, 0.1, 0.25])
     net, xs, ys = examples(key)
     found = perturb(
-        PGD(log_loss, ball, rate=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40), net, (xs, ys), key=key
+        PGD(log_loss, ball, rate=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
+        net,
+        (xs, ys),
+        key=key,
     )
     return Verdict(
         *projected(ball, {"type": "ineq", "fun": lambda eta: eps**2 - eta @ eta}, key),
-        close("a linear loss", np.asarray(linear), eps * np.asarray(w / jnp.linalg.norm(w)), tolerance=1e-9),
+        close(
+            "a linear loss",
+            np.asarray(linear),
+            eps * np.asarray(w / jnp.linalg.norm(w)),
+            tolerance=1e-9,
+        ),
         close("a maximum inside", inside(ball, c), np.asarray(c), tolerance=1e-6),
         at_most("lengths", np.linalg.norm(np.asarray(found - xs), axis=1), eps * (1 + 1e-12)),
-        at_least("loss, less that of the best of 10,000", loss_at(net, found, ys) - best_random(net, xs, ys, ball, key),
-                 -1e-9),
-    )  # fmt: skip
+        at_least(
+            "loss, less that of the best of 10,000",
+            loss_at(net, found, ys) - best_random(net, xs, ys, ball, key),
+            -1e-9,
+        ),
+    )
 
 
 def printed_ascent(c: np.ndarray, eps: float, norm: Any, steps: int = 400) -> np.ndarray:
@@ -109,49 +145,86 @@ def printed_ascent(c: np.ndarray, eps: float, norm: Any, steps: int = 400) -> np
     of=("threat.L2",),
 )
 def euclidean_printed(key):
-    r"""As printed every point is put onto the sphere, those inside too: from the maximum $(0.3, 0)$ of
-    $-\|\eta - c\|^2$ in the ball of radius 1 it goes to $(1, 0)$, and the loss is $-0.49$ in place of 0."""
+    r"""As printed every point is put onto the sphere, those inside too: from the maximum $(0.3, 0)$
+    of $-\|\eta - c\|^2$ in the ball of radius 1 it goes to $(1, 0)$, and the loss is $-0.49$ in
+    place of 0.
+    """
     c = np.array([0.3, 0.0])
     eta = printed_ascent(c, 1.0, np.linalg.norm)
     z = np.array([0.2, -0.1])
     short = {"type": "ineq", "fun": lambda eta: 1 - eta @ eta}
     return Verdict(
         close("the maximum inside", inside(L2(1.0), jnp.asarray(c)), c, tolerance=1e-6),
-        close("a point inside", np.asarray(L2(1.0).project(jnp.asarray(z))), nearest(z, short), tolerance=1e-6,
-              method="brute force"),
+        close(
+            "a point inside",
+            np.asarray(L2(1.0).project(jnp.asarray(z))),
+            nearest(z, short),
+            tolerance=1e-6,
+            method="brute force",
+        ),
         close("the printed loss", -np.square(eta - c).sum(), -0.49, tolerance=1e-9),
         printed=[
             close("the maximum inside", eta, c, tolerance=1e-6),
-            close("a point inside", z / np.linalg.norm(z), nearest(z, short), tolerance=1e-6, method="brute force"),
+            close(
+                "a point inside",
+                z / np.linalg.norm(z),
+                nearest(z, short),
+                tolerance=1e-6,
+                method="brute force",
+            ),
         ],
-    )  # fmt: skip
+    )
 
 
-@claim("13.2-pgd-linf", title="Projected ascent in the cube", kind="algorithm",
-       of=("attack.PGD", "threat.Linf"), cites="Madry et al. 2018")  # fmt: skip
+@claim(
+    "13.2-pgd-linf",
+    title="Projected ascent in the cube",
+    kind="algorithm",
+    of=("attack.PGD", "threat.Linf"),
+    cites="Madry et al. 2018",
+)
 def cube(key):
-    r"""$\eta \leftarrow \mathrm{clip}(\eta + \alpha\, \mathrm{sgn}(\nabla_x \ell(x + \eta)), -\varepsilon,
-    \varepsilon)$: to clip is the Euclidean projection. A linear loss is largest at $\varepsilon\, \mathrm{sgn}(w)$, and
-    that is reached once the steps sum to $2\varepsilon$, from anywhere; a maximum inside is found; no number leaves the
-    cube."""
-    ball, eps = Linf(0.6), 0.6
+    r"""$\eta \leftarrow \mathrm{clip}(\eta + \alpha\, \mathrm{sgn}(\nabla_x \ell(x + \eta)),
+    -\varepsilon, \varepsilon)$:
+    to clip is the Euclidean projection. A linear loss is largest at
+    $\varepsilon\, \mathrm{sgn}(w)$, and that is reached once the steps sum to $2\varepsilon$, from
+    anywhere; a maximum inside is found; no number leaves the cube.
+    """
+    ball = Linf(0.6)
+    eps = 0.6
     w = jnp.asarray(chance(key).normal(size=D))
     steps = PGD(lambda out, y: out @ w, ball, rate=0.3, steps=4)
-    linear = jnp.stack([steps(IDENTITY, jnp.zeros(D), jnp.array(0), key=one) for one in jr.split(key, 5)])
+    linear = jnp.stack(
+        [steps(IDENTITY, jnp.zeros(D), jnp.array(0), key=one) for one in jr.split(key, 5)]
+    )
     c = jnp.asarray([0.3, -0.2, 0.1, 0.25])
     net, xs, ys = examples(key)
     found = perturb(
-        PGD(log_loss, ball, rate=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40), net, (xs, ys), key=key
+        PGD(log_loss, ball, rate=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
+        net,
+        (xs, ys),
+        key=key,
     )
     return Verdict(
-        *projected(ball, {"type": "ineq", "fun": lambda eta: eps - np.abs(np.concatenate([eta, -eta]))}, key),
-        close("a linear loss, from five starts", np.asarray(linear), np.tile(eps * np.sign(w), (5, 1)),
-              tolerance=1e-12),
+        *projected(
+            ball,
+            {"type": "ineq", "fun": lambda eta: eps - np.abs(np.concatenate([eta, -eta]))},
+            key,
+        ),
+        close(
+            "a linear loss, from five starts",
+            np.asarray(linear),
+            np.tile(eps * np.sign(w), (5, 1)),
+            tolerance=1e-12,
+        ),
         close("a maximum inside", inside(ball, c), np.asarray(c), tolerance=1e-6),
         at_most("largest change", np.abs(np.asarray(found - xs)).max(), eps + 1e-15),
-        at_least("loss, less that of the best of 10,000", loss_at(net, found, ys) - best_random(net, xs, ys, ball, key),
-                 -1e-9),
-    )  # fmt: skip
+        at_least(
+            "loss, less that of the best of 10,000",
+            loss_at(net, found, ys) - best_random(net, xs, ys, ball, key),
+            -1e-9,
+        ),
+    )
 
 
 @erratum(
@@ -162,30 +235,51 @@ def cube(key):
     of=("threat.Linf",),
 )
 def cube_printed(key):
-    r"""Of $(3, 0.5)$ and $\varepsilon = 1$ the printed formula makes $(1, 0.167)$, and $(1, 0.5)$ is nearer; and it
-    never lets a maximum inside the cube be."""
-    z, c = np.array([3.0, 0.5]), np.array([0.3, 0.2])
+    r"""Of $(3, 0.5)$ and $\varepsilon = 1$ the printed formula makes $(1, 0.167)$, and $(1, 0.5)$
+    is nearer; and it never lets a maximum inside the cube be.
+    """
+    z = np.array([3.0, 0.5])
+    c = np.array([0.3, 0.2])
     box = {"type": "ineq", "fun": lambda eta: 1 - np.abs(np.concatenate([eta, -eta]))}
     largest = lambda z: np.abs(z).max()
     return Verdict(
-        close("the nearest point", np.asarray(Linf(1.0).project(jnp.asarray(z))), nearest(z, box), tolerance=1e-6,
-              method="brute force"),
+        close(
+            "the nearest point",
+            np.asarray(Linf(1.0).project(jnp.asarray(z))),
+            nearest(z, box),
+            tolerance=1e-6,
+            method="brute force",
+        ),
         close("the maximum inside", inside(Linf(1.0), jnp.asarray(c)), c, tolerance=1e-6),
         close("what the printed formula makes", z / largest(z), [1.0, 0.1667], tolerance=1e-4),
         printed=[
-            close("the nearest point", z / largest(z), nearest(z, box), tolerance=1e-6, method="brute force"),
+            close(
+                "the nearest point",
+                z / largest(z),
+                nearest(z, box),
+                tolerance=1e-6,
+                method="brute force",
+            ),
             close("the maximum inside", printed_ascent(c, 1.0, largest), c, tolerance=1e-6),
         ],
-    )  # fmt: skip
+    )
 
 
-@claim("13.2-fgsm", title="The fast gradient sign method", kind="algorithm", of=("attack.fgsm", "attack.PGD"),
-       cites="Goodfellow, Shlens & Szegedy 2015")  # fmt: skip
+@claim(
+    "13.2-fgsm",
+    title="The fast gradient sign method",
+    kind="algorithm",
+    of=("attack.fgsm", "attack.PGD"),
+    cites="Goodfellow, Shlens & Szegedy 2015",
+)
 def one_step(key):
-    r"""$\eta = \varepsilon\, \mathrm{sgn}(\nabla_x \ell(x))$ is a single step of projected ascent from 0 with
-    $\alpha \ge \varepsilon$. For a linear model it is the worst change, and raises the loss by $\varepsilon \|w\|_1$;
-    for a network several steps do no worse on 95 % of the inputs. It climbs, and is no descent."""
-    eps, w = 0.3, jnp.asarray(chance(key).normal(size=D))
+    r"""$\eta = \varepsilon\, \mathrm{sgn}(\nabla_x \ell(x))$ is a single step of projected ascent
+    from 0 with $\alpha \ge \varepsilon$. For a linear model it is the worst change, and raises the
+    loss by $\varepsilon \|w\|_1$; for a network several steps do no worse on 95 % of the inputs. It
+    climbs, and is no descent.
+    """
+    eps = 0.3
+    w = jnp.asarray(chance(key).normal(size=D))
     slope = lambda out, y: out @ w
     step = fgsm(slope, Linf(eps))(IDENTITY, jnp.zeros(D), jnp.array(0))
     net, xs, ys = examples(key)
@@ -195,14 +289,26 @@ def one_step(key):
     many = perturb(PGD(log_loss, Linf(eps), rate=eps / 4, steps=20), net, (xs, ys))
     line = Linear(jnp.stack([jnp.zeros(D), w]), jnp.zeros(2))
     zero = jnp.array(0)
-    raised = margin(line(fgsm(margin, Linf(eps))(line, xs[0], zero)), zero) - margin(line(xs[0]), zero)
+    raised = margin(line(fgsm(margin, Linf(eps))(line, xs[0], zero)), zero) - margin(
+        line(xs[0]), zero
+    )
     change = loss_at(net, fast, ys).mean() - loss_at(net, xs, ys).mean()
     return Verdict(
         close("η", np.asarray(fast - xs), eps * signs, tolerance=1e-12),
         equal("a step of twice ε, projected", np.asarray(longer), np.asarray(fast)),
-        close("what a linear model gains", float(step @ w), eps * float(jnp.abs(w).sum()), tolerance=1e-12),
-        close("what its margin gains", float(raised), eps * float(jnp.abs(w).sum()), tolerance=1e-12),
-        at_least("share on which several steps do no worse",
-                 (loss_at(net, many, ys) >= loss_at(net, fast, ys) - 1e-12).mean(), 0.95),
+        close(
+            "what a linear model gains",
+            float(step @ w),
+            eps * float(jnp.abs(w).sum()),
+            tolerance=1e-12,
+        ),
+        close(
+            "what its margin gains", float(raised), eps * float(jnp.abs(w).sum()), tolerance=1e-12
+        ),
+        at_least(
+            "share on which several steps do no worse",
+            (loss_at(net, many, ys) >= loss_at(net, fast, ys) - 1e-12).mean(),
+            0.95,
+        ),
         refuted(at_most("the loss after less the loss before", change, 0)),
-    )  # fmt: skip
+    )

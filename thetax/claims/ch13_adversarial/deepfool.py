@@ -26,7 +26,8 @@ BOX = (0.0, 1.0)
 def digits() -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Digits with pixels from 0 to 1, those to learn from and the others."""
     xs, ys = data.load("digits").train
-    xs, ys = jnp.asarray(xs, float).reshape(len(xs), 64) / jnp.max(xs), jnp.asarray(ys)
+    xs = jnp.asarray(xs, float).reshape(len(xs), 64) / jnp.max(xs)
+    ys = jnp.asarray(ys)
     return (xs[:1400], ys[:1400]), (xs[1400:], ys[1400:])
 
 
@@ -49,39 +50,67 @@ def lengths(xs: Any, found: Any) -> np.ndarray:
     return np.linalg.norm(np.asarray(found - xs).reshape(len(xs), -1), axis=1)
 
 
-@claim("13.1-deepfool", title="DeepFool", kind="algorithm",
-       of=("attack.DeepFool", "attack.Nearest", "attack.AffineAttack"),
-       cites="Moosavi-Dezfooli, Fawzi & Frossard 2016")  # fmt: skip
+@claim(
+    "13.1-deepfool",
+    title="DeepFool",
+    kind="algorithm",
+    of=("attack.DeepFool", "attack.Nearest", "attack.AffineAttack"),
+    cites="Moosavi-Dezfooli, Fawzi & Frossard 2016",
+)
 def deepfool(key):
-    r"""At $x_t = x + \eta$ the classifier is taken as affine, and $\eta$ grows by the least $\delta$ with which the
-    easiest class $j$ overtakes: $\delta = \frac{\Delta f}{\|\Delta w\|_q^q} |\Delta w|^{q-1} \mathrm{sgn}(\Delta w)$;
-    until $f_j(x + \eta) > f_i(x + \eta)$ for some $j$. Of an affine classifier one step is exact; of a network on
-    digits it finds a wrong input for nearly all, about as near as a search over radii does."""
+    r"""At $x_t = x + \eta$ the classifier is taken as affine, and $\eta$ grows by the least
+    $\delta$ with which the easiest class $j$ overtakes:
+    $\delta = \frac{\Delta f}{\|\Delta w\|_q^q} |\Delta w|^{q-1} \mathrm{sgn}(\Delta w)$; until
+    $f_j(x + \eta) > f_i(x + \eta)$ for some $j$. Of an affine classifier one step is exact; of a
+    network on digits it finds a wrong input for nearly all, about as near as a search over radii
+    does.
+    """
     net, (_, (xs, ys)) = trained(cross_entropy, key), digits()
     xs, ys = (part[right(net, xs, ys)][:150] for part in (xs, ys))
     found = perturb(DeepFool(L2, overshoot=0.02), net, (xs, ys))
-    searched = perturb(Nearest(PGD(away(margin), L2(6.0), rate=1.5, steps=30), rounds=14), net, (xs, ys))
-    along = perturb(Nearest(PGD(away(log_loss), Linf(1.0), rate=1.0, steps=1), rounds=14), net, (xs, ys))
-    least, sign = lengths(xs, found), lengths(xs, along)
-    sign = np.where(right(net, along, ys), np.inf, sign)  # where no step along the signs is long enough
+    searched = perturb(
+        Nearest(PGD(away(margin), L2(6.0), rate=1.5, steps=30), rounds=14), net, (xs, ys)
+    )
+    along = perturb(
+        Nearest(PGD(away(log_loss), Linf(1.0), rate=1.0, steps=1), rounds=14), net, (xs, ys)
+    )
+    least = lengths(xs, found)
+    sign = lengths(xs, along)
+    sign = np.where(
+        right(net, along, ys), np.inf, sign
+    )  # where no step along the signs is long enough
     line, x, i = problem(key)
     once = DeepFool(L2, steps=1, overshoot=0.0)(line, x, i)
     return Verdict(
-        close("affine: one step", np.asarray(once), np.asarray(AffineAttack(L2)(line, x, i)), tolerance=1e-9),
+        close(
+            "affine: one step",
+            np.asarray(once),
+            np.asarray(AffineAttack(L2)(line, x, i)),
+            tolerance=1e-9,
+        ),
         at_least("digits: share made wrong in 50 steps", 1 - right(net, found, ys).mean(), 0.99),
         at_most("mean length, against bisection", least.mean() / lengths(xs, searched).mean(), 1.5),
         at_least("share no longer than along the signs", (least <= sign).mean(), 0.95),
         assumptions=[at_most("share the search left right", right(net, searched, ys).mean(), 0.0)],
-        figure=Chart(Panel("length by bisection", "length", points={
-            "DeepFool": (lengths(xs, searched), least), "along the signs": (lengths(xs, searched), sign)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "length by bisection",
+                "length",
+                points={
+                    "DeepFool": (lengths(xs, searched), least),
+                    "along the signs": (lengths(xs, searched), sign),
+                },
+            )
+        ),
+    )
 
 
 @erratum(
     "13.1-deepfool",
     title="Each step starts from the current iterate",
     printed=r"\langle \nabla f_i(x) - \nabla f_j(x), \delta \rangle + f_i(x) - f_j(x) \le 0",
-    corrected=r"\langle \nabla f_i(x_t) - \nabla f_j(x_t), \delta \rangle + f_i(x_t) - f_j(x_t) \le 0, \quad "
+    corrected=r"\langle \nabla f_i(x_t) - \nabla f_j(x_t), \delta \rangle + f_i(x_t) - f_j(x_t) "
+    r"\le 0, \quad "
     r"x_t = x + \eta_{t-1}",
     of=("attack.DeepFool",),
     slip=True,

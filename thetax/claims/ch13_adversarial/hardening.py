@@ -30,24 +30,46 @@ def two_classes(w: Any, b: Any) -> Linear:
     return Linear(jnp.stack([jnp.zeros_like(w), w]), jnp.stack([jnp.zeros(()), jnp.asarray(b)]))
 
 
-def closed_form(w: np.ndarray, b: float, xs: np.ndarray, signs: np.ndarray, eps: float, q: int | float) -> np.ndarray:
+def closed_form(
+    w: np.ndarray, b: float, xs: np.ndarray, signs: np.ndarray, eps: float, q: int | float
+) -> np.ndarray:
     """log(1 + exp(−s(wᵀx + b) + ε‖w‖_q)) of each example."""
     return np.logaddexp(0, -signs * (xs @ w + b) + eps * np.linalg.norm(w, q))
 
 
-@claim("13.2-robust-loss", title="The loss at the worst input nearby", kind="loss", of=("attack.robust", "attack.PGD"))
+@claim(
+    "13.2-robust-loss",
+    title="The loss at the worst input nearby",
+    kind="loss",
+    of=("attack.robust", "attack.PGD"),
+)
 def worst(key):
-    r"""$\ell(x) \mapsto \max_{\|\eta\|_p \le \varepsilon} \ell(x + \eta)$. For a linear classifier of two classes and
-    the logistic loss it is $\log(1 + \exp(-y(w^\top x + b) + \varepsilon \|w\|_q))$; it grows with $\varepsilon$, and
-    is the loss itself at 0."""
+    r"""$\ell(x) \mapsto \max_{\|\eta\|_p \le \varepsilon} \ell(x + \eta)$. For a linear classifier
+    of two classes and the logistic loss it is
+    $\log(1 + \exp(-y(w^\top x + b) + \varepsilon \|w\|_q))$; it grows with $\varepsilon$, and is
+    the loss itself at 0.
+    """
     rng = chance(key)
-    w, b, xs, ys = rng.normal(size=2), 0.2, rng.normal(size=(30, 2)), rng.integers(0, 2, size=30)
-    line, batch, signs = two_classes(w, b), (jnp.asarray(xs), jnp.asarray(ys)), 2.0 * ys - 1
-    of = jax.jit(lambda ball: robust(cross_entropy, PGD(log_loss, ball, rate=ball.radius / 2, steps=10))(line, batch))
+    w = rng.normal(size=2)
+    b = 0.2
+    xs = rng.normal(size=(30, 2))
+    ys = rng.integers(0, 2, size=30)
+    line = two_classes(w, b)
+    batch = (jnp.asarray(xs), jnp.asarray(ys))
+    signs = 2.0 * ys - 1
+    of = jax.jit(
+        lambda ball: robust(cross_entropy, PGD(log_loss, ball, rate=ball.radius / 2, steps=10))(
+            line, batch
+        )
+    )
     balls = {np.inf: L1(0.4), 2: L2(0.4), 1: Linf(0.4)}  # by the q of the dual norm
     grid = np.stack(np.meshgrid(*[np.linspace(-0.4, 0.4, 201)] * 2), axis=-1).reshape(-1, 2)
     losses = np.logaddexp(0, -signs[:, None] * ((xs @ w + b)[:, None] + (grid @ w)[None]))
-    sizes = {np.inf: np.abs(grid).sum(axis=1), 2: np.linalg.norm(grid, axis=1), 1: np.abs(grid).max(axis=1)}
+    sizes = {
+        np.inf: np.abs(grid).sum(axis=1),
+        2: np.linalg.norm(grid, axis=1),
+        1: np.abs(grid).max(axis=1),
+    }
     on_grid = [losses[:, size <= 0.4 + 1e-12].max(axis=1).mean() for size in sizes.values()]
     ours = [float(of(ball)) for ball in balls.values()]
     exact = [closed_form(w, b, xs, signs, 0.4, q).mean() for q in balls]
@@ -59,23 +81,36 @@ def worst(key):
     )
 
 
-@claim("13.2-danskin", title="The gradient of a maximum", kind="theorem", of=("attack.robust",),
-       cites="Danskin 1966")  # fmt: skip
+@claim(
+    "13.2-danskin",
+    title="The gradient of a maximum",
+    kind="theorem",
+    of=("attack.robust",),
+    cites="Danskin 1966",
+)
 def danskin(key):
-    r"""Where the maximiser is unique, $\nabla_\theta \max_\eta \ell(\theta, x + \eta)$ is $\nabla_\theta \ell$ at the
-    maximiser: differences of the maximum over a grid against one gradient."""
+    r"""Where the maximiser is unique, $\nabla_\theta \max_\eta \ell(\theta, x + \eta)$ is
+    $\nabla_\theta \ell$ at the maximiser: differences of the maximum over a grid against one
+    gradient.
+    """
     key_net, key_x = jr.split(key)
-    net, xs, y = MLP.init(2, 6, 2, activation=tanh, key=key_net), jr.normal(key_x, (40, 2)), jnp.array(0)
+    net = MLP.init(2, 6, 2, activation=tanh, key=key_net)
+    xs = jr.normal(key_x, (40, 2))
+    y = jnp.array(0)
     side = jnp.linspace(-0.3, 0.3, 61)
     grid = jnp.stack(jnp.meshgrid(side, side), axis=-1).reshape(-1, 2)
-    ahead = jax.vmap(lambda x: jnp.diff(jnp.sort(jax.vmap(lambda eta: log_loss(net(x + eta), y))(grid)))[-1])(xs)
+    ahead = jax.vmap(
+        lambda x: jnp.diff(jnp.sort(jax.vmap(lambda eta: log_loss(net(x + eta), y))(grid)))[-1]
+    )(xs)
     x = xs[jnp.argmax(ahead)]  # where the maximiser is most clearly one
     leaves, structure = jax.tree.flatten(net)
     sizes = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
     def rebuilt(theta):
         parts = jnp.split(theta, sizes)
-        return jax.tree.unflatten(structure, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves)])
+        return jax.tree.unflatten(
+            structure, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves)]
+        )
 
     def over_grid(theta):
         return jax.vmap(lambda eta: log_loss(rebuilt(theta)(x + eta), y))(grid)
@@ -84,18 +119,35 @@ def danskin(key):
     values = np.asarray(over_grid(theta))
     at = grid[int(values.argmax())]
     one = jax.grad(lambda theta: log_loss(rebuilt(theta)(x + at), y))(theta)
-    step, units = 1e-5, jnp.eye(len(theta))
+    step = 1e-5
+    units = jnp.eye(len(theta))
     largest = jax.jit(jax.vmap(lambda theta: over_grid(theta).max()))
-    slopes = (largest(theta[None] + step * units) - largest(theta[None] - step * units)) / (2 * step)
+    slopes = (largest(theta[None] + step * units) - largest(theta[None] - step * units)) / (
+        2 * step
+    )
     attack = PGD(log_loss, Linf(0.3), rate=0.15, steps=20, restarts=10)
-    ours = jax.grad(lambda net: robust(cross_entropy, attack)(net, (x[None], y[None]), key=key))(net)
+    ours = jax.grad(lambda net: robust(cross_entropy, attack)(net, (x[None], y[None]), key=key))(
+        net
+    )
     found = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(ours)])
     return Verdict(
-        close("differences of the maximum", np.asarray(slopes), np.asarray(one), tolerance=1e-4,
-              method="finite differences"),
-        close("the gradient of the robust objective", np.asarray(found), np.asarray(one), tolerance=1e-6),
-        assumptions=[at_least("the maximum, less the next largest", np.diff(np.sort(values))[-1], 1e-6)],
-    )  # fmt: skip
+        close(
+            "differences of the maximum",
+            np.asarray(slopes),
+            np.asarray(one),
+            tolerance=1e-4,
+            method="finite differences",
+        ),
+        close(
+            "the gradient of the robust objective",
+            np.asarray(found),
+            np.asarray(one),
+            tolerance=1e-6,
+        ),
+        assumptions=[
+            at_least("the maximum, less the next largest", np.diff(np.sort(values))[-1], 1e-6)
+        ],
+    )
 
 
 def gaussians(key: Any, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -112,25 +164,44 @@ def under_attack(model: Any, key: Any) -> float:
     return float(right(model, perturb(attack, model, (xs, ys), key=key), ys).mean())
 
 
-@claim("13.2-minimax", title="Adversarial training", kind="algorithm", of=("attack.robust", "attack.PGD", "train.fit"),
-       cites="Madry et al. 2018")  # fmt: skip
+@claim(
+    "13.2-minimax",
+    title="Adversarial training",
+    kind="algorithm",
+    of=("attack.robust", "attack.PGD", "train.fit"),
+    cites="Madry et al. 2018",
+)
 def minimax(key):
-    r"""$\min_\theta E \max_{\|\eta\| \le \varepsilon} \ell(x + \eta; \theta)$: ascent in the input inside, descent in
-    $\theta$ outside, as a mean over examples. For two Gaussians and a linear classifier it ends where the closed form
-    of the robust loss is least; a network on digits that is right on less than half of them under attack gains 20
-    points of robust accuracy, with three seeds out of three, and loses some on clean digits."""
+    r"""$\min_\theta E \max_{\|\eta\| \le \varepsilon} \ell(x + \eta; \theta)$: ascent in the input
+    inside, descent in $\theta$ outside, as a mean over examples. For two Gaussians and a linear
+    classifier it ends where the closed form of the robust loss is least; a network on digits that
+    is right on less than half of them under attack gains 20 points of robust accuracy, with three
+    seeds out of three, and loses some on clean digits.
+    """
     xs, ys = gaussians(key)
-    signs, eps = 2.0 * ys - 1, 0.4
+    signs = 2.0 * ys - 1
+    eps = 0.4
     aim = lambda v: closed_form(v[:3], v[3], xs, signs, eps, 1).mean()
-    solved = minimize(aim, np.array([0.5, 0.3, 0.1, 0.0]), method="Nelder-Mead",
-                      options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 8000, "maxfev": 8000})  # fmt: skip
+    solved = minimize(
+        aim,
+        np.array([0.5, 0.3, 0.1, 0.0]),
+        method="Nelder-Mead",
+        options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 8000, "maxfev": 8000},
+    )
     attack = PGD(log_loss, Linf(eps), rate=eps, steps=2, keep="last")
     data = jnp.asarray(xs), jnp.asarray(ys)
     steps = 1500
     found = fit(
-        descend(robust(cross_entropy, attack), optax.adam(optax.cosine_decay_schedule(0.02, steps))),
-        two_classes(np.zeros(3), 0.0), data, epochs=steps, batch=len(ys), key=key, progress=Silent(),
-    ).model  # fmt: skip
+        descend(
+            robust(cross_entropy, attack), optax.adam(optax.cosine_decay_schedule(0.02, steps))
+        ),
+        two_classes(np.zeros(3), 0.0),
+        data,
+        epochs=steps,
+        batch=len(ys),
+        key=key,
+        progress=Silent(),
+    ).model
     reached = float(robust(cross_entropy, attack)(found, data))
     w = np.asarray(found.W[1] - found.W[0])
     worst = PGD(log_loss, Linf(EPS), rate=EPS / 3, steps=5, box=BOX, keep="last")
@@ -142,11 +213,20 @@ def minimax(key):
     clean = [np.array([right(net, *test).mean() for net in nets]) for nets in (plain, hard)]
     return Verdict(
         close("Gaussians: the robust loss", reached, float(solved.fun), tolerance=1e-3),
-        close("Gaussians: the direction", w / np.linalg.norm(w), solved.x[:3] / np.linalg.norm(solved.x[:3]),
-              tolerance=0.02),
+        close(
+            "Gaussians: the direction",
+            w / np.linalg.norm(w),
+            solved.x[:3] / np.linalg.norm(solved.x[:3]),
+            tolerance=0.02,
+        ),
         at_most("digits: robust accuracy of plain training", before, 0.5),
         at_least("digits: points gained", 100 * (after - before), 20),
         at_least("digits: clean accuracy that is left", clean[1], 0.85),
-        figure=Chart(Panel("clean accuracy", f"robust accuracy, ε = {EPS}", points={
-            "plain": (clean[0], before), "adversarial training": (clean[1], after)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "clean accuracy",
+                f"robust accuracy, ε = {EPS}",
+                points={"plain": (clean[0], before), "adversarial training": (clean[1], after)},
+            )
+        ),
+    )

@@ -1,4 +1,6 @@
-"""The engine of claims: what a claim and a check are, how claims run, and the pages made of them."""
+"""The engine of claims: what a claim and a check are, how claims run, and the pages made of
+them.
+"""
 
 from .check import Check as Check
 from .check import Method as Method

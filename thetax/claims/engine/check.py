@@ -20,14 +20,18 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.special import ndtri
 
-Method = Literal["exact", "closed form", "brute force", "finite differences", "statistical", "trend"]
+Method = Literal[
+    "exact", "closed form", "brute force", "finite differences", "statistical", "trend"
+]
 Shown = float | int | bool | str | list[Any] | None
 FEW = 6  # numbers that are still read one by one
 
 
 @dataclass(frozen=True)
 class Check:
-    """A comparison made: whether it holds, the two sides in a form to print, and how it was made."""
+    """A comparison made: whether it holds, the two sides in a form to print, and how it was
+    made.
+    """
 
     name: str
     holds: bool
@@ -39,9 +43,14 @@ class Check:
 
     def __post_init__(self):
         if self.method not in get_args(Method):
-            raise ValueError(f"{self.name}: a method is one of {', '.join(get_args(Method))}; got {self.method!r}.")
+            raise ValueError(
+                f"{self.name}: a method is one of {', '.join(get_args(Method))}; got "
+                f"{self.method!r}."
+            )
         if (self.method == "statistical") != (self.false_alarm is not None):
-            raise ValueError(f"{self.name}: a statistical check, and only that, states its rate of false alarms.")
+            raise ValueError(
+                f"{self.name}: a statistical check, and only that, states its rate of false alarms."
+            )
 
 
 def equal(name: str, measured: Any, expected: Any, *, method: Method = "exact") -> Check:
@@ -54,7 +63,13 @@ def equal(name: str, measured: Any, expected: Any, *, method: Method = "exact") 
     same = np.asarray(a == b)
     if a.size <= FEW:
         return Check(name, bool(same.all()), _shown(a), _shown(b), method=method)
-    return Check(name, bool(same.all()), f"{same.sum():,} of {same.size:,} equal", f"all {same.size:,}", method=method)
+    return Check(
+        name,
+        bool(same.all()),
+        f"{same.sum():,} of {same.size:,} equal",
+        f"all {same.size:,}",
+        method=method,
+    )
 
 
 def close(
@@ -66,7 +81,8 @@ def close(
     relative: bool = False,
     method: Method = "closed form",
 ) -> Check:
-    """The largest absolute difference, or the largest relative to the largest entry expected, is within the tolerance.
+    """The largest absolute difference, or the largest relative to the largest entry expected, is
+    within the tolerance.
 
     >>> close("sin", np.sin([0.0, 1e-4]), np.array([0.0, 1e-4]), tolerance=1e-9).holds
     True
@@ -74,17 +90,22 @@ def close(
     False
     """
     a, b = _pair(name, measured, expected)
-    a, b = np.asarray(a, complex if np.iscomplexobj(a) else float), np.asarray(b)
+    a = np.asarray(a, complex if np.iscomplexobj(a) else float)
+    b = np.asarray(b)
     scale = float(np.abs(b).max()) or 1.0
     error = float(np.abs(a - b).max()) / (scale if relative else 1.0)
     holds = bool(error <= tolerance)
     if a.size == 1 and not np.iscomplexobj(a):
-        return Check(name, holds, _shown(a), _shown(b), tolerance * (scale if relative else 1.0), method)
+        return Check(
+            name, holds, _shown(a), _shown(b), tolerance * (scale if relative else 1.0), method
+        )
     kind = "largest relative difference" if relative else "largest difference"
     return Check(f"{name}: {kind}", holds, error, 0.0, tolerance, method)
 
 
-def at_most(name: str, measured: Any, bound: Any, *, slack: float = 0.0, method: Method = "brute force") -> Check:
+def at_most(
+    name: str, measured: Any, bound: Any, *, slack: float = 0.0, method: Method = "brute force"
+) -> Check:
     """No entry exceeds its bound by more than the slack; the worst entry is shown.
 
     >>> check = at_most("updates", np.array([3, 9]), np.array([4, 8]))
@@ -94,17 +115,22 @@ def at_most(name: str, measured: Any, bound: Any, *, slack: float = 0.0, method:
     return _bounded(name, measured, bound, slack, method, sign=1)
 
 
-def at_least(name: str, measured: Any, bound: Any, *, slack: float = 0.0, method: Method = "brute force") -> Check:
+def at_least(
+    name: str, measured: Any, bound: Any, *, slack: float = 0.0, method: Method = "brute force"
+) -> Check:
     """No entry falls short of its bound by more than the slack; the worst entry is shown."""
     return _bounded(name, measured, bound, slack, method, sign=-1)
 
 
 def _bounded(name, measured, bound, slack, method, *, sign):
-    a, b = np.asarray(measured), np.asarray(bound)
+    a = np.asarray(measured)
+    b = np.asarray(bound)
     if not a.size or not b.size:
         raise ValueError(f"{name}: there is nothing to compare.")
     a, b = np.broadcast_arrays(a, b)
-    excess = np.where(np.isnan(a) | np.isnan(b), np.inf, sign * (np.asarray(a, float) - np.asarray(b, float)))
+    excess = np.where(
+        np.isnan(a) | np.isnan(b), np.inf, sign * (np.asarray(a, float) - np.asarray(b, float))
+    )
     worst = int(excess.argmax())
     low_or_high = "≤" if sign == 1 else "≥"
     shown = f"{low_or_high} {_text(b.ravel()[worst])}"
@@ -112,14 +138,18 @@ def _bounded(name, measured, bound, slack, method, *, sign):
     return Check(name, holds, _shown(a.ravel()[worst]), shown, slack or None, method)
 
 
-def between(name: str, measured: float, low: float, high: float, *, method: Method = "trend") -> Check:
+def between(
+    name: str, measured: float, low: float, high: float, *, method: Method = "trend"
+) -> Check:
     """The number lies in the closed range.
 
     >>> between("slope", -1.02, -1.1, -0.9).holds
     True
     """
     value = float(measured)
-    return Check(name, bool(low <= value <= high), value, f"{_text(low)} to {_text(high)}", method=method)
+    return Check(
+        name, bool(low <= value <= high), value, f"{_text(low)} to {_text(high)}", method=method
+    )
 
 
 def falls(name: str, values: Any, *, method: Method = "trend") -> Check:
@@ -144,8 +174,11 @@ def _ordered(name, values, method, word, sign):
     return Check(name, bool((sign * np.diff(a) > 0).all()), shown, word, method=method)
 
 
-def within(name: str, measured: Any, expected: Any, *, error: Any, false_alarm: float = 1e-5) -> Check:
-    r"""$|\hat\mu - \mu| \le z\,\hat s$ with $z$ such that, for normal errors $\hat s$, chance alone fails it rarely.
+def within(
+    name: str, measured: Any, expected: Any, *, error: Any, false_alarm: float = 1e-5
+) -> Check:
+    r"""$|\hat\mu - \mu| \le z\,\hat s$ with $z$ such that, for normal errors $\hat s$, chance alone
+    fails it rarely.
 
     Over several numbers the rate of false alarms is shared among them (Bonferroni).
 
@@ -179,7 +212,15 @@ def likely(name: str, p_value: float, *, false_alarm: float = 1e-4) -> Check:
     True
     """
     value = float(p_value)
-    return Check(name, bool(value >= false_alarm), value, f"p ≥ {false_alarm:g}", None, "statistical", false_alarm)
+    return Check(
+        name,
+        bool(value >= false_alarm),
+        value,
+        f"p ≥ {false_alarm:g}",
+        None,
+        "statistical",
+        false_alarm,
+    )
 
 
 def refuted(check: Check) -> Check:
@@ -192,7 +233,9 @@ def refuted(check: Check) -> Check:
     (True, 'not -1')
     """
     holds = not check.holds and is_known(check)
-    return replace(check, name=f"must fail: {check.name}", holds=holds, expected=f"not {_text(check.expected)}")
+    return replace(
+        check, name=f"must fail: {check.name}", holds=holds, expected=f"not {_text(check.expected)}"
+    )
 
 
 def is_known(check: Check) -> bool:
@@ -202,7 +245,8 @@ def is_known(check: Check) -> bool:
 
 
 def _pair(name: str, measured: Any, expected: Any) -> tuple[np.ndarray, np.ndarray]:
-    a, b = np.asarray(measured), np.asarray(expected)
+    a = np.asarray(measured)
+    b = np.asarray(expected)
     if a.shape != b.shape and b.ndim:
         raise ValueError(f"{name}: shapes differ, {a.shape} measured and {b.shape} expected.")
     if not a.size:

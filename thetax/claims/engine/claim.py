@@ -1,16 +1,17 @@
 r"""A claim: a statement of the course that runs.
 
-    @claim("1.2-novikoff", title="Novikoff's bound", kind="theorem", of=("models.fit_perceptron",), cites="...")
-    def novikoff(key, scale):
-        r'''Data with margin $\gamma$ in a ball of radius $R$: at most $\lfloor R^2 / \gamma^2 \rfloor$ mistakes.'''
+    @claim("1.2-novikoff", title="Novikoff's bound", kind="theorem", of=("models.fit_perceptron",),
+    cites="...") def novikoff(key, scale):
+        r'''Data with margin $\gamma$ in a ball of radius $R$: at most
+        $\lfloor R^2 / \gamma^2 \rfloor$ mistakes.'''
         ...
         return Verdict(at_most("mistakes", mistakes, bound), assumed=("no bias",), figure=...)
 
-The docstring is the statement, in words and formula. The function is given a key, and the scale, "quick" or
-"full", if it asks for it; it runs in double precision. What it returns was checked, not proved.
-An `erratum` shows that a printed form fails and the corrected one holds, by the same checks. It is
-a mistake, a formula or statement that does not hold, or a slip: of wording, an index or a symbol,
-with the lines around it right.
+The docstring is the statement, in words and formula. The function is given a key, and the scale,
+"quick" or "full", if it asks for it; it runs in double precision. What it returns was checked, not
+proved. An `erratum` shows that a printed form fails and the corrected one holds, by the same
+checks. It is a mistake, a formula or statement that does not hold, or a slip: of wording, an index
+or a symbol, with the lines around it right.
 """
 
 import difflib
@@ -27,9 +28,18 @@ from .course import chapter_of, place, rows
 
 Scale = Literal["quick", "full"]
 Kind = Literal[
-    "definition", "identity", "theorem", "algorithm", "model", "layer", "loss", "experiment", "figure", "exercise",
+    "definition",
+    "identity",
+    "theorem",
+    "algorithm",
+    "model",
+    "layer",
+    "loss",
+    "experiment",
+    "figure",
+    "exercise",
     "erratum",
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True, init=False)
@@ -128,35 +138,65 @@ _claims: dict[str, Claim] = {}
 
 @cache
 def _load() -> None:
-    """The chapters are imported when a claim is first looked for: they bring every library a claim compares with."""
+    """The chapters are imported when a claim is first looked for: they bring every library a claim
+    compares with.
+    """
     for folder in CHAPTER_FOLDERS:
         import_module(f"thetax.claims.{folder}")
 
 
 def claim(
-    *ids: str, title: str, kind: Kind, of: Sequence[str] = (), cites: str = "", data: Sequence[str] = ()
+    *ids: str,
+    title: str,
+    kind: Kind,
+    of: Sequence[str] = (),
+    cites: str = "",
+    data: Sequence[str] = (),
 ) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
     """Registers a function of a key, and perhaps a scale, as the check of these rows.
 
-    `of` names what of the library it is about: public names that the function, or a helper of it, uses.
-    `data` names the datasets it loads; where one cannot be had the claim is left unchecked, not failed.
+    `of` names what of the library it is about: public names that the function, or a helper of it,
+    uses. `data` names the datasets it loads; where one cannot be had the claim is left unchecked,
+    not failed.
     """
     if kind == "erratum" or kind not in get_args(Kind):
-        raise ValueError(f"claim {ids}: kind is one of {', '.join(get_args(Kind)[:-1])}; got {kind!r}.")
+        raise ValueError(
+            f"claim {ids}: kind is one of {', '.join(get_args(Kind)[:-1])}; got {kind!r}."
+        )
     return lambda function: _register(
-        Claim(ids, title, kind, _statement(function), function, _names(of), cites, data=_names(data))
+        Claim(
+            ids, title, kind, _statement(function), function, _names(of), cites, data=_names(data)
+        )
     )
 
 
 def erratum(
-    *ids: str, title: str, printed: str, corrected: str, of: Sequence[str] = (), cites: str = "", slip: bool = False
+    *ids: str,
+    title: str,
+    printed: str,
+    corrected: str,
+    of: Sequence[str] = (),
+    cites: str = "",
+    slip: bool = False,
 ) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
-    """Registers a function that shows a printed form to fail and the corrected one to hold; both are LaTeX.
+    """Registers a function that shows a printed form to fail and the corrected one to hold; both
+    are LaTeX.
 
     With `slip`, it is of wording, an index or a symbol, and the lines around it are right.
     """
     return lambda function: _register(
-        Claim(ids, title, "erratum", _statement(function), function, _names(of), cites, printed, corrected, slip=slip)
+        Claim(
+            ids,
+            title,
+            "erratum",
+            _statement(function),
+            function,
+            _names(of),
+            cites,
+            printed,
+            corrected,
+            slip=slip,
+        )
     )
 
 
@@ -177,13 +217,16 @@ def _register(claim: Claim) -> Callable[..., Verdict]:
     wrong = claim.kind == "erratum"
     for other in _claims.values():
         if (other.kind == "erratum") == wrong and (both := set(claim.ids) & set(other.ids)):
-            raise ValueError(f"{sorted(both)[0]} is settled twice, by {other.title!r} and {claim.title!r}.")
+            raise ValueError(
+                f"{sorted(both)[0]} is settled twice, by {other.title!r} and {claim.title!r}."
+            )
     _claims[claim.name] = claim
     return claim.function
 
 
 def find_claims(*wanted: str) -> list[Claim]:
-    """The claims of these rows, links or beginnings of rows, in the order of the course; all without any.
+    """The claims of these rows, links or beginnings of rows, in the order of the course; all
+    without any.
 
     >>> [claim.name for claim in find_claims("1.2-novikoff")]
     ['1.2-novikoff', '1.2-novikoff-erratum']
@@ -193,18 +236,25 @@ def find_claims(*wanted: str) -> list[Claim]:
     """
     _load()
     if not all(wanted):
-        raise ValueError("A claim is named by its row, or how it begins, such as 1.2-novikoff or 1.2; got nothing.")
+        raise ValueError(
+            "A claim is named by its row, or how it begins, such as 1.2-novikoff or 1.2; got "
+            "nothing."
+        )
     chosen = {name for want in wanted for name in _matching(want)} if wanted else set(_claims)
     return sorted((_claims[name] for name in chosen), key=lambda claim: claim.place)
 
 
 def _matching(want: str) -> list[str]:
     exact = [name for name, claim in _claims.items() if want == name or want in claim.ids]
-    found = exact or [name for name, claim in _claims.items() if any(_begins(row, want) for row in claim.ids)]
+    found = exact or [
+        name for name, claim in _claims.items() if any(_begins(row, want) for row in claim.ids)
+    ]
     if found:
         return found
     if ahead := [row for row in rows() if _begins(row, want)]:
-        raise ValueError(f"None of the {len(ahead)} statements that begin like {want!r} is claimed yet.")
+        raise ValueError(
+            f"None of the {len(ahead)} statements that begin like {want!r} is claimed yet."
+        )
     known = sorted({row for claim in _claims.values() for row in claim.ids})
     near = difflib.get_close_matches(want, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "see thetax list claims."

@@ -80,7 +80,10 @@ def rows() -> dict[str, Row]:
     Row(id='1.2-novikoff', kind='theorem', erratum=True)
     """
     text = files("thetax.claims.engine").joinpath("course.csv").read_text("utf-8")
-    table = (Row(row["id"], row["kind"], row["erratum"] == "yes") for row in csv.DictReader(text.splitlines()))
+    table = (
+        Row(row["id"], row["kind"], row["erratum"] == "yes")
+        for row in csv.DictReader(text.splitlines())
+    )
     ordered = sorted(table, key=lambda row: list(CHAPTERS).index(chapter_of(row.id)))
     return {row.id: row for row in ordered}
 
@@ -110,6 +113,7 @@ def coverage(claims: Iterable[Any]) -> list[Coverage]:
         own = [row for row in rows().values() if chapter_of(row.id) == chapter]
         misprinted = [row.id for row in own if row.erratum]
         count = sum(claim.chapter == chapter for claim in claims)
-        settled, corrected = sum(row.id in right for row in own), sum(row in wrong for row in misprinted)
+        settled = sum(row.id in right for row in own)
+        corrected = sum(row in wrong for row in misprinted)
         found.append(Coverage(chapter, title, len(own), settled, len(misprinted), corrected, count))
     return found

@@ -11,7 +11,9 @@ STEP = 1e-3
 
 
 def jacobian(f: Callable[[Any], Any], x: Any, *, step: float = STEP) -> np.ndarray:
-    """The derivative of an array by an array, shape f(x) then shape x, by the five-point rule, of error step⁴."""
+    """The derivative of an array by an array, shape f(x) then shape x, by the five-point rule, of
+    error step⁴.
+    """
     x = np.asarray(x, np.float64)
     units = np.eye(x.size).reshape(x.size, *x.shape)
     places = x + step * np.array([-2.0, -1.0, 1.0, 2.0]).reshape(-1, 1, *[1] * x.ndim) * units

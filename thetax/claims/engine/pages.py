@@ -11,19 +11,32 @@ NOTE = "<!-- Written by `make docs` from the claims; edit those instead. -->"
 
 
 def syllabus(claims: Sequence[Claim]) -> str:
-    """Each row of the chapters that have claims: where it is in the library, and the claim that checks it."""
+    """Each row of the chapters that have claims: where it is in the library, and the claim that
+    checks it.
+    """
     settled = {row: claim for claim in claims if claim.kind != "erratum" for row in claim.ids}
     done = {chapter_of(row) for row in settled}
     parts = [NOTE, "# The course in the library", ""]
-    parts += ["Every row runs: `thetax verify ROW`. The errata of the notes are on [their own page](errata.md).", ""]
+    parts += [
+        "Every row runs: `thetax verify ROW`. The errata of the notes are on [their own "
+        "page](errata.md).",
+        "",
+    ]
     for chapter, own in groupby(rows().values(), lambda row: chapter_of(row.id)):
         if chapter not in done:
             continue
-        parts += [f"## {heading(chapter)}", "", "| row | kind | in the library | claim |", "|---|---|---|---|"]
+        parts += [
+            f"## {heading(chapter)}",
+            "",
+            "| row | kind | in the library | claim |",
+            "|---|---|---|---|",
+        ]
         for row in own:
             claim = settled.get(row.id)
             names = ", ".join(f"`{name}`" for name in claim.of) if claim else ""
-            parts.append(f"| `{row.id}` | {row.kind} | {names} | {_link(claim) if claim else 'not yet'} |")
+            parts.append(
+                f"| `{row.id}` | {row.kind} | {names} | {_link(claim) if claim else 'not yet'} |"
+            )
         parts.append("")
     return "\n".join(parts)
 
@@ -35,12 +48,16 @@ def errata(claims: Sequence[Claim]) -> str:
     slips = [claim for claim in wrong if claim.slip]
     parts = [NOTE, "# Errata of the notes", ""]
     parts += [
-        "Of each, a claim shows that the printed form fails and the corrected one holds, by the same check: "
-        "`thetax verify ROW`. The library computes the corrected form. Each is counted once; where it "
+        "Of each, a claim shows that the printed form fails and the corrected one holds, by the "
+        "same check: "
+        "`thetax verify ROW`. The library computes the corrected form. Each is counted once; "
+        "where it "
         "is printed in several places, its text says so.",
         "",
-        f"- [Mistakes](#mistakes), {len(mistakes)}: a formula or statement that does not hold as printed.",
-        f"- [Slips](#slips), {len(slips)}: of wording, an index or a symbol. What is meant is clear, "
+        f"- [Mistakes](#mistakes), {len(mistakes)}: a formula or statement that does not hold as "
+        "printed.",
+        f"- [Slips](#slips), {len(slips)}: of wording, an index or a symbol. What is meant is "
+        "clear, "
         "since the lines around it are right.",
         "",
     ]
@@ -52,7 +69,14 @@ def _listed(title: str, wrong: Sequence[Claim]) -> list[str]:
     for chapter, own in groupby(wrong, lambda claim: claim.chapter):
         parts += [f"### {heading(chapter)}", ""]
         for claim in own:
-            parts += [f"#### {claim.title}", "", f"`{'`, `'.join(claim.ids)}`, {_link(claim)}", "", claim.statement, ""]
+            parts += [
+                f"#### {claim.title}",
+                "",
+                f"`{'`, `'.join(claim.ids)}`, {_link(claim)}",
+                "",
+                claim.statement,
+                "",
+            ]
             parts += [f"- printed: ${claim.printed}$", f"- corrected: ${claim.corrected}$", ""]
     return parts
 
@@ -72,7 +96,8 @@ def _cell(text: str) -> str:
 
 
 def resolve(names: Iterable[str]) -> list[object]:
-    """The objects behind public names, as in "models.MLP"; an `AttributeError` where one does not exist.
+    """The objects behind public names, as in "models.MLP"; an `AttributeError` where one does not
+    exist.
 
     >>> resolve(["layers.relu"])[0].__name__
     'relu'

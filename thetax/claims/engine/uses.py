@@ -1,6 +1,8 @@
-"""Which names of the library a claim uses: those its function refers to, or a helper of the claims it refers to.
+"""Which names of the library a claim uses: those its function refers to, or a helper of the claims
+it refers to.
 
-Read from the compiled code, so nothing is run: a global, or an attribute of a module, resolves to one object.
+Read from the compiled code, so nothing is run: a global, or an attribute of a module, resolves to
+one object.
 """
 
 import dis
@@ -32,8 +34,8 @@ def unused(claim: Claim) -> list[str]:
 def used(function: Any) -> dict[int, Any]:
     """What the function and its helpers refer to, by identity.
 
-    A helper is a function or a class of the same package, wherever it is found: called, wrapped or in a table. What
-    the library uses by itself does not count.
+    A helper is a function or a class of the same package, wherever it is found: called, wrapped or
+    in a table. What the library uses by itself does not count.
 
     >>> from thetax.layers import relu, tanh
     >>> table = {"relu": relu}
@@ -43,7 +45,9 @@ def used(function: Any) -> dict[int, Any]:
     >>> id(relu) in found, id(tanh) in found
     (True, False)
     """
-    package, found, waiting = _package(function), {}, [function]
+    package = _package(function)
+    found = {}
+    waiting = [function]
     while waiting:
         thing = waiting.pop()
         if id(thing) not in found:
@@ -59,7 +63,9 @@ def _package(function: Any) -> str:
 
 
 def _referred(thing: Any, package: str) -> Iterable[Any]:
-    """What one object refers to: its own wrapped function, its entries, or the names in its code."""
+    """What one object refers to: its own wrapped function, its entries, or the names in its
+    code.
+    """
     if isinstance(thing, Mapping):
         return thing.values()
     if isinstance(thing, list | tuple | set | frozenset):
@@ -85,7 +91,9 @@ def _referred(thing: Any, package: str) -> Iterable[Any]:
 
 
 def _makers(thing: Any) -> Iterable[Any]:
-    """What made an object of the library that was ready before the claim ran: its class, or the function around it."""
+    """What made an object of the library that was ready before the claim ran: its class, or the
+    function around it.
+    """
     if inspect.isclass(thing) or isinstance(thing, ModuleType):
         return ()
     outer, inner, _ = getattr(thing, "__qualname__", "").partition(".<locals>")
@@ -95,7 +103,9 @@ def _makers(thing: Any) -> Iterable[Any]:
 
 
 def _names(code: CodeType, names: dict[str, Any]) -> Iterator[Any]:
-    """The globals that some code refers to, and the attributes it takes of modules; in what is nested in it, too."""
+    """The globals that some code refers to, and the attributes it takes of modules; in what is
+    nested in it, too.
+    """
     missing = object()
     thing = missing
     for step in dis.get_instructions(code):

@@ -33,7 +33,9 @@ WATCH = "ends with its parent"  # a thread of each worker
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim that was run: its verdict, or the trouble that kept it from one, or the data it could not have."""
+    """A claim that was run: its verdict, or the trouble that kept it from one, or the data it could
+    not have.
+    """
 
     claim: Claim
     verdict: Verdict | None
@@ -66,9 +68,11 @@ class Finding:
         return ", ".join(words) or ("no data" if self.missing else "failed")
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as JSON has it; measured, expected and tolerance are by the name of the check.
+        """The finding as JSON has it; measured, expected and tolerance are by the name of the
+        check.
 
-        `failed` names the checks that did not come out as they should: all are listed, a printed form that passes too.
+        `failed` names the checks that did not come out as they should: all are listed, a printed
+        form that passes too.
         """
         named = self.named()
         told: dict[str, Any] = {
@@ -79,21 +83,32 @@ class Finding:
             "method": self.method,
             "measured": {name: check.measured for name, check in named.items()},
             "expected": {name: check.expected for name, check in named.items()},
-            "tolerance": {name: check.tolerance for name, check in named.items() if check.tolerance is not None},
+            "tolerance": {
+                name: check.tolerance
+                for name, check in named.items()
+                if check.tolerance is not None
+            },
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
-            "failed": [name for name, check in named.items() if check.holds == name.startswith(PRINTED)],
+            "failed": [
+                name for name, check in named.items() if check.holds == name.startswith(PRINTED)
+            ],
         }
         said = {"trouble": self.trouble, "missing": self.missing}
         return told | {word: text for word, text in said.items() if text}
 
     def named(self) -> dict[str, Check]:
-        """The checks by name, with what an assumption and a printed form are said to be; no two have the same."""
-        v, found = self.verdict, {}
+        """The checks by name, with what an assumption and a printed form are said to be; no two
+        have the same.
+        """
+        v = self.verdict
+        found = {}
         if v is None:
             return found
         roles = [("assumption: ", v.assumptions), (PRINTED, v.printed), ("", v.checks)]
-        for name, check in [(role + check.name, check) for role, checks in roles for check in checks]:
+        for name, check in [
+            (role + check.name, check) for role, checks in roles for check in checks
+        ]:
             again = sum(other == name or other.startswith(f"{name} (") for other in found)
             found[f"{name} ({again + 1})" if again else name] = check
         return found
@@ -120,16 +135,21 @@ def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, st
     try:
         if names := unused(claim):
             raise ValueError(
-                f"a claim uses what it is about; of= names {', '.join(names)}, which this one does not use."
+                f"a claim uses what it is about; of= names {', '.join(names)}, which this one "
+                "does not use."
             )
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             key = jr.fold_in(jr.key(seed), crc32(claim.name.encode()))
             asked = {"scale": scale} if "scale" in signature(claim.function).parameters else {}
             verdict = claim.function(key, **asked)
         if not isinstance(verdict, Verdict):
-            raise TypeError(f"a claim returns a Verdict of its checks; this one returned {verdict!r}.")
+            raise TypeError(
+                f"a claim returns a Verdict of its checks; this one returned {verdict!r}."
+            )
         if claim.kind == "erratum" and not verdict.printed:
-            raise ValueError("an erratum must show the printed form to fail; give Verdict its printed checks.")
+            raise ValueError(
+                "an erratum must show the printed form to fail; give Verdict its printed checks."
+            )
         return verdict, "", ""
     except Unavailable as missing:
         return None, "", str(missing)
@@ -140,14 +160,16 @@ def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, st
 def verify(
     claims: Sequence[Claim], *, seed: int = 0, scale: Scale = "quick", jobs: int | None = None
 ) -> Iterator[Finding]:
-    """Runs the claims on `jobs` processes (as many as there are cores), yielding each finding as it comes.
+    """Runs the claims on `jobs` processes (as many as there are cores), yielding each finding as it
+    comes.
 
-    A process that dies takes nothing with it: the claims it may have died of are run again, each alone, and only
-    the one that kills its process twice is reported as the killer. The functions are sent by name, so they must
-    be at the top of an importable module.
+    A process that dies takes nothing with it: the claims it may have died of are run again, each
+    alone, and only the one that kills its process twice is reported as the killer. The functions
+    are sent by name, so they must be at the top of an importable module.
     """
     jobs = max(1, min(jobs or cores(), len(claims)))
-    waiting, suspects = deque(claims), deque()
+    waiting = deque(claims)
+    suspects = deque()
     while waiting or suspects:
         alone = not waiting
         queue, limit = (suspects, 1) if alone else (waiting, jobs)
@@ -161,7 +183,9 @@ def verify(
                             running[pool.submit(_work, claim, seed, scale)] = claim
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         verdict, trouble, seconds, missing = future.result()
-                        yield Finding(running.pop(future), verdict, trouble, seed, scale, seconds, missing)
+                        yield Finding(
+                            running.pop(future), verdict, trouble, seed, scale, seconds, missing
+                        )
             except BrokenProcessPool:
                 if alone:
                     (killer,) = running.values()
@@ -193,7 +217,9 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _pool(size: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes, on the CPU, which share the compiled programs on disk; left early, they are ended at once."""
+    """Fresh processes, on the CPU, which share the compiled programs on disk; left early, they are
+    ended at once.
+    """
     before = set(active_children())
     pool = ProcessPoolExecutor(size, mp_context=get_context("spawn"), initializer=_begin)
     try:
@@ -207,7 +233,9 @@ def _pool(size: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _begin() -> None:
-    """One thread of linear algebra a process: two libraries that both want every core wait for each other."""
+    """One thread of linear algebra a process: two libraries that both want every core wait for each
+    other.
+    """
     threading.Thread(target=_end_with_parent, name=WATCH, daemon=True).start()
     threadpool_limits(1)
     jax.config.update("jax_platforms", "cpu")

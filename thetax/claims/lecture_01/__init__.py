@@ -1,4 +1,6 @@
-"""Lecture 1, introduction: linear maps, autoencoders, deep linear networks, ridge functions, the first network."""
+"""Lecture 1, introduction: linear maps, autoencoders, deep linear networks, ridge functions, the
+first network.
+"""
 
 from . import autoencoder as autoencoder
 from . import by_hand as by_hand

@@ -17,7 +17,11 @@ from ..engine.differences import jacobian
 
 NAMES = ("w11", "w21", "w12", "w22", "w31", "w32")
 LOG = np.log
-EXAMPLE = {"w": np.array([LOG(3), 0, LOG(3), -LOG(3), LOG(4), LOG(4)]), "x": np.array([1.0, 2.0]), "y": 0.5}
+EXAMPLE = {
+    "w": np.array([LOG(3), 0, LOG(3), -LOG(3), LOG(4), LOG(4)]),
+    "x": np.array([1.0, 2.0]),
+    "y": 0.5,
+}
 # σ(±ln 3) = 3/4 and 1/4, σ(ln 4) = 4/5: the whole pass can be done on paper
 
 
@@ -42,7 +46,9 @@ def forward(w, x):
 
 
 def backward(w, x, y):
-    """The gradient by each weight in the order of NAMES, and by the two hidden values, by the chain rule on paper."""
+    """The gradient by each weight in the order of NAMES, and by the two hidden values, by the chain
+    rule on paper.
+    """
     *_, w31, w32 = w
     net, h, net_o, out = forward(w, x)
     slope = lambda z: sigma(z) * (1 - sigma(z))
@@ -64,47 +70,80 @@ def flat(gradient):
 
 
 @claim(
-    "L1-bp-forward", title="Forward through a small network", kind="model", of=("layers.Chain", "train.backpropagate")
+    "L1-bp-forward",
+    title="Forward through a small network",
+    kind="model",
+    of=("layers.Chain", "train.backpropagate"),
 )
 def forwards(key):
     r"""$h_1 = \sigma(w_{11} x_1 + w_{21} x_2)$, $h_2 = \sigma(w_{12} x_1 + w_{22} x_2)$ and
     $\hat y = \sigma(w_{31} h_1 + w_{32} h_2)$: the first matrix is
-    $\begin{pmatrix} w_{11} & w_{21} \\ w_{12} & w_{22} \end{pmatrix}$, with a row for each hidden unit."""
+    $\begin{pmatrix} w_{11} & w_{21} \\ w_{12} & w_{22} \end{pmatrix}$, with a row for each hidden
+    unit.
+    """
     rng = chance(key)
     seen = found(**EXAMPLE)
-    w, xs = rng.normal(size=6), rng.normal(size=(20, 2))
+    w = rng.normal(size=6)
+    xs = rng.normal(size=(20, 2))
     paper = np.array([forward(w, x)[3] for x in xs])
     values = lambda w: np.asarray(jax.vmap(network(w))(jnp.asarray(xs)))[:, 0]
     return Verdict(
-        close("net_h on paper: ln 3 and −ln 3", seen.activations[1], [LOG(3), -LOG(3)], tolerance=1e-12),
+        close(
+            "net_h on paper: ln 3 and −ln 3",
+            seen.activations[1],
+            [LOG(3), -LOG(3)],
+            tolerance=1e-12,
+        ),
         close("h on paper: 3/4 and 1/4", seen.activations[2], [0.75, 0.25], tolerance=1e-12),
         close("net_o on paper: ln 4", seen.activations[3][0], LOG(4), tolerance=1e-12),
         close("ŷ on paper: 4/5", seen.activations[4][0], 0.8, tolerance=1e-12),
         close("random weights, 20 inputs", values(w), paper, tolerance=1e-14),
-        refuted(close("with the first matrix transposed", values(w[[0, 2, 1, 3, 4, 5]]), paper, tolerance=1e-3)),
+        refuted(
+            close(
+                "with the first matrix transposed",
+                values(w[[0, 2, 1, 3, 4, 5]]),
+                paper,
+                tolerance=1e-3,
+            )
+        ),
     )
 
 
 @claim(
-    "L1-bp-loss", "L1-bp-output-weights", "L1-bp-hidden", "L1-bp-input-weights",
-    title="Backward through a small network", kind="identity", of=("train.backpropagate", "train.squared_loss"),
+    "L1-bp-loss",
+    "L1-bp-output-weights",
+    "L1-bp-hidden",
+    "L1-bp-input-weights",
+    title="Backward through a small network",
+    kind="identity",
+    of=("train.backpropagate", "train.squared_loss"),
     cites="Rumelhart, Hinton & Williams 1986",
-)  # fmt: skip
+)
 def backwards(key):
     r"""With $L = \frac12 (y - \hat y)^2$: $\frac{\partial L}{\partial \hat y} = \hat y - y$,
     $\frac{\partial L}{\partial w_{3j}} = (\hat y - y)\,\sigma'(\mathrm{net}_o)\,h_j$,
     $\frac{\partial L}{\partial h_j} = (\hat y - y)\,\sigma'(\mathrm{net}_o)\,w_{3j}$ and
-    $\frac{\partial L}{\partial w_{ij}} = \frac{\partial L}{\partial h_j}\,\sigma'(\mathrm{net}_{h_j})\,x_i$."""
+    $\frac{\partial L}{\partial w_{ij}} = \frac{\partial L}{\partial
+    h_j}\,\sigma'(\mathrm{net}_{h_j})\,x_i$.
+    """
     rng = chance(key)
-    w, x, y = rng.normal(size=6), rng.normal(size=2), rng.uniform()
+    w = rng.normal(size=6)
+    x = rng.normal(size=2)
+    y = rng.uniform()
     seen, (by_w, by_h) = found(w, x, y), backward(w, x, y)
     _, h, _, out = forward(w, x)
     loss = lambda w: train.squared_loss(network(w)(jnp.asarray(x))[0], jnp.asarray(y))
-    onward = lambda h: train.squared_loss(layers.sigmoid(jnp.vdot(jnp.asarray(w[4:]), h)), jnp.asarray(y))
+    onward = lambda h: train.squared_loss(
+        layers.sigmoid(jnp.vdot(jnp.asarray(w[4:]), h)), jnp.asarray(y)
+    )
     numeric = jacobian(loss, w)
-    fd, tight = {"tolerance": 1e-10, "method": "finite differences"}, {"tolerance": 1e-13, "method": "closed form"}
+    fd = {"tolerance": 1e-10, "method": "finite differences"}
+    tight = {"tolerance": 1e-13, "method": "closed form"}
     paper = 0.009 * LOG(4) * np.array([1, 2, 1, 2])
-    checks = [close(f"∂L/∂{name}, by differences", numeric[i], by_w[i], **fd) for i, name in enumerate(NAMES)]
+    checks = [
+        close(f"∂L/∂{name}, by differences", numeric[i], by_w[i], **fd)
+        for i, name in enumerate(NAMES)
+    ]
     return Verdict(
         close("L", seen.loss, (y - out) ** 2 / 2, **tight),
         close("∂L/∂ŷ, backpropagated", seen.deltas[4][0], out - y, **tight),
@@ -118,50 +157,103 @@ def backwards(key):
         close("all six, backpropagated", flat(seen.gradient), by_w, **tight),
         close("∂L/∂h, backpropagated", seen.deltas[2], by_h, **tight),
         close("∂L/∂h, by differences", jacobian(onward, h), by_h, **fd),
-        close("on paper: ∂L/∂w31 and ∂L/∂w32", flat(found(**EXAMPLE).gradient)[4:], [0.036, 0.012], tolerance=1e-12),
-        close("on paper: the first layer", flat(found(**EXAMPLE).gradient)[:4], paper, tolerance=1e-12),
+        close(
+            "on paper: ∂L/∂w31 and ∂L/∂w32",
+            flat(found(**EXAMPLE).gradient)[4:],
+            [0.036, 0.012],
+            tolerance=1e-12,
+        ),
+        close(
+            "on paper: the first layer", flat(found(**EXAMPLE).gradient)[:4], paper, tolerance=1e-12
+        ),
         refuted(close("∂L/∂ŷ as y − ŷ", seen.deltas[4][0], y - out, **tight)),
-        refuted(close("the first layer without σ'(net_h)", numeric[:4], np.repeat(by_h, 2) * np.tile(x, 2), **fd)),
+        refuted(
+            close(
+                "the first layer without σ'(net_h)",
+                numeric[:4],
+                np.repeat(by_h, 2) * np.tile(x, 2),
+                **fd,
+            )
+        ),
     )
 
 
 def _descent(start, batch, rate, steps):
-    descent = train.descend(lambda model, _, key: train.squared_error(model, batch), optax.sgd(rate))
+    descent = train.descend(
+        lambda model, _, key: train.squared_error(model, batch), optax.sgd(rate)
+    )
     state, (_, info) = run(descent, network(start), jnp.zeros(steps), key=jr.key(0))
     return state.model, info.loss
 
 
 @claim(
-    "L1-bp-update", title="Descent on a small network", kind="algorithm", of=("train.descend",),
+    "L1-bp-update",
+    title="Descent on a small network",
+    kind="algorithm",
+    of=("train.descend",),
     cites="Rumelhart, Hinton & Williams 1986",
-)  # fmt: skip
+)
 def update(key):
-    r"""$w := w - \eta \frac{\partial L}{\partial w}$, forward and backward again until the loss converges. On one
-    example the loss never rises and goes to 0. On XOR this network, which has no biases, ends at different losses,
-    and from many starts does not solve it."""
-    rng, eta = chance(key), 0.5
-    starts, x, y = rng.uniform(-1, 1, size=(5, 6)), rng.uniform(size=2), 0.8
+    r"""$w := w - \eta \frac{\partial L}{\partial w}$, forward and backward again until the loss
+    converges. On one example the loss never rises and goes to 0. On XOR this network, which has no
+    biases, ends at different losses, and from many starts does not solve it.
+    """
+    rng = chance(key)
+    eta = 0.5
+    starts = rng.uniform(-1, 1, size=(5, 6))
+    x = rng.uniform(size=2)
+    y = 0.8
     one = jnp.asarray(x)[None], jnp.asarray([y])
-    table = jnp.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), jnp.array([0.0, 1.0, 1.0, 0.0])
+    table = (
+        jnp.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]),
+        jnp.array([0.0, 1.0, 1.0, 0.0]),
+    )
     _, losses = jax.jit(jax.vmap(lambda w: _descent(w, one, eta, 5000)))(jnp.asarray(starts))
     _, xor = jax.jit(jax.vmap(lambda w: _descent(w, table, 4 * eta, 3000)))(jr.normal(key, (40, 6)))
-    losses, xor = np.asarray(losses), np.asarray(xor)
+    losses = np.asarray(losses)
+    xor = np.asarray(xor)
     once = train.descend(lambda model, _, key: train.squared_error(model, one), optax.sgd(eta))
     moved = once.step(once.init(network(starts[0])), jnp.zeros(()), key=key)[0].model
     t = np.unique(np.geomspace(1, 3000, 150).astype(int))
     order = np.argsort(xor[:, -1])
     return Verdict(
-        close("one step, against the formula", flat(moved), starts[0] - eta * backward(starts[0], x, y)[0],
-              tolerance=1e-13),
-        at_most("one example: largest rise in 5,000 steps from 5 starts", np.diff(losses, axis=1), 0.0, slack=1e-15),
+        close(
+            "one step, against the formula",
+            flat(moved),
+            starts[0] - eta * backward(starts[0], x, y)[0],
+            tolerance=1e-13,
+        ),
+        at_most(
+            "one example: largest rise in 5,000 steps from 5 starts",
+            np.diff(losses, axis=1),
+            0.0,
+            slack=1e-15,
+        ),
         at_most("one example: loss at step 500", losses[:, 500], 1e-4),
         at_most("XOR: where 40 starts end, against where they began", xor[:, -1], xor[:, 0]),
         at_least("XOR: the worst of 40 ends", xor[:, -1].max(), 0.04),
-        at_least("XOR: different ends, 0.01 apart", 1 + int((np.diff(np.sort(xor[:, -1])) > 0.01).sum()), 2),
-        figure=Chart(
-            Panel("step", "loss of one example", log="xy",
-                  lines={f"start {i + 1}": (t, np.maximum(losses[i, t - 1], 1e-16)) for i in range(4)}),
-            Panel("step", "mean loss on XOR", log="x",
-                  lines={name: (t, xor[order[i], t - 1]) for name, i in (("best", 0), ("median", 20), ("worst", 39))}),
+        at_least(
+            "XOR: different ends, 0.01 apart",
+            1 + int((np.diff(np.sort(xor[:, -1])) > 0.01).sum()),
+            2,
         ),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "step",
+                "loss of one example",
+                log="xy",
+                lines={
+                    f"start {i + 1}": (t, np.maximum(losses[i, t - 1], 1e-16)) for i in range(4)
+                },
+            ),
+            Panel(
+                "step",
+                "mean loss on XOR",
+                log="x",
+                lines={
+                    name: (t, xor[order[i], t - 1])
+                    for name, i in (("best", 0), ("median", 20), ("worst", 39))
+                },
+            ),
+        ),
+    )

@@ -18,7 +18,9 @@ from ..engine.claim import Verdict, claim
 
 
 def ring_and_disc(rng, n=60):
-    """Points of a disc of radius 1, labelled −1, within a ring from radius 1.5 to 2.5, labelled +1."""
+    """Points of a disc of radius 1, labelled −1, within a ring from radius 1.5 to 2.5, labelled
+    +1.
+    """
     radius = np.r_[np.sqrt(rng.uniform(0, 1, n)), np.sqrt(rng.uniform(1.5**2, 2.5**2, n))]
     angle = rng.uniform(-np.pi, np.pi, 2 * n)
     return np.c_[radius * np.cos(angle), radius * np.sin(angle)], np.repeat([-1, 1], n)
@@ -32,7 +34,12 @@ def polar(xs):
 def _programme(xs, ys):
     """Whether some (w, b) has y (wᵀx + b) ≥ 1 on all points: a linear programme of its own."""
     rows = ys[:, None] * np.c_[xs, np.ones(len(xs))]
-    return linprog(np.zeros(rows.shape[1]), A_ub=-rows, b_ub=-np.ones(len(rows)), bounds=(None, None)).status == 0
+    return (
+        linprog(
+            np.zeros(rows.shape[1]), A_ub=-rows, b_ub=-np.ones(len(rows)), bounds=(None, None)
+        ).status
+        == 0
+    )
 
 
 def _scores(unit, xs):
@@ -46,12 +53,16 @@ def by_label(xs, ys):
 
 
 @claim(
-    "L1-coordinate-change", title="New coordinates make classes separable", kind="experiment",
+    "L1-coordinate-change",
+    title="New coordinates make classes separable",
+    kind="experiment",
     of=("models.separate", "models.fit_perceptron"),
-)  # fmt: skip
+)
 def coordinate_change(key):
-    r"""A disc within a ring: no line separates them in $(x_1, x_2)$. In polar coordinates $(r, \varphi)$, or with
-    $\|x\|^2$ as a third coordinate, a plane does, and the perceptron finds one."""
+    r"""A disc within a ring: no line separates them in $(x_1, x_2)$. In polar coordinates
+    $(r, \varphi)$, or with $\|x\|^2$ as a third coordinate, a plane does, and the perceptron finds
+    one.
+    """
     xs, ys = ring_and_disc(chance(key))
     views = {
         "polar coordinates": polar(xs),
@@ -61,18 +72,37 @@ def coordinate_change(key):
     alpha = np.zeros(len(xs)) if raw.certificate is None else raw.certificate
     checks = [
         equal("plane, raw: separable", raw.separable, False),
-        equal("plane, raw: a linear programme is feasible", _programme(xs, ys), False, method="brute force"),
-        close("combination of the signed points that is 0", alpha @ (ys[:, None] * np.c_[xs, np.ones(len(xs))]), 0.0,
-              tolerance=1e-9),
+        equal(
+            "plane, raw: a linear programme is feasible",
+            _programme(xs, ys),
+            False,
+            method="brute force",
+        ),
+        close(
+            "combination of the signed points that is 0",
+            alpha @ (ys[:, None] * np.c_[xs, np.ones(len(xs))]),
+            0.0,
+            tolerance=1e-9,
+        ),
         close("and its weights' sum", alpha.sum(), 1.0, tolerance=1e-9),
-    ]  # fmt: skip
+    ]
     for name, view in views.items():
-        found, fit = models.separate(view, ys), models.fit_perceptron(view, ys, epochs=5000)
+        found = models.separate(view, ys)
+        fit = models.fit_perceptron(view, ys, epochs=5000)
         score = lambda unit, view=view: ys * _scores(unit, view)
         checks += [
-            equal(f"{name}: a linear programme is feasible", _programme(view, ys), True, method="brute force"),
-            at_least(f"{name}: the separator's least score", score(found.model).min(), np.nextafter(0, 1)),
-            at_least(f"{name}: the perceptron's least score", score(fit.model).min(), np.nextafter(0, 1)),
+            equal(
+                f"{name}: a linear programme is feasible",
+                _programme(view, ys),
+                True,
+                method="brute force",
+            ),
+            at_least(
+                f"{name}: the separator's least score", score(found.model).min(), np.nextafter(0, 1)
+            ),
+            at_least(
+                f"{name}: the perceptron's least score", score(fit.model).min(), np.nextafter(0, 1)
+            ),
         ]
     w_r, w_angle, b = np.asarray(models.max_margin(polar(xs), ys).model.v)
     angle = np.array([-np.pi, np.pi])
@@ -81,10 +111,15 @@ def coordinate_change(key):
         *checks,
         figure=Chart(
             Panel("x₁", "x₂", points=by_label(xs, ys), equal=True, title="No line separates"),
-            Panel("length r", "angle φ", points=by_label(polar(xs), ys), bounds={"a line": (line, angle)},
-                  title="In polar coordinates"),
+            Panel(
+                "length r",
+                "angle φ",
+                points=by_label(polar(xs), ys),
+                bounds={"a line": (line, angle)},
+                title="In polar coordinates",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _trained(key, xs, labels, steps=400):
@@ -96,12 +131,16 @@ def _trained(key, xs, labels, steps=400):
 
 
 @claim(
-    "L1-nested-representation", title="A network is a chain of coordinate changes", kind="experiment",
+    "L1-nested-representation",
+    title="A network is a chain of coordinate changes",
+    kind="experiment",
     of=("models.MLP", "models.separate", "train.descend"),
-)  # fmt: skip
+)
 def nested(key):
-    r"""A network $F_L \circ \dots \circ F_1$ changes coordinates layer by layer, $h_\ell = F_\ell(h_{\ell-1})$.
-    Trained on a disc within a ring, which no line separates, it ends in a hidden layer in which a plane does."""
+    r"""A network $F_L \circ \dots \circ F_1$ changes coordinates layer by layer,
+    $h_\ell = F_\ell(h_{\ell-1})$. Trained on a disc within a ring, which no line separates, it ends
+    in a hidden layer in which a plane does.
+    """
     xs, ys = ring_and_disc(chance(key))
     net = _trained(key, jnp.asarray(xs), jnp.asarray((ys + 1) // 2))
     views = [xs]
@@ -116,19 +155,42 @@ def nested(key):
     across = views[4] - views[4].mean(axis=0)
     across = across @ np.linalg.svd(across, full_matrices=False)[2][1]
     return Verdict(
-        close("stepwise, against the whole network", views[-1], jax.vmap(net)(jnp.asarray(xs)), tolerance=1e-13),
+        close(
+            "stepwise, against the whole network",
+            views[-1],
+            jax.vmap(net)(jnp.asarray(xs)),
+            tolerance=1e-13,
+        ),
         close("stepwise, against NumPy", views[-1], h, tolerance=1e-12),
-        equal("the raw data: a linear programme is feasible", _programme(xs, ys), False, method="brute force"),
+        equal(
+            "the raw data: a linear programme is feasible",
+            _programme(xs, ys),
+            False,
+            method="brute force",
+        ),
         equal("the raw data are separable", models.separate(xs, ys).separable, False),
-        equal("the last hidden layer: a linear programme is feasible", _programme(views[4], ys), True,
-              method="brute force"),
-        at_least("the last hidden layer: least score of its separator", (ys * score).min(), np.nextafter(0, 1)),
+        equal(
+            "the last hidden layer: a linear programme is feasible",
+            _programme(views[4], ys),
+            True,
+            method="brute force",
+        ),
+        at_least(
+            "the last hidden layer: least score of its separator",
+            (ys * score).min(),
+            np.nextafter(0, 1),
+        ),
         figure=Chart(
             Panel("x₁", "x₂", points=by_label(xs, ys), equal=True, title="The data"),
-            Panel("score of a separating plane", "across it", points=by_label(np.c_[score, across], ys),
-                  levels={"the plane": 0.0}, title="The last hidden layer"),
+            Panel(
+                "score of a separating plane",
+                "across it",
+                points=by_label(np.c_[score, across], ys),
+                levels={"the plane": 0.0},
+                title="The last hidden layer",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 class _Heard(eqx.Module):
@@ -154,7 +216,9 @@ def _order(xs, ys):
         said.append("update")
         return optax.sgd(0.1).update(updates, state, params)
 
-    step = train.descend(train.average(loss), optax.GradientTransformation(optax.sgd(0.1).init, update))
+    step = train.descend(
+        train.average(loss), optax.GradientTransformation(optax.sgd(0.1).init, update)
+    )
     state = step.init(_Heard(Linear(jnp.zeros((1, xs.shape[1]))), said))
     for _ in range(3):
         state, _ = step.step(state, (xs, ys), key=jr.key(0))
@@ -162,32 +226,58 @@ def _order(xs, ys):
 
 
 @claim(
-    "L1-training-loop", title="The training loop", kind="algorithm", of=("train.descend", "core.run"),
+    "L1-training-loop",
+    title="The training loop",
+    kind="algorithm",
+    of=("train.descend", "core.run"),
     cites="Chollet 2017",
-)  # fmt: skip
+)
 def training_loop(key):
     r"""Weights give a prediction, prediction and target a loss, and the loss a step of the weights,
-    $\theta_{t+1} = \theta_t - \eta \nabla \ell(\theta_t)$; and again. On least squares it reaches the loss of the
-    normal equations."""
+    $\theta_{t+1} = \theta_t - \eta \nabla \ell(\theta_t)$; and again. On least squares it reaches
+    the loss of the normal equations.
+    """
     rng = chance(key)
-    xs, ys, eta, steps = rng.normal(size=(40, 3)), rng.normal(size=40), 0.3, 300
+    xs = rng.normal(size=(40, 3))
+    ys = rng.normal(size=40)
+    eta = 0.3
+    steps = 300
     batch = jnp.asarray(xs), jnp.asarray(ys)
     descent = train.descend(lambda model, _, key: train.squared_error(model, batch), optax.sgd(eta))
     start = Linear(jnp.asarray(rng.normal(size=(1, 3))))
-    loop = jax.jit(lambda model: run(descent, model, jnp.zeros(steps), key=key, keep=lambda state: state.model.W[0]))
+    loop = jax.jit(
+        lambda model: run(
+            descent, model, jnp.zeros(steps), key=key, keep=lambda state: state.model.W[0]
+        )
+    )
     path = np.concatenate([np.asarray(start.W), (seen := loop(start)[1])[0]])
     slopes = (path @ xs.T - ys) @ xs / 40
     best = np.linalg.lstsq(xs, ys, rcond=None)[0]
-    least, loss = np.square(xs @ best - ys).mean() / 2, np.square(path @ xs.T - ys).mean(axis=1) / 2
+    least = np.square(xs @ best - ys).mean() / 2
+    loss = np.square(path @ xs.T - ys).mean(axis=1) / 2
     order = ["prediction", "loss", "update"] * 3
     stale = path[1:-1] - eta * slopes[:-2]
     return Verdict(
-        close("loss after 300 steps, against LAPACK's least squares", loss[-1], least, tolerance=1e-6),
-        close("each step, by the gradient where it begins", path[1:], path[:-1] - eta * slopes[:-1], tolerance=1e-12),
-        refuted(close("each step, by the gradient one step back", path[2:], stale, tolerance=1e-12)),
+        close(
+            "loss after 300 steps, against LAPACK's least squares", loss[-1], least, tolerance=1e-6
+        ),
+        close(
+            "each step, by the gradient where it begins",
+            path[1:],
+            path[:-1] - eta * slopes[:-1],
+            tolerance=1e-12,
+        ),
+        refuted(
+            close("each step, by the gradient one step back", path[2:], stale, tolerance=1e-12)
+        ),
         equal("the order of three steps", _order(*batch), order),
         close("the losses it reports", seen[1].loss, loss[:-1], tolerance=1e-12),
         figure=Chart(
-            Panel("step", "loss above the least", lines={"descent": (np.arange(61), loss[:61] - least)}, log="y")
+            Panel(
+                "step",
+                "loss above the least",
+                lines={"descent": (np.arange(61), loss[:61] - least)},
+                log="y",
+            )
         ),
     )

@@ -29,21 +29,27 @@ def _loss(model, X, Y):
 
 
 @claim(
-    "L1-deep-linear", "L1-deep-linear-loss", "L1-correlations", title="A deep linear network and its loss",
-    kind="model", of=("models.deep_linear", "models.collapse", "models.correlations", "train.squared_error"),
-)  # fmt: skip
+    "L1-deep-linear",
+    "L1-deep-linear-loss",
+    "L1-correlations",
+    title="A deep linear network and its loss",
+    kind="model",
+    of=("models.deep_linear", "models.collapse", "models.correlations", "train.squared_error"),
+)
 def network(key):
-    r"""$y = BAx$ with $A \in \mathbb{R}^{m \times d}$ and $B \in \mathbb{R}^{k \times m}$ is the single map $BA$.
-    Its loss $\frac12 \sum_i \|y_i - BAx_i\|^2$ is
-    $\frac12 \sum_i (y_i^\top y_i - 2 y_i^\top BA x_i + x_i^\top A^\top B^\top BA x_i)$, which sees the data through
-    $\Sigma_{xx} = \sum_i x_i x_i^\top$ and $\Sigma_{yx} = \sum_i y_i x_i^\top$."""
+    r"""$y = BAx$ with $A \in \mathbb{R}^{m \times d}$ and $B \in \mathbb{R}^{k \times m}$ is the
+    single map $BA$. Its loss $\frac12 \sum_i \|y_i - BAx_i\|^2$ is
+    $\frac12 \sum_i (y_i^\top y_i - 2 y_i^\top BA x_i + x_i^\top A^\top B^\top BA x_i)$, which sees
+    the data through $\Sigma_{xx} = \sum_i x_i x_i^\top$ and $\Sigma_{yx} = \sum_i y_i x_i^\top$.
+    """
     rng, (d, m, k, n) = chance(key), (5, 2, 3, 12)
     X, Y, _, _ = _problem(rng, d, m, k, n)
     net = models.deep_linear(d, m, k, key=key)
     A, B = (np.asarray(layer.W) for layer in net.layers)
     loops = sum(np.sum((Y[:, i] - B @ (A @ X[:, i])) ** 2) for i in range(n)) / 2
     apart = [
-        Y[:, i] @ Y[:, i] - 2 * Y[:, i] @ B @ A @ X[:, i] + X[:, i] @ A.T @ B.T @ B @ A @ X[:, i] for i in range(n)
+        Y[:, i] @ Y[:, i] - 2 * Y[:, i] @ B @ A @ X[:, i] + X[:, i] @ A.T @ B.T @ B @ A @ X[:, i]
+        for i in range(n)
     ]
     seen = models.correlations(X.T, Y.T)
     xx = np.array([[sum(X[i] * X[j]) for j in range(d)] for i in range(d)])
@@ -52,7 +58,12 @@ def network(key):
     through = (np.square(Y).sum() - 2 * np.trace(W.T @ yx) + np.trace(W @ xx @ W.T)) / 2
     return Verdict(
         equal("shapes of A and B, d = 5, m = 2, k = 3", A.shape + B.shape, (m, d, k, m)),
-        close("the network, against the matrix BA", jax.vmap(net)(jnp.asarray(X.T)), X.T @ W.T, tolerance=1e-13),
+        close(
+            "the network, against the matrix BA",
+            jax.vmap(net)(jnp.asarray(X.T)),
+            X.T @ W.T,
+            tolerance=1e-13,
+        ),
         close("collapsed", models.collapse(net).W, W, tolerance=1e-13),
         close("the loss, against loops", _loss(net, X, Y), loops, tolerance=1e-10),
         close("the expanded form", sum(apart) / 2, loops, tolerance=1e-10),
@@ -60,19 +71,30 @@ def network(key):
         close("Σ_yx, against loops", seen.yx, yx, tolerance=1e-12),
         equal("shapes of Σ_xx and Σ_yx", seen.xx.shape + seen.yx.shape, (d, d, k, d)),
         close("the loss through the correlations", through, loops, tolerance=1e-10),
-        refuted(close("the expanded form without the brackets", sum(apart) - sum(np.sum(Y**2, axis=0)) / 2, loops,
-                      tolerance=1e-3)),
-    )  # fmt: skip
+        refuted(
+            close(
+                "the expanded form without the brackets",
+                sum(apart) - sum(np.sum(Y**2, axis=0)) / 2,
+                loops,
+                tolerance=1e-3,
+            )
+        ),
+    )
 
 
 @claim(
-    "L1-deep-linear-gradA", "L1-deep-linear-gradB", title="The gradients of a deep linear network", kind="identity",
-    of=("models.deep_linear_gradient", "models.correlations"), cites="Baldi & Hornik 1989",
-)  # fmt: skip
+    "L1-deep-linear-gradA",
+    "L1-deep-linear-gradB",
+    title="The gradients of a deep linear network",
+    kind="identity",
+    of=("models.deep_linear_gradient", "models.correlations"),
+    cites="Baldi & Hornik 1989",
+)
 def gradients(key):
     r"""$\frac{\partial L}{\partial A} = -B^\top (\Sigma_{yx} - BA\Sigma_{xx})$ and
-    $\frac{\partial L}{\partial B} = -(\Sigma_{yx} - BA\Sigma_{xx}) A^\top$. At any depth the error is carried back
-    by the layers after $W_\ell$ and forward by those before it."""
+    $\frac{\partial L}{\partial B} = -(\Sigma_{yx} - BA\Sigma_{xx}) A^\top$. At any depth the error
+    is carried back by the layers after $W_\ell$ and forward by those before it.
+    """
     rng, (d, m, k, n) = chance(key), (5, 2, 3, 12)
     X, Y, A, B = _problem(rng, d, m, k, n)
     net = lambda A, B: Chain(Linear(jnp.asarray(A)), Linear(jnp.asarray(B)))
@@ -87,19 +109,32 @@ def gradients(key):
     closed = tree.ravel(models.deep_linear_gradient(deep, seen))[0]
     fd = {"tolerance": 1e-7, "method": "finite differences"}
     return Verdict(
-        close("by A, against differences", by_A, jacobian(lambda A: _loss(net(A, B), X, Y), A), **fd),
-        close("by B, against differences", by_B, jacobian(lambda B: _loss(net(A, B), X, Y), B), **fd),
+        close(
+            "by A, against differences", by_A, jacobian(lambda A: _loss(net(A, B), X, Y), A), **fd
+        ),
+        close(
+            "by B, against differences", by_B, jacobian(lambda B: _loss(net(A, B), X, Y), B), **fd
+        ),
         close("by A, the formula", by_A, -B.T @ missing, tolerance=1e-10),
         close("by B, the formula", by_B, -missing @ A.T, tolerance=1e-10),
         equal("shapes, against A and B", by_A.shape + by_B.shape, A.shape + B.shape),
         close("four layers, against differences", closed, numeric, **fd),
         close("four layers, differentiated", closed, tree.ravel(auto)[0], tolerance=1e-10),
-        refuted(close("by A with the other sign", -by_A, jacobian(lambda A: _loss(net(A, B), X, Y), A), **fd)),
+        refuted(
+            close(
+                "by A with the other sign",
+                -by_A,
+                jacobian(lambda A: _loss(net(A, B), X, Y), A),
+                **fd,
+            )
+        ),
     )
 
 
 def _planted(rng, d, k, n, values):
-    """Inputs of every direction and targets of which a few directions matter, with a little noise."""
+    """Inputs of every direction and targets of which a few directions matter, with a little
+    noise.
+    """
     X = spread(rng, d, n, np.linspace(1.2, 0.8, d))
     U, V = (np.linalg.qr(rng.normal(size=(side, side)))[0][:, : len(values)] for side in (k, d))
     return X, U * np.asarray(values) @ V.T @ X + 0.1 * rng.normal(size=(k, n))
@@ -116,9 +151,14 @@ def _summed(model, batch):
 
 
 def _modes(rng, key):
-    """Whitened inputs, three modes, their flow from a small balanced start; and what the flow from another keeps."""
-    U, V = np.linalg.qr(rng.normal(size=(4, 3)))[0], np.linalg.qr(rng.normal(size=(5, 3)))[0]
-    s, a0, times = np.array([3.0, 1.5, 0.6]), 0.003, np.linspace(0.02, 7, 121)
+    """Whitened inputs, three modes, their flow from a small balanced start; and what the flow from
+    another keeps.
+    """
+    U = np.linalg.qr(rng.normal(size=(4, 3)))[0]
+    V = np.linalg.qr(rng.normal(size=(5, 3)))[0]
+    s = np.array([3.0, 1.5, 0.6])
+    a0 = 0.003
+    times = np.linspace(0.02, 7, 121)
     xs = np.eye(5)  # its Σ_xx is the identity
     start = models.factorise(a0 * U @ V.T, depth=2)
     batch = jnp.asarray(xs), jnp.asarray(xs @ (U * s @ V.T).T)
@@ -126,28 +166,41 @@ def _modes(rng, key):
     W = np.asarray(way.models.layers[1].W) @ np.asarray(way.models.layers[0].W)
     strength = np.einsum("ki,tkd,di->ti", U, W, V)
     rest = W - np.einsum("ki,ti,di->tkd", U, strength, V)
-    uneven = train.gradient_flow(_summed, models.deep_linear(5, 4, 4, key=key), batch, times=times, tolerance=1e-10)
+    uneven = train.gradient_flow(
+        _summed, models.deep_linear(5, 4, 4, key=key), batch, times=times, tolerance=1e-10
+    )
     kept = jax.vmap(models.imbalance)(uneven.models)[0]
     return times, s, np.full(3, a0), strength, rest, np.asarray(kept)
 
 
 @claim(
-    "L1-deep-linear-dynamics", title="How a deep linear network learns", kind="experiment",
-    of=("models.reduced_rank_regression", "models.imbalance", "models.mode_growth", "train.gradient_flow",
-        "train.descend"),
+    "L1-deep-linear-dynamics",
+    title="How a deep linear network learns",
+    kind="experiment",
+    of=(
+        "models.reduced_rank_regression",
+        "models.imbalance",
+        "models.mode_growth",
+        "train.gradient_flow",
+        "train.descend",
+    ),
     cites="Saxe, McClelland & Ganguli 2014; Arora et al. 2018",
-)  # fmt: skip
+)
 def dynamics(key):
     r"""Descent on $y = BAx$ reaches the least squares fit of rank $m$. Gradient flow conserves
-    $B^\top B - AA^\top$, which descent changes by $O(\eta)$. For $\Sigma_{xx} = I$ and a balanced small start each
-    singular mode grows as a sigmoid, $a(t) = s\,e^{2st} / (e^{2st} - 1 + s / a_0)$, the strong ones first."""
+    $B^\top B - AA^\top$, which descent changes by $O(\eta)$. For $\Sigma_{xx} = I$ and a balanced
+    small start each singular mode grows as a sigmoid,
+    $a(t) = s\,e^{2st} / (e^{2st} - 1 + s / a_0)$, the strong ones first.
+    """
     rng, (d, m, k, n), eta, steps = chance(key), (5, 2, 4, 40), 0.02, 2000
     X, Y = _planted(rng, d, k, n, [2.0, 1.2, 0.3])
     batch = jnp.asarray(X.T), jnp.asarray(Y.T)
     start = models.deep_linear(d, m, k, key=key)
 
     def go(rate):
-        step = train.descend(lambda model, _, key: train.squared_error(model, batch), optax.sgd(rate))
+        step = train.descend(
+            lambda model, _, key: train.squared_error(model, batch), optax.sgd(rate)
+        )
         return run(step, start, jnp.zeros(steps), key=key, keep=lambda state: state.model)[1][0]
 
     paths = jax.jit(jax.vmap(go))(jnp.array([eta, eta / 2, 5 * eta]))
@@ -156,17 +209,34 @@ def dynamics(key):
     A, B = (np.asarray(layer.W)[same] for layer in paths.layers)
     begin = balance(*(np.asarray(layer.W) for layer in start.layers))
     drift = np.linalg.norm(balance(A, B) - begin, axis=(1, 2))
-    best, bound = models.reduced_rank_regression(X.T, Y.T, rank=m), _rank_bound(X, Y, m)
+    best = models.reduced_rank_regression(X.T, Y.T, rank=m)
+    bound = _rank_bound(X, Y, m)
     losses = np.square(Y - B @ A @ X).sum(axis=(1, 2)) / (2 * n)
     times, s, a0, strength, rest, kept = _modes(rng, key)
-    ode = solve_ivp(lambda t, a: 2 * a * (s - a), (0, 7), a0, t_eval=times, rtol=1e-11, atol=1e-13).y.T
+    ode = solve_ivp(
+        lambda t, a: 2 * a * (s - a), (0, 7), a0, t_eval=times, rtol=1e-11, atol=1e-13
+    ).y.T
     closed = np.asarray(models.mode_growth(times, strengths=s, start=a0))
     half = [np.interp(s[i] / 2, strength[:, i], times) for i in range(3)]
     return Verdict(
-        close("loss after 2,000 steps of rate 5η, against the rank bound", losses[2], bound, tolerance=1e-8),
+        close(
+            "loss after 2,000 steps of rate 5η, against the rank bound",
+            losses[2],
+            bound,
+            tolerance=1e-8,
+        ),
         close("the closed form's own loss", best.loss, bound, tolerance=1e-10),
-        close("and as the objective has it", train.squared_error(best.model, batch), bound, tolerance=1e-10),
-        refuted(close("the loss without a bound on the rank", _rank_bound(X, Y, k), bound, tolerance=1e-3)),
+        close(
+            "and as the objective has it",
+            train.squared_error(best.model, batch),
+            bound,
+            tolerance=1e-10,
+        ),
+        refuted(
+            close(
+                "the loss without a bound on the rank", _rank_bound(X, Y, k), bound, tolerance=1e-3
+            )
+        ),
         close("BᵀB − AAᵀ, the library's", models.imbalance(start)[0], begin, tolerance=1e-13),
         between("its drift under descent: rate η over rate η/2", drift[0] / drift[1], 1.9, 2.1),
         close("its drift under gradient flow, by t = 7", kept - kept[0], 0.0, tolerance=1e-7),
@@ -176,8 +246,11 @@ def dynamics(key):
         at_most("what grows outside of the modes", np.abs(rest), 1e-8),
         at_least("half-grown times: weaker less stronger", np.diff(half), 0.1),
         figure=Chart(
-            Panel("time", "strength of a mode",
-                  lines={f"closed form, s = {s[i]:g}": (times, closed[:, i]) for i in range(3)},
-                  points={"gradient flow": (np.tile(times[::4], 3), strength[::4].T.ravel())}),
+            Panel(
+                "time",
+                "strength of a mode",
+                lines={f"closed form, s = {s[i]:g}": (times, closed[:, i]) for i in range(3)},
+                points={"gradient flow": (np.tile(times[::4], 3), strength[::4].T.ravel())},
+            ),
         ),
-    )  # fmt: skip
+    )

@@ -20,11 +20,19 @@ Z = np.linspace(-4, 4, 321)
 def loop():
     """Layers with weights, prediction, loss, optimiser, and back to the weights."""
     places = {
-        "input x": (0, 4), "layer 1": (0, 3), "layer 2": (0, 2), "output ŷ": (0, 1), "target y": (1, 1),
-        "loss ℓ": (0, 0), "optimiser": (-1, 0), "weights θ": (-1, 2.5),
-    }  # fmt: skip
+        "input x": (0, 4),
+        "layer 1": (0, 3),
+        "layer 2": (0, 2),
+        "output ŷ": (0, 1),
+        "target y": (1, 1),
+        "loss ℓ": (0, 0),
+        "optimiser": (-1, 0),
+        "weights θ": (-1, 2.5),
+    }
     boxes = {name: Box(1.4 * x, y, 1.15, 0.6, name) for name, (x, y) in places.items()}
-    ways = [*pairwise(["input x", "layer 1", "layer 2", "output ŷ", "loss ℓ", "optimiser", "weights θ"])]
+    ways = [
+        *pairwise(["input x", "layer 1", "layer 2", "output ŷ", "loss ℓ", "optimiser", "weights θ"])
+    ]
     ways += [("target y", "loss ℓ"), ("weights θ", "layer 1"), ("weights θ", "layer 2")]
     return Diagram(boxes, [Arrow(*way) for way in ways], title="The training loop")
 
@@ -33,27 +41,45 @@ def coder(net):
     """The code is narrow: the boxes are as high as the layers are wide."""
     (m, d), (out, _) = (layer.W.shape for layer in net.layers)
     heights = {"x": d, "z = Cx": m, "y = Dz": out}
-    boxes = {name: Box(5 * i, 0, 3, height, name) for i, (name, height) in enumerate(heights.items())}
+    boxes = {
+        name: Box(5 * i, 0, 3, height, name) for i, (name, height) in enumerate(heights.items())
+    }
     names = list(boxes)
-    return Diagram(boxes, [Arrow(names[0], names[1], "C"), Arrow(names[1], names[2], "D")], title="Autoencoder")
+    return Diagram(
+        boxes, [Arrow(names[0], names[1], "C"), Arrow(names[1], names[2], "D")], title="Autoencoder"
+    )
 
 
 def factors(title, matrices):
-    """Matrices side by side, the first equal to the product of the others, each as high and wide as it is."""
-    boxes, at = {}, 0.0
+    """Matrices side by side, the first equal to the product of the others, each as high and wide as
+    it is.
+    """
+    boxes = {}
+    at = 0.0
     for name, matrix in matrices.items():
         rows, columns = matrix.shape
         boxes[name] = Box(at + columns / 2, 0, columns, rows, name)
         at += columns + 3
-    sizes = {f"size of {name}": Box(box.x, -5.5, box.width, 1, f"{box.height} × {box.width}", frame=False)
-             for name, box in boxes.items()}  # fmt: skip
+    sizes = {
+        f"size of {name}": Box(
+            box.x, -5.5, box.width, 1, f"{box.height} × {box.width}", frame=False
+        )
+        for name, box in boxes.items()
+    }
     first = next(iter(boxes.values()))
-    return Diagram(boxes | sizes | {"=": Box(first.x + first.width / 2 + 1.5, 0, 1, 1, "=", frame=False)}, title=title)
+    return Diagram(
+        boxes | sizes | {"=": Box(first.x + first.width / 2 + 1.5, 0, 1, 1, "=", frame=False)},
+        title=title,
+    )
 
 
 def units(*rows):
     """A network as its named units, layer after layer."""
-    places = {(name, at): 3 * ((len(row) - 1) / 2 - i) for at, row in enumerate(rows) for i, name in enumerate(row)}
+    places = {
+        (name, at): 3 * ((len(row) - 1) / 2 - i)
+        for at, row in enumerate(rows)
+        for i, name in enumerate(row)
+    }
     tall = 0.35 * max(len(row) for row in rows)
     return {name: Box(5 * at, height, 1.0, tall, name) for (name, at), height in places.items()}
 
@@ -69,43 +95,66 @@ def returning(gradient):
     """The small network with the derivative of the loss by each weight on its arrow."""
     ends = (("x₁", "h₁"), ("x₂", "h₁"), ("x₁", "h₂"), ("x₂", "h₂"), ("h₁", "ŷ"), ("h₂", "ŷ"))
     along = (0.5, 0.3, 0.3, 0.5, 0.5, 0.5)
-    arrows = [Arrow(*end, f"{value:.4f}", share) for end, value, share in zip(ends, gradient, along)]
+    arrows = [
+        Arrow(*end, f"{value:.4f}", share) for end, value, share in zip(ends, gradient, along)
+    ]
     return Diagram(units(("x₁", "x₂"), ("h₁", "h₂"), ("ŷ",)), arrows, title="Backward: ∂L/∂w")
 
 
 def curves():
     """The four activations of the lecture at the points of a grid, as the library has them."""
-    shapes = {"threshold": layers.heaviside, "sign": layers.spin, "logistic": layers.sigmoid, "tanh": layers.tanh}
+    shapes = {
+        "threshold": layers.heaviside,
+        "sign": layers.spin,
+        "logistic": layers.sigmoid,
+        "tanh": layers.tanh,
+    }
     lines = {name: (Z, np.asarray(f(jnp.asarray(Z)))) for name, f in shapes.items()}
     return Panel("z", "φ(z)", lines=lines, title="Activations")
 
 
 def level_sets(theta):
     """Where a logistic unit has the values ¼, ½ and ¾: lines across θ."""
-    side, lines = np.linspace(-3, 3, 2), {}
+    side = np.linspace(-3, 3, 2)
+    lines = {}
     for value in (0.25, 0.5, 0.75):
         c = np.log(value / (1 - value))
         lines[f"σ = {value:g}"] = (c - side * theta[1]) / theta[0], side
-    return Panel("x₁", "x₂", lines=lines, bounds={"θ": ([0, theta[0]], [0, theta[1]])}, equal=True, title="Level sets")
+    return Panel(
+        "x₁",
+        "x₂",
+        lines=lines,
+        bounds={"θ": ([0, theta[0]], [0, theta[1]])},
+        equal=True,
+        title="Level sets",
+    )
 
 
 @claim(
-    "L1-figures", title="The figures of the lecture", kind="figure",
+    "L1-figures",
+    title="The figures of the lecture",
+    kind="figure",
     of=("models.low_rank", "models.deep_linear", "layers.sigmoid", "train.backpropagate"),
-)  # fmt: skip
+)
 def figures(key):
-    r"""A change of coordinates, the training loop, the autoencoder, the full and the reduced decomposition
-    $X = U \Sigma V^\top$, level sets of a ridge function, the activations, a network, and its backward pass: every
-    number drawn is one the library computed."""
+    r"""A change of coordinates, the training loop, the autoencoder, the full and the reduced
+    decomposition $X = U \Sigma V^\top$, level sets of a ridge function, the activations, a network,
+    and its backward pass: every number drawn is one the library computed.
+    """
     rng, (d, n, r), theta = chance(key), (6, 8, 3), np.array([2.0, 1.0])
     xs, ys = ring_and_disc(rng)
-    X, net = rng.normal(size=(d, n)), models.deep_linear(d, 2, d, key=key)
+    X = rng.normal(size=(d, n))
+    net = models.deep_linear(d, 2, d, key=key)
     U, s, Vt = np.linalg.svd(X)
     part = models.low_rank(X, rank=r)
     whole = factors("Decomposition", {"X": X, "U": U, "Σ": np.eye(d, n) * s[:, None], "Vᵀ": Vt})
-    cut = factors("Reduced", {"X₃": part.matrix, "U₃": part.U, "Σ₃": np.diag(part.s), "V₃ᵀ": part.Vt})
+    cut = factors(
+        "Reduced", {"X₃": part.matrix, "U₃": part.U, "Σ₃": np.diag(part.s), "V₃ᵀ": part.Vt}
+    )
     gradient = flat(found(**EXAMPLE).gradient)
-    back, activations, sets = returning(gradient), curves(), level_sets(theta)
+    back = returning(gradient)
+    activations = curves()
+    sets = level_sets(theta)
     sizes = lambda diagram: [(box.height, box.width) for box in diagram.boxes.values() if box.frame]
     drawn = np.array([float(arrow.words) for arrow in back.arrows])
     paper, _ = backward(**EXAMPLE)
@@ -118,21 +167,55 @@ def figures(key):
     }
     on = [expit(np.stack(line, axis=1) @ theta) for line in sets.lines.values()]
     return Verdict(
-        *[close(f"{name}, at the points drawn", activations.lines[name][1], y, tolerance=1e-15)
-          for name, y in formulas.items()],
-        close("level sets: σ(x·θ) at their ends", on, np.repeat([[0.25], [0.5], [0.75]], 2, axis=1), tolerance=1e-12),
+        *[
+            close(f"{name}, at the points drawn", activations.lines[name][1], y, tolerance=1e-15)
+            for name, y in formulas.items()
+        ],
+        close(
+            "level sets: σ(x·θ) at their ends",
+            on,
+            np.repeat([[0.25], [0.5], [0.75]], 2, axis=1),
+            tolerance=1e-12,
+        ),
         equal("decomposition: heights and widths", sizes(whole), [(d, n), (d, d), (d, n), (n, n)]),
         equal("reduced: heights and widths, r = 3", sizes(cut), [(d, n), (d, r), (r, r), (r, n)]),
         refuted(equal("reduced, as if it were full", sizes(cut), sizes(whole))),
-        equal("autoencoder: heights, d = 6 and m = 2", [h for h, _ in sizes(coder(net))], [d, 2, d]),
-        equal("the sketch: units and arrows", (len(sketch().boxes), len(sketch().arrows)), (3 + 4 + 1, 3 * 4 + 4)),
-        close(f"backward: {', '.join(NAMES)} as written, against the formulas", drawn, paper, tolerance=5.1e-5),
-        close("the output it begins with", forward(EXAMPLE["w"], EXAMPLE["x"])[3], 0.8, tolerance=1e-12),
-        close("coordinates: back from polar", turned[:, :1] * np.c_[np.cos(turned[:, 1]), np.sin(turned[:, 1])], xs,
-              tolerance=1e-12),
+        equal(
+            "autoencoder: heights, d = 6 and m = 2", [h for h, _ in sizes(coder(net))], [d, 2, d]
+        ),
+        equal(
+            "the sketch: units and arrows",
+            (len(sketch().boxes), len(sketch().arrows)),
+            (3 + 4 + 1, 3 * 4 + 4),
+        ),
+        close(
+            f"backward: {', '.join(NAMES)} as written, against the formulas",
+            drawn,
+            paper,
+            tolerance=5.1e-5,
+        ),
+        close(
+            "the output it begins with",
+            forward(EXAMPLE["w"], EXAMPLE["x"])[3],
+            0.8,
+            tolerance=1e-12,
+        ),
+        close(
+            "coordinates: back from polar",
+            turned[:, :1] * np.c_[np.cos(turned[:, 1]), np.sin(turned[:, 1])],
+            xs,
+            tolerance=1e-12,
+        ),
         figure=Sheet(
             Panel("x₁", "x₂", points=by_label(xs, ys), equal=True, title="Coordinates"),
             Panel("length r", "angle φ", points=by_label(turned, ys), title="Other coordinates"),
-            loop(), coder(net), whole, cut, sets, activations, sketch(), back,
+            loop(),
+            coder(net),
+            whole,
+            cut,
+            sets,
+            activations,
+            sketch(),
+            back,
         ),
-    )  # fmt: skip
+    )

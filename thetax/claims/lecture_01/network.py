@@ -1,4 +1,6 @@
-"""Lecture 1: the network with one hidden layer, its gradients by formula and by matrices, and descent by examples."""
+"""Lecture 1: the network with one hidden layer, its gradients by formula and by matrices, and
+descent by examples.
+"""
 
 from functools import partial
 
@@ -18,13 +20,21 @@ from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
-LAW = Law(lambda key, shape: jr.uniform(key, shape, minval=-1 / shape[1], maxval=1 / shape[1]))  # U(−1/n, 1/n)
+LAW = Law(
+    lambda key, shape: jr.uniform(key, shape, minval=-1 / shape[1], maxval=1 / shape[1])
+)  # U(−1/n, 1/n)
 
 
 def three_layers(n, m, *, key, law=LAW):
     """The library's network of n inputs, m sigmoid units and one output, without biases."""
     return models.MLP.init(
-        n, m, 1, activation=layers.sigmoid, affine=partial(Linear.init, bias=False), law=law, key=key
+        n,
+        m,
+        1,
+        activation=layers.sigmoid,
+        affine=partial(Linear.init, bias=False),
+        law=law,
+        key=key,
     )
 
 
@@ -44,17 +54,28 @@ def _by_hand(w, beta, x, y):
     out = sum(beta[j] * hidden[j] for j in range(len(w)))
     by_beta = np.array([(out - y) * h for h in hidden])
     slope = [(out - y) * beta[j] * hidden[j] * (1 - hidden[j]) for j in range(len(w))]
-    return out, by_beta, np.array([[slope[j] * x[i] for i in range(len(x))] for j in range(len(w))]), hidden
+    return (
+        out,
+        by_beta,
+        np.array([[slope[j] * x[i] for i in range(len(x))] for j in range(len(w))]),
+        hidden,
+    )
 
 
 @claim(
-    "L1-mlp", "L1-mlp-grad-beta", "L1-mlp-grad-w", title="One hidden layer of sigmoids, and its gradients",
-    kind="model", of=("models.MLP", "train.backpropagate", "train.squared_loss"),
-)  # fmt: skip
+    "L1-mlp",
+    "L1-mlp-grad-beta",
+    "L1-mlp-grad-w",
+    title="One hidden layer of sigmoids, and its gradients",
+    kind="model",
+    of=("models.MLP", "train.backpropagate", "train.squared_loss"),
+)
 def mlp(key):
-    r"""$f(x) = \sum_{j=1}^m \beta_j \sigma(w_j \cdot x)$. For the loss $\frac12 (f(x) - y)^2$ the gradients are
-    $\frac{\partial}{\partial \beta_j} = (f - y)\,\sigma(w_j \cdot x)$ and
-    $\frac{\partial}{\partial w_{ji}} = (f - y)\,\beta_j\, \sigma(w_j \cdot x)\,\sigma(-w_j \cdot x)\,x_i$."""
+    r"""$f(x) = \sum_{j=1}^m \beta_j \sigma(w_j \cdot x)$. For the loss $\frac12 (f(x) - y)^2$ the
+    gradients are $\frac{\partial}{\partial \beta_j} = (f - y)\,\sigma(w_j \cdot x)$ and
+    $\frac{\partial}{\partial w_{ji}} = (f - y)\,\beta_j\, \sigma(w_j \cdot x)\,\sigma(-w_j \cdot
+    x)\,x_i$.
+    """
     rng, (n, m) = chance(key), (3, 5)
     net = three_layers(n, m, key=key, law=layers.gaussian(1.0))
     (w, beta), x, y = weights(net), rng.normal(size=n), rng.normal()
@@ -62,15 +83,21 @@ def mlp(key):
     squares = lambda prediction, y: train.squared_loss(prediction[0], y)
     found = train.backpropagate(net.body, squares, jnp.asarray(x), jnp.asarray(y))
     first, _, last = found.gradient.layers
-    with_ = lambda w, beta: models.MLP(layers.Chain(Linear(jnp.asarray(w)), layers.sigmoid, Linear(beta[None])))
+    with_ = lambda w, beta: models.MLP(
+        layers.Chain(Linear(jnp.asarray(w)), layers.sigmoid, Linear(beta[None]))
+    )
     fd = {"tolerance": 1e-9, "method": "finite differences"}
     slope_beta = jacobian(lambda beta: _loss(with_(w, beta), x, y), beta)
     slope_w = jacobian(lambda w: _loss(with_(w, jnp.asarray(beta)), x, y), w)
     return Verdict(
         close("the network, against loops", net(jnp.asarray(x))[0], out, tolerance=1e-13),
         close("hidden activities", found.activations[2], hidden, tolerance=1e-14),
-        at_least("least hidden activity, above 0", np.min(found.activations[2]), np.nextafter(0, 1)),
-        at_most("largest hidden activity, below 1", np.max(found.activations[2]), np.nextafter(1, 0)),
+        at_least(
+            "least hidden activity, above 0", np.min(found.activations[2]), np.nextafter(0, 1)
+        ),
+        at_most(
+            "largest hidden activity, below 1", np.max(found.activations[2]), np.nextafter(1, 0)
+        ),
         equal("numbers it has: m n + m", w.size + beta.size, m * n + m),
         close("by β, backpropagated", last.W[0], by_beta, tolerance=1e-13),
         close("by β, by differences", slope_beta, by_beta, **fd),
@@ -84,7 +111,9 @@ STEPS = 100_000
 
 
 def _fits(keys):
-    """Networks of 20 units after 100,000 single examples of the sine, and their values on a grid."""
+    """Networks of 20 units after 100,000 single examples of the sine, and their values on a
+    grid.
+    """
     step = train.descend(train.squared_error, optax.sgd(0.05))
     grid = jnp.linspace(-jnp.pi, jnp.pi, 201)
     padded = lambda t: jnp.stack([t, jnp.ones_like(t)], axis=1)
@@ -92,7 +121,9 @@ def _fits(keys):
     def go(key):
         key_net, key_data = jr.split(key)
         net = three_layers(2, 20, key=key_net)
-        net = models.MLP(layers.Chain(Linear(layers.gaussian(2.0)(key_net, (20, 2))), *net.body.layers[1:]))
+        net = models.MLP(
+            layers.Chain(Linear(layers.gaussian(2.0)(key_net, (20, 2))), *net.body.layers[1:])
+        )
         t = jr.uniform(key_data, (STEPS,), minval=-jnp.pi, maxval=jnp.pi)
         state, (_, info) = run(step, net, (padded(t)[:, None], jnp.sin(t)[:, None]), key=key)
         return jax.vmap(state.model)(padded(grid))[:, 0], info.loss.reshape(100, -1).mean(axis=1)
@@ -101,13 +132,18 @@ def _fits(keys):
 
 
 @claim(
-    "L1-mlp-sgd", title="Stochastic gradient descent on one hidden layer", kind="algorithm",
-    of=("train.descend", "models.MLP"), cites="Robbins & Monro 1951",
-)  # fmt: skip
+    "L1-mlp-sgd",
+    title="Stochastic gradient descent on one hidden layer",
+    kind="algorithm",
+    of=("train.descend", "models.MLP"),
+    cites="Robbins & Monro 1951",
+)
 def sgd(key):
-    r"""$w \leftarrow w - \eta \frac{\partial}{\partial w} \frac12 (f(x) - y)^2$ for $w \in \{\beta_j, w_{ji}\}$,
-    one example at a time, fits $\sin$ on $[-\pi, \pi]$ by 20 units."""
-    rng, eta = chance(key), 0.05
+    r"""$w \leftarrow w - \eta \frac{\partial}{\partial w} \frac12 (f(x) - y)^2$ for
+    $w \in \{\beta_j, w_{ji}\}$, one example at a time, fits $\sin$ on $[-\pi, \pi]$ by 20 units.
+    """
+    rng = chance(key)
+    eta = 0.05
     net = three_layers(3, 5, key=key)
     (w, beta), x, y = weights(net), rng.normal(size=3), rng.normal()
     step = train.descend(train.squared_error, optax.sgd(eta))
@@ -119,21 +155,36 @@ def sgd(key):
         close("one step, of β", new_beta, beta - eta * by_beta, tolerance=1e-15),
         close("one step, of w", new_w, w - eta * by_w, tolerance=1e-15),
         refuted(close("one step up, of w", new_w, w + eta * by_w, tolerance=1e-6)),
-        at_most("mean squared error after 100,000 examples, 3 starts", np.square(values - np.sin(grid)).mean(axis=1),
-                5e-3),
-        figure=Chart(
-            Panel("x", "output", lines={"network": (grid, values[0])}, bounds={"sin x": (grid, np.sin(grid))}),
-            Panel("thousand examples", "mean loss of the last 1,000",
-                  lines={f"start {i + 1}": (np.arange(1, 101), losses[i]) for i in range(3)}, log="y"),
+        at_most(
+            "mean squared error after 100,000 examples, 3 starts",
+            np.square(values - np.sin(grid)).mean(axis=1),
+            5e-3,
         ),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "x",
+                "output",
+                lines={"network": (grid, values[0])},
+                bounds={"sin x": (grid, np.sin(grid))},
+            ),
+            Panel(
+                "thousand examples",
+                "mean loss of the last 1,000",
+                lines={f"start {i + 1}": (np.arange(1, 101), losses[i]) for i in range(3)},
+                log="y",
+            ),
+        ),
+    )
 
 
 class MLP3:
     """The lecture's network in NumPy: the examples are columns, gradients are sums over them."""
 
     def __init__(self, rng, n, m):
-        self.theta, self.beta = rng.uniform(-1 / n, 1 / n, (m, n)), rng.uniform(-1 / m, 1 / m, (1, m))
+        self.theta, self.beta = (
+            rng.uniform(-1 / n, 1 / n, (m, n)),
+            rng.uniform(-1 / m, 1 / m, (1, m)),
+        )
 
     def forward(self, x):
         """Hidden activities (m × s) and outputs (1 × s)."""
@@ -148,45 +199,81 @@ class MLP3:
 
     def network(self):
         """The same weights in the library."""
-        return models.MLP(layers.Chain(Linear(jnp.asarray(self.theta)), layers.sigmoid, Linear(jnp.asarray(self.beta))))
+        return models.MLP(
+            layers.Chain(
+                Linear(jnp.asarray(self.theta)), layers.sigmoid, Linear(jnp.asarray(self.beta))
+            )
+        )
 
 
 @claim(
-    "L1-mlp3-code", title="The network in matrices, for several examples", kind="algorithm",
+    "L1-mlp3-code",
+    title="The network in matrices, for several examples",
+    kind="algorithm",
     of=("models.MLP", "train.squared_error"),
-)  # fmt: skip
+)
 def mlp3(key):
-    r"""For examples as columns of $x \in \mathbb{R}^{n \times s}$: $h = \sigma(\theta x)$ and $o = \beta h$; with
-    $\delta = o - y$ the gradients are $g_\beta = \delta h^\top$ and
-    $g_\theta = ((\beta^\top \delta) \odot (h - h \odot h))\, x^\top$, sums over the examples. The weights begin
-    uniform, $\theta$ within $\pm 1/n$ and $\beta$ within $\pm 1/m$."""
+    r"""For examples as columns of $x \in \mathbb{R}^{n \times s}$: $h = \sigma(\theta x)$ and
+    $o = \beta h$; with $\delta = o - y$ the gradients are $g_\beta = \delta h^\top$ and
+    $g_\theta = ((\beta^\top \delta) \odot (h - h \odot h))\, x^\top$, sums over the examples. The
+    weights begin uniform, $\theta$ within $\pm 1/n$ and $\beta$ within $\pm 1/m$.
+    """
     rng, (n, m, s) = chance(key), (3, 4, 5)
-    hand, x, y = MLP3(rng, n, m), rng.normal(size=(n, s)), rng.normal(size=(1, s))
-    net, batch = hand.network(), (jnp.asarray(x.T), jnp.asarray(y[0]))
+    hand = MLP3(rng, n, m)
+    x = rng.normal(size=(n, s))
+    y = rng.normal(size=(1, s))
+    net = hand.network()
+    batch = (jnp.asarray(x.T), jnp.asarray(y[0]))
     by_beta, by_theta = hand.gradient(x, y)
     total = lambda net: s * train.squared_error(net, batch)
     auto_w, auto_beta = weights(jax.grad(total)(net))
     drawn = three_layers(50, 40, key=key)
-    with_ = lambda theta, beta: models.MLP(layers.Chain(Linear(theta), layers.sigmoid, Linear(beta)))
+    with_ = lambda theta, beta: models.MLP(
+        layers.Chain(Linear(theta), layers.sigmoid, Linear(beta))
+    )
     single = [hand.gradient(x[:, [i]], y[:, [i]]) for i in range(s)]
     fd = {"tolerance": 1e-9, "method": "finite differences"}
     bounds = [np.abs(a).max() * size for a, size in zip(weights(drawn), (50, 40))]
     slope_theta = jacobian(lambda theta: total(with_(theta, jnp.asarray(hand.beta))), hand.theta)
     return Verdict(
-        close("outputs, by hand and by the library", hand.forward(x)[1][0], jax.vmap(net)(batch[0])[:, 0],
-              tolerance=1e-14),
+        close(
+            "outputs, by hand and by the library",
+            hand.forward(x)[1][0],
+            jax.vmap(net)(batch[0])[:, 0],
+            tolerance=1e-14,
+        ),
         close("g_β, against jax.grad", by_beta[0], auto_beta, tolerance=1e-13),
         close("g_θ, against jax.grad", by_theta, auto_w, tolerance=1e-13),
-        close("g_β, by differences", by_beta,
-              jacobian(lambda beta: total(with_(jnp.asarray(hand.theta), beta)), hand.beta), **fd),
+        close(
+            "g_β, by differences",
+            by_beta,
+            jacobian(lambda beta: total(with_(jnp.asarray(hand.theta), beta)), hand.beta),
+            **fd,
+        ),
         close("g_θ, by differences", by_theta, slope_theta, **fd),
-        close("g_β, against the sum over examples", by_beta, sum(b for b, _ in single), tolerance=1e-13),
-        close("g_θ, against the sum over examples", by_theta, sum(t for _, t in single), tolerance=1e-13),
+        close(
+            "g_β, against the sum over examples",
+            by_beta,
+            sum(b for b, _ in single),
+            tolerance=1e-13,
+        ),
+        close(
+            "g_θ, against the sum over examples",
+            by_theta,
+            sum(t for _, t in single),
+            tolerance=1e-13,
+        ),
         at_most("largest first weight × n, and output weight × m", bounds, 1.0),
         at_least("and they come near the bound", bounds, 0.9),
-        refuted(close("g_θ without the sensitivities", (hand.beta.T @ (hand.forward(x)[1] - y)) @ x.T, slope_theta,
-                      **fd)),
-    )  # fmt: skip
+        refuted(
+            close(
+                "g_θ without the sensitivities",
+                (hand.beta.T @ (hand.forward(x)[1] - y)) @ x.T,
+                slope_theta,
+                **fd,
+            )
+        ),
+    )
 
 
 LISTING = """
@@ -208,7 +295,9 @@ class Network:
 
 
 def _runs(f, g, hand, x, y):
-    """What the listing gives with these two lines in it: the gradient by θ, or the name it does not know."""
+    """What the listing gives with these two lines in it: the gradient by θ, or the name it does not
+    know.
+    """
     names = {"np": np, "expit": expit}
     exec(LISTING.format(f=f, g=g), names)
     net = names["Network"](hand.theta, hand.beta)
@@ -222,21 +311,40 @@ def _runs(f, g, hand, x, y):
     "L1-mlp3-code",
     title="Dictionaries that are never made",
     printed=r"f_{\mathrm{hid}} := \sigma(\theta x),\; \theta x : m \times n \cdot n \times m",
-    corrected=r"f, g := \{\};\; f_{\mathrm{hid}} := \sigma(\theta x),\; \theta x : m \times n \cdot n \times s",
+    corrected=r"f, g := \{\};\; f_{\mathrm{hid}} := \sigma(\theta x),\; \theta x : m \times n "
+    r"\cdot n \times s",
     of=("models.MLP",),
 )
 def mlp3_printed(key):
-    r"""The printed class writes into dictionaries $f$ and $g$ that it never makes, and notes the product $\theta x$
-    as $m \times n \cdot n \times m$; the input is $n \times s$, a column for each example."""
+    r"""The printed class writes into dictionaries $f$ and $g$ that it never makes, and notes the
+    product $\theta x$ as $m \times n \cdot n \times m$; the input is $n \times s$, a column for
+    each example.
+    """
     rng, (n, m, s) = chance(key), (3, 4, 5)
-    hand, x, y = MLP3(rng, n, m), rng.normal(size=(n, s)), rng.normal(size=(1, s))
-    first, batch = hand.network(), (jnp.asarray(x.T), jnp.asarray(y[0]))
+    hand = MLP3(rng, n, m)
+    x = rng.normal(size=(n, s))
+    y = rng.normal(size=(1, s))
+    first = hand.network()
+    batch = (jnp.asarray(x.T), jnp.asarray(y[0]))
     expected = weights(jax.grad(lambda net: s * train.squared_error(net, batch))(first))[0]
-    works = lambda name, f, g: equal(f"{name}: the listing runs", not isinstance(_runs(f, g, hand, x, y), str), True)
-    shape = lambda name, columns: equal(f"θx is m × {name}: columns", (hand.theta @ x).shape[1], columns)
+    works = lambda name, f, g: equal(
+        f"{name}: the listing runs", not isinstance(_runs(f, g, hand, x, y), str), True
+    )
+    shape = lambda name, columns: equal(
+        f"θx is m × {name}: columns", (hand.theta @ x).shape[1], columns
+    )
     return Verdict(
         works("with f and g made", "f = {}", "g = {}"),
-        close("and gives the gradient by θ", _runs("f = {}", "g = {}", hand, x, y), expected, tolerance=1e-13),
+        close(
+            "and gives the gradient by θ",
+            _runs("f = {}", "g = {}", hand, x, y),
+            expected,
+            tolerance=1e-13,
+        ),
         shape("s", s),
-        printed=[works("as printed", "pass", "pass"), works("with f made only", "f = {}", "pass"), shape("m", m)],
+        printed=[
+            works("as printed", "pass", "pass"),
+            works("with f made only", "f = {}", "pass"),
+            shape("m", m),
+        ],
     )

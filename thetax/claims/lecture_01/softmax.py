@@ -20,20 +20,29 @@ def probabilities(Theta, xs):
 
 
 @claim(
-    "L1-softmax", "L1-softmax-overparam", "L1-softmax-k2", title="Softmax and its spare parameters", kind="model",
+    "L1-softmax",
+    "L1-softmax-overparam",
+    "L1-softmax-k2",
+    title="Softmax and its spare parameters",
+    kind="model",
     of=("layers.softmax", "layers.sigmoid", "explain.hvp"),
-)  # fmt: skip
+)
 def softmax(key):
-    r"""$\sigma_i^{\max}(x; \Theta) = e^{x \cdot \theta_i} / \sum_j e^{x \cdot \theta_j}$ is a probability over
-    classes. A vector added to all $\theta_i$ changes nothing, so one may take $\theta_k = 0$; for $k = 2$ it is
-    $\sigma(x \cdot (\theta_1 - \theta_2))$."""
+    r"""$\sigma_i^{\max}(x; \Theta) = e^{x \cdot \theta_i} / \sum_j e^{x \cdot \theta_j}$ is a
+    probability over classes. A vector added to all $\theta_i$ changes nothing, so one may take
+    $\theta_k = 0$; for $k = 2$ it is $\sigma(x \cdot (\theta_1 - \theta_2))$.
+    """
     rng, (n, k) = chance(key), (3, 4)
-    Theta, xs, shift = rng.normal(size=(k, n)), rng.normal(size=(25, n)), rng.normal(size=n)
+    Theta = rng.normal(size=(k, n))
+    xs = rng.normal(size=(25, n))
+    shift = rng.normal(size=n)
     p = probabilities(Theta, xs)
     huge = np.asarray(layers.softmax(jnp.array([1e4, 0.0, 1e4])))
     labels = jnp.asarray(rng.integers(0, k, 25))
     loss = lambda W, batch: train.cross_entropy(Linear(W), batch)
-    product = lambda v: explain.hvp(loss, jnp.asarray(Theta), (jnp.asarray(xs), labels), v.reshape(k, n)).ravel()
+    product = lambda v: explain.hvp(
+        loss, jnp.asarray(Theta), (jnp.asarray(xs), labels), v.reshape(k, n)
+    ).ravel()
     hessian = np.asarray(jax.jit(jax.vmap(product))(jnp.eye(k * n)))
     values = np.linalg.eigvalsh(hessian)
     same = np.tile(np.eye(n), (1, k)) / np.sqrt(k)  # all θ_i moved together
@@ -46,34 +55,72 @@ def softmax(key):
         close("scores 10,000, 0, 10,000", huge, [0.5, 0.0, 0.5], tolerance=1e-15),
         close("one vector added to all θ", probabilities(Theta + shift, xs), p, tolerance=1e-12),
         close("with θ_k = 0", probabilities(Theta - Theta[-1], xs), p, tolerance=1e-12),
-        refuted(close("a vector added to one θ", probabilities(Theta + np.outer(np.eye(k)[0], shift), xs), p,
-                      tolerance=1e-3)),
-        close("the Hessian along moves of all θ together", same @ hessian, np.zeros((n, k * n)), tolerance=1e-12),
-        equal("dimension of its null space, n = 3", int((values < 1e-10).sum()), n),
-        close("k = 2, against σ(x·(θ_1 − θ_2))", probabilities(pair, xs)[:, 0], binary, tolerance=1e-14),
-        close("k = 2, against the library's sigmoid", layers.sigmoid(jnp.asarray(xs @ (pair[0] - pair[1]))), binary,
-              tolerance=1e-14),
-        refuted(close("k = 2, against σ(x·θ_1)", probabilities(pair, xs)[:, 0], special.expit(xs @ pair[0]),
-                      tolerance=1e-3)),
-        figure=Chart(
-            Panel("eigenvalue, counted from the least", "of the Hessian",
-                  points={"measured": (np.arange(1, k * n + 1), values)}, levels={"n = 3 are 0": 3.5}),
+        refuted(
+            close(
+                "a vector added to one θ",
+                probabilities(Theta + np.outer(np.eye(k)[0], shift), xs),
+                p,
+                tolerance=1e-3,
+            )
         ),
-    )  # fmt: skip
+        close(
+            "the Hessian along moves of all θ together",
+            same @ hessian,
+            np.zeros((n, k * n)),
+            tolerance=1e-12,
+        ),
+        equal("dimension of its null space, n = 3", int((values < 1e-10).sum()), n),
+        close(
+            "k = 2, against σ(x·(θ_1 − θ_2))",
+            probabilities(pair, xs)[:, 0],
+            binary,
+            tolerance=1e-14,
+        ),
+        close(
+            "k = 2, against the library's sigmoid",
+            layers.sigmoid(jnp.asarray(xs @ (pair[0] - pair[1]))),
+            binary,
+            tolerance=1e-14,
+        ),
+        refuted(
+            close(
+                "k = 2, against σ(x·θ_1)",
+                probabilities(pair, xs)[:, 0],
+                special.expit(xs @ pair[0]),
+                tolerance=1e-3,
+            )
+        ),
+        figure=Chart(
+            Panel(
+                "eigenvalue, counted from the least",
+                "of the Hessian",
+                points={"measured": (np.arange(1, k * n + 1), values)},
+                levels={"n = 3 are 0": 3.5},
+            ),
+        ),
+    )
 
 
 @claim(
-    "L1-softmax-ce", "L1-softmax-ce-grad", title="Softmax with cross-entropy", kind="loss",
+    "L1-softmax-ce",
+    "L1-softmax-ce-grad",
+    title="Softmax with cross-entropy",
+    kind="loss",
     of=("train.log_loss", "layers.softmax"),
-)  # fmt: skip
+)
 def cross_entropy(key):
-    r"""$\ell = -y \cdot \ln \sigma^{\max}(x; \Theta) = -\sum_i y_i\, x \cdot \theta_i + \ln \sum_i e^{x \cdot
-    \theta_i}$ for any $y$ that sums to 1, and $\nabla_{\theta_i} \ell = (\sigma_i^{\max} - y_i)\, x$; these add up
-    to 0."""
+    r"""$\ell = -y \cdot \ln \sigma^{\max}(x; \Theta) = -\sum_i y_i\, x \cdot \theta_i + \ln \sum_i
+    e^{x \cdot \theta_i}$
+    for any $y$ that sums to 1, and $\nabla_{\theta_i} \ell = (\sigma_i^{\max} - y_i)\, x$; these
+    add up to 0.
+    """
     rng, (n, k) = chance(key), (3, 4)
-    Theta, x, checks = rng.normal(size=(k, n)), rng.normal(size=n), []
+    Theta = rng.normal(size=(k, n))
+    x = rng.normal(size=n)
+    checks = []
     p = special.softmax(Theta @ x)
-    ours, soft = np.asarray(layers.softmax(jnp.asarray(Theta @ x))), rng.dirichlet(np.ones(k))
+    ours = np.asarray(layers.softmax(jnp.asarray(Theta @ x)))
+    soft = rng.dirichlet(np.ones(k))
     for name, y in {"one-hot": np.eye(k)[2], "soft": soft}.items():
         loss = lambda W, y=y: train.log_loss(Linear(W)(jnp.asarray(x)), jnp.asarray(y))
         value = float(loss(jnp.asarray(Theta)))
@@ -81,21 +128,52 @@ def cross_entropy(key):
         checks += [
             close(f"{name}: −y·ln softmax", value, -y @ np.log(p), tolerance=1e-12),
             close(f"{name}: by the library's softmax", value, -y @ np.log(ours), tolerance=1e-12),
-            close(f"{name}: with the normalisation apart", value, -y @ Theta @ x + np.log(np.exp(Theta @ x).sum()),
-                  tolerance=1e-12),
+            close(
+                f"{name}: with the normalisation apart",
+                value,
+                -y @ Theta @ x + np.log(np.exp(Theta @ x).sum()),
+                tolerance=1e-12,
+            ),
             close(f"{name}: gradient", found, np.outer(p - y, x), tolerance=1e-12),
-            close(f"{name}: gradient by differences", jacobian(loss, Theta), np.outer(p - y, x), tolerance=1e-8,
-                  method="finite differences"),
-            close(f"{name}: the gradients' sum over classes", found.sum(axis=0), np.zeros(n), tolerance=1e-12),
-            refuted(close(f"{name}: gradient with the other sign", found, np.outer(y - p, x), tolerance=1e-6)),
-        ]  # fmt: skip
+            close(
+                f"{name}: gradient by differences",
+                jacobian(loss, Theta),
+                np.outer(p - y, x),
+                tolerance=1e-8,
+                method="finite differences",
+            ),
+            close(
+                f"{name}: the gradients' sum over classes",
+                found.sum(axis=0),
+                np.zeros(n),
+                tolerance=1e-12,
+            ),
+            refuted(
+                close(
+                    f"{name}: gradient with the other sign",
+                    found,
+                    np.outer(y - p, x),
+                    tolerance=1e-6,
+                )
+            ),
+        ]
     whole = float(train.log_loss(jnp.asarray(Theta @ x), jnp.array(2)))
     twice = 2 * soft  # sums to 2: then the two forms part
     return Verdict(
         *checks,
         close("an integer label", whole, -np.log(p[2]), tolerance=1e-12),
-        refuted(close("labels that sum to 2: the two forms", -twice @ np.log(p),
-                      -twice @ Theta @ x + np.log(np.exp(Theta @ x).sum()), tolerance=1e-6)),
-        close("loss at scores 1,000 and −1,000, the second right",
-              train.log_loss(jnp.array([1000.0, -1000.0]), jnp.array(1)), 2000.0, tolerance=1e-9),
-    )  # fmt: skip
+        refuted(
+            close(
+                "labels that sum to 2: the two forms",
+                -twice @ np.log(p),
+                -twice @ Theta @ x + np.log(np.exp(Theta @ x).sum()),
+                tolerance=1e-6,
+            )
+        ),
+        close(
+            "loss at scores 1,000 and −1,000, the second right",
+            train.log_loss(jnp.array([1000.0, -1000.0]), jnp.array(1)),
+            2000.0,
+            tolerance=1e-9,
+        ),
+    )

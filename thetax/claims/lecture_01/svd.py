@@ -1,4 +1,6 @@
-"""Lecture 1: the singular value decomposition, its truncation, and why the best autoencoder is one."""
+"""Lecture 1: the singular value decomposition, its truncation, and why the best autoencoder is
+one.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,17 +17,27 @@ SPECTRUM = [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
 
 
 @claim(
-    "L1-rank-constraint", title="A narrow layer bounds the rank", kind="theorem", of=("models.collapse", "layers.Chain")
+    "L1-rank-constraint",
+    title="A narrow layer bounds the rank",
+    kind="theorem",
+    of=("models.collapse", "layers.Chain"),
 )
 def rank(key):
     r"""$\mathrm{rank}(DC) \le \min(\mathrm{rank}\, C, \mathrm{rank}\, D) \le m < d$, so that
     $\mathrm{rank}(DCX) \le m$, whatever the data."""
-    rng, m = chance(key), 3
-    found, bounds, ratios = [], [], []
+    rng = chance(key)
+    m = 3
+    found = []
+    bounds = []
+    ratios = []
     for i in range(100):
-        C, D, X = rng.normal(size=(m, 7)), rng.normal(size=(7, m)), rng.normal(size=(7, 12))
+        C = rng.normal(size=(m, 7))
+        D = rng.normal(size=(7, m))
+        X = rng.normal(size=(7, 12))
         C[: i % m] = 0.0  # some of lower rank
-        product = np.asarray(models.collapse(Chain(Linear(jnp.asarray(C)), Linear(jnp.asarray(D)))).W)
+        product = np.asarray(
+            models.collapse(Chain(Linear(jnp.asarray(C)), Linear(jnp.asarray(D)))).W
+        )
         found.append(np.linalg.matrix_rank(product))
         bounds.append(min(np.linalg.matrix_rank(C), np.linalg.matrix_rank(D)))
         ratios.append(_after(product @ X, m))
@@ -44,30 +56,40 @@ def _after(X, m):
 
 
 def by_eigenvectors(X):
-    r"""The decomposition from the eigenvectors of $XX^\top$, of $X$ with full row rank; $V$ completed to a basis."""
+    r"""The decomposition from the eigenvectors of $XX^\top$, of $X$ with full row rank; $V$
+    completed to a basis.
+    """
     d, n = X.shape
     values, U = np.linalg.eigh(X @ X.T)
-    U, s = U[:, ::-1], np.sqrt(values[::-1])
+    U = U[:, ::-1]
+    s = np.sqrt(values[::-1])
     V = X.T @ U / s
     rest = np.linalg.qr(np.c_[V, np.eye(n)])[0][:, d:n]
     return U, s, np.c_[V, rest]
 
 
 @claim(
-    "L1-svd", "L1-reduced-svd", title="Singular value decomposition, full and reduced", kind="theorem",
-    of=("models.low_rank",), cites="Beltrami 1873; Jordan 1874",
-)  # fmt: skip
+    "L1-svd",
+    "L1-reduced-svd",
+    title="Singular value decomposition, full and reduced",
+    kind="theorem",
+    of=("models.low_rank",),
+    cites="Beltrami 1873; Jordan 1874",
+)
 def decomposition(key):
-    r"""Every $X \in \mathbb{R}^{d \times n}$ is $U \Sigma V^\top$ with orthogonal $U$ and $V$ and a diagonal
-    $\Sigma$ of $\sigma_1 \ge \sigma_2 \ge \dots \ge 0$, where the $\sigma_i^2$ are eigenvalues of $XX^\top$. Its
-    first $r$ columns give $X_r = U_r \Sigma_r V_r^\top = \sum_{i \le r} \sigma_i u_i v_i^\top$, which is $X$ iff
-    $r \ge \mathrm{rank}\, X$."""
+    r"""Every $X \in \mathbb{R}^{d \times n}$ is $U \Sigma V^\top$ with orthogonal $U$ and $V$ and a
+    diagonal $\Sigma$ of $\sigma_1 \ge \sigma_2 \ge \dots \ge 0$, where the $\sigma_i^2$ are
+    eigenvalues of $XX^\top$. Its first $r$ columns give
+    $X_r = U_r \Sigma_r V_r^\top = \sum_{i \le r} \sigma_i u_i v_i^\top$, which is $X$ iff
+    $r \ge \mathrm{rank}\, X$.
+    """
     rng, (d, n) = chance(key), (6, 8)
     X = rng.normal(size=(d, n))
     U, s, V = by_eigenvectors(X)
     Sigma = np.zeros((d, n))
     Sigma[:d, :d] = np.diag(s)
-    full, part = models.low_rank(X, rank=d), models.low_rank(X, rank=3)
+    full = models.low_rank(X, rank=d)
+    part = models.low_rank(X, rank=3)
     flat = spread(rng, d, n, [3.0, 2.0, 1.0])
     off = [np.linalg.norm(models.low_rank(flat, rank=r).matrix - flat) for r in range(1, d + 1)]
     terms = sum(s[i] * np.outer(U[:, i], V[:, i]) for i in range(3))
@@ -77,27 +99,44 @@ def decomposition(key):
         close("UᵀU of it", U.T @ U, np.eye(d), **exact),
         close("VᵀV of it", V.T @ V, np.eye(n), **exact),
         close("σ of the library, against it", full.s, s, tolerance=1e-8),
-        close("σ of the library, against LAPACK", full.s, np.linalg.svd(X, compute_uv=False), tolerance=1e-10),
-        close("σ², against the eigenvalues of XXᵀ", np.asarray(full.s) ** 2, np.linalg.eigvalsh(X @ X.T)[::-1],
-              tolerance=1e-10),
+        close(
+            "σ of the library, against LAPACK",
+            full.s,
+            np.linalg.svd(X, compute_uv=False),
+            tolerance=1e-10,
+        ),
+        close(
+            "σ², against the eigenvalues of XXᵀ",
+            np.asarray(full.s) ** 2,
+            np.linalg.eigvalsh(X @ X.T)[::-1],
+            tolerance=1e-10,
+        ),
         at_most("σ, each less the one before", np.diff(np.asarray(full.s)), 0.0),
         close("UᵀU of the library", np.asarray(full.U.T @ full.U), np.eye(d), **exact),
-        equal("shapes of U_r, Σ_r and V_rᵀ, r = 3", part.U.shape + np.diag(part.s).shape + part.Vt.shape,
-              (d, 3, 3, 3, 3, n)),
+        equal(
+            "shapes of U_r, Σ_r and V_rᵀ, r = 3",
+            part.U.shape + np.diag(part.s).shape + part.Vt.shape,
+            (d, 3, 3, 3, 3, n),
+        ),
         close("X_r, against the sum of its terms", part.matrix, terms, tolerance=1e-10),
         close("X of rank 3: ‖X_r − X‖ for r ≥ 3", off[2:], np.zeros(4), tolerance=1e-12),
         refuted(close("and for r = 2", off[1], 0.0, tolerance=1e-3)),
         close("X_r for r = rank X = 6", full.matrix, X, tolerance=1e-10),
         figure=Chart(
-            Panel("rank r", "distance of X_r from X",
-                  lines={"X of rank 6": (np.arange(7), [np.linalg.norm(s[r:]) for r in range(7)])},
-                  points={"X of rank 3": (np.arange(7), [np.linalg.norm(flat), *off])}),
+            Panel(
+                "rank r",
+                "distance of X_r from X",
+                lines={"X of rank 6": (np.arange(7), [np.linalg.norm(s[r:]) for r in range(7)])},
+                points={"X of rank 3": (np.arange(7), [np.linalg.norm(flat), *off])},
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _alternate(X, r, rng, starts=20, rounds=150):
-    """Least squares in one factor of X ≈ LR and in the other, in turn, from random starts: where they end."""
+    """Least squares in one factor of X ≈ LR and in the other, in turn, from random starts: where
+    they end.
+    """
     R = rng.normal(size=(starts, r, X.shape[1]))
     for _ in range(rounds):
         Rt = np.swapaxes(R, 1, 2)
@@ -109,23 +148,30 @@ def _alternate(X, r, rng, starts=20, rounds=150):
 
 def _moved(found, X, rng):
     """How far 10,000 matrices of the same rank near X_r, and not so near, are from X."""
-    L, R = np.asarray(found.U) * np.asarray(found.s), np.asarray(found.Vt)
+    L = np.asarray(found.U) * np.asarray(found.s)
+    R = np.asarray(found.Vt)
     size = 10.0 ** rng.uniform(-4, 0, size=(10_000, 1, 1))
     A, B = (M + size * rng.normal(size=(10_000, *M.shape)) for M in (L, R))
     return np.linalg.norm(X - A @ B, axis=(1, 2))
 
 
 @claim(
-    "L1-eckart-young", title="The nearest matrix of low rank", kind="theorem", of=("models.low_rank",),
+    "L1-eckart-young",
+    title="The nearest matrix of low rank",
+    kind="theorem",
+    of=("models.low_rank",),
     cites="Eckart & Young 1936; Mirsky 1960",
-)  # fmt: skip
+)
 def eckart_young(key):
-    r"""Of all $Y$ with $\mathrm{rank}\, Y \le r$, the truncated decomposition $X_r$ is nearest to $X$, at
-    $\|X - X_r\|_F = \sqrt{\sum_{i > r} \sigma_i^2}$, and in the spectral norm too, at $\sigma_{r+1}$. It is the
-    only one iff $\sigma_r > \sigma_{r+1}$."""
+    r"""Of all $Y$ with $\mathrm{rank}\, Y \le r$, the truncated decomposition $X_r$ is nearest to
+    $X$, at $\|X - X_r\|_F = \sqrt{\sum_{i > r} \sigma_i^2}$, and in the spectral norm too, at
+    $\sigma_{r+1}$. It is the only one iff $\sigma_r > \sigma_{r+1}$.
+    """
     rng, (d, n) = chance(key), (6, 8)
     X = spread(rng, d, n, SPECTRUM)
-    s, checks, reached = np.linalg.svd(X, compute_uv=False), [], []
+    s = np.linalg.svd(X, compute_uv=False)
+    checks = []
+    reached = []
     for r in range(1, d):
         found = models.low_rank(X, rank=r)
         least = np.sqrt(np.sum(s[r:] ** 2))
@@ -134,12 +180,24 @@ def eckart_young(key):
         reached.append(ends)
         rest = X - np.asarray(found.matrix)
         checks += [
-            close(f"r = {r}: ‖X − X_r‖, against the formula", np.linalg.norm(rest), least, tolerance=1e-12),
+            close(
+                f"r = {r}: ‖X − X_r‖, against the formula",
+                np.linalg.norm(rest),
+                least,
+                tolerance=1e-12,
+            ),
             close(f"r = {r}: as the library has it", found.error, least, tolerance=1e-12),
-            close(f"r = {r}: spectral norm, against σ_(r+1)", np.linalg.norm(rest, 2), s[r], tolerance=1e-12),
+            close(
+                f"r = {r}: spectral norm, against σ_(r+1)",
+                np.linalg.norm(rest, 2),
+                s[r],
+                tolerance=1e-12,
+            ),
             at_least(f"r = {r}: alternating least squares, 20 starts", ends, least, slack=1e-12),
             close(f"r = {r}: where they end", ends, np.full(20, least), tolerance=1e-6),
-            at_least(f"r = {r}: 10,000 matrices around X_r", _moved(found, X, rng), least, slack=1e-12),
+            at_least(
+                f"r = {r}: 10,000 matrices around X_r", _moved(found, X, rng), least, slack=1e-12
+            ),
         ]
     tied = spread(rng, d, n, [3.0, 2.0, 2.0, 1.0])
     U, s_tied, Vt = np.linalg.svd(tied)
@@ -148,26 +206,43 @@ def eckart_young(key):
     r = np.arange(d + 1)
     return Verdict(
         *checks,
-        close("σ_2 = σ_3: another matrix is as near", np.linalg.norm(tied - swapped), other.error, tolerance=1e-10),
+        close(
+            "σ_2 = σ_3: another matrix is as near",
+            np.linalg.norm(tied - swapped),
+            other.error,
+            tolerance=1e-10,
+        ),
         refuted(close("and it is not the same", swapped, other.matrix, tolerance=1e-3)),
         figure=Chart(
-            Panel("rank r", "distance from X", lines={"the formula": (r, [np.sqrt(sum(s[i:] ** 2)) for i in r])},
-                  points={"alternating least squares": (np.repeat(r[1:-1], 20), np.concatenate(reached))}),
+            Panel(
+                "rank r",
+                "distance from X",
+                lines={"the formula": (r, [np.sqrt(sum(s[i:] ** 2)) for i in r])},
+                points={
+                    "alternating least squares": (np.repeat(r[1:-1], 20), np.concatenate(reached))
+                },
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "L1-optimal-ae", title="The best linear autoencoder", kind="theorem",
-    of=("models.principal_components", "models.low_rank", "train.squared_error"), cites="Bourlard & Kamp 1988",
-)  # fmt: skip
+    "L1-optimal-ae",
+    title="The best linear autoencoder",
+    kind="theorem",
+    of=("models.principal_components", "models.low_rank", "train.squared_error"),
+    cites="Bourlard & Kamp 1988",
+)
 def optimal(key):
-    r"""$C = U_m^\top$ and $D = U_m$ give $DCX = X_m$, so that no linear autoencoder of width $m$ has less loss:
-    $\frac{1}{2n} \sum_{i > m} \sigma_i^2$. If $\sigma_m > \sigma_{m+1}$, every optimum is $C = AU_m^\top$,
-    $D = U_m A^{-1}$ with an invertible $A$: the space of the principal components, uncentred."""
+    r"""$C = U_m^\top$ and $D = U_m$ give $DCX = X_m$, so that no linear autoencoder of width $m$
+    has less loss: $\frac{1}{2n} \sum_{i > m} \sigma_i^2$. If $\sigma_m > \sigma_{m+1}$, every
+    optimum is $C = AU_m^\top$, $D = U_m A^{-1}$ with an invertible $A$: the space of the principal
+    components, uncentred.
+    """
     rng, (d, m, n) = chance(key), (6, 2, 8)
     X = spread(rng, d, n, SPECTRUM)
-    found, nearest = models.principal_components(X.T, width=m), models.low_rank(X, rank=m)
+    found = models.principal_components(X.T, width=m)
+    nearest = models.low_rank(X, rank=m)
     C, D = (np.asarray(layer.W) for layer in found.model.layers)
     batch = jnp.asarray(X.T), jnp.asarray(X.T)
     s = np.linalg.svd(X, compute_uv=False)
@@ -182,14 +257,42 @@ def optimal(key):
     A_als = C_als @ top
     return Verdict(
         close("DCX, against X_m", D @ C @ X, nearest.matrix, tolerance=1e-12),
-        close("its loss, against Σσ² / (2n)", train.squared_error(found.model, batch), least, tolerance=1e-12),
+        close(
+            "its loss, against Σσ² / (2n)",
+            train.squared_error(found.model, batch),
+            least,
+            tolerance=1e-12,
+        ),
         close("as the library says", found.loss, least, tolerance=1e-12),
-        close("DC, against the projector on the first eigenvectors of XXᵀ", D @ C, top @ top.T, tolerance=1e-12),
+        close(
+            "DC, against the projector on the first eigenvectors of XXᵀ",
+            D @ C,
+            top @ top.T,
+            tolerance=1e-12,
+        ),
         close("with A: the same loss", train.squared_error(other, batch), least, tolerance=1e-11),
-        close("5 optima by alternating least squares: C, against AU_mᵀ", C_als, A_als @ top.T, tolerance=1e-8),
-        close("and D, against U_m A⁻¹", D_als, top @ np.linalg.inv(A_als), tolerance=1e-6, relative=True),
+        close(
+            "5 optima by alternating least squares: C, against AU_mᵀ",
+            C_als,
+            A_als @ top.T,
+            tolerance=1e-8,
+        ),
+        close(
+            "and D, against U_m A⁻¹",
+            D_als,
+            top @ np.linalg.inv(A_als),
+            tolerance=1e-6,
+            relative=True,
+        ),
         at_least("least loss of 1,000 others", _others(X, m, rng), least, slack=1e-12),
-        refuted(close("another space: the same loss", train.squared_error(elsewhere, batch), least, tolerance=1e-3)),
+        refuted(
+            close(
+                "another space: the same loss",
+                train.squared_error(elsewhere, batch),
+                least,
+                tolerance=1e-3,
+            )
+        ),
         assumptions=[at_least("σ_m − σ_{m+1}", s[m - 1] - s[m], 1e-3)],
     )
 
@@ -212,8 +315,9 @@ def _others(X, m, rng):
     slip=True,
 )
 def optimal_printed(key):
-    r"""$U_m^\top U$ has $m$ rows and $d$ columns: it is $[I_m\; 0]$ and not $I_m$, whose columns do not meet the
-    $d$ rows of $\Sigma$."""
+    r"""$U_m^\top U$ has $m$ rows and $d$ columns: it is $[I_m\; 0]$ and not $I_m$, whose columns do
+    not meet the $d$ rows of $\Sigma$.
+    """
     rng, (d, m, n) = chance(key), (6, 2, 8)
     X = rng.normal(size=(d, n))
     full = np.linalg.svd(X)[0]
@@ -224,8 +328,11 @@ def optimal_printed(key):
         same = matrix.shape == product.shape and bool(np.allclose(product, matrix, atol=1e-12))
         return equal(f"U_mᵀU is {name}", same, True)
 
-    meets = lambda name, matrix: equal(f"{name} Σ: columns on the left, rows on the right", matrix.shape[1], d)
-    corrected, printed = np.c_[np.eye(m), np.zeros((m, d - m))], np.eye(m)
+    meets = lambda name, matrix: equal(
+        f"{name} Σ: columns on the left, rows on the right", matrix.shape[1], d
+    )
+    corrected = np.c_[np.eye(m), np.zeros((m, d - m))]
+    printed = np.eye(m)
     return Verdict(
         block("[I_m 0]", corrected),
         meets("[I_m 0]", corrected),

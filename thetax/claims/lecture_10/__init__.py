@@ -1,4 +1,6 @@
-"""Lecture 10, fundamentals: shallow and deep networks, descent, back-propagation, regularisation, exercises."""
+"""Lecture 10, fundamentals: shallow and deep networks, descent, back-propagation, regularisation,
+exercises.
+"""
 
 from . import activation_exercises as activation_exercises
 from . import activations as activations

@@ -41,9 +41,12 @@ FD = {"tolerance": 1e-9, "method": "finite differences"}
 
 @claim("L10-1.4-sigmoid", title="The sigmoid", kind="layer", of=("layers.sigmoid",))
 def sigmoid(key):
-    r"""$\sigma(z) = \frac{1}{1 + e^{-z}} \in (0, 1)$ with $\sigma' = \sigma(1 - \sigma) \le \frac14$: far from 0 it is
-    saturated, and its slope is as good as 0."""
-    f, far = layers.sigmoid, np.array([-800.0, 800.0])
+    r"""$\sigma(z) = \frac{1}{1 + e^{-z}} \in (0, 1)$ with
+    $\sigma' = \sigma(1 - \sigma) \le \frac14$: far from 0 it is saturated, and its slope is as good
+    as 0.
+    """
+    f = layers.sigmoid
+    far = np.array([-800.0, 800.0])
     z = np.linspace(-30, 30, 1201)
     return Verdict(
         close("against SciPy's", on(f, z), expit(z), tolerance=1e-15),
@@ -60,10 +63,18 @@ def sigmoid(key):
     )
 
 
-@claim("L10-1.4-tanh", title="The hyperbolic tangent", kind="layer", of=("layers.tanh", "layers.sigmoid"))
+@claim(
+    "L10-1.4-tanh",
+    title="The hyperbolic tangent",
+    kind="layer",
+    of=("layers.tanh", "layers.sigmoid"),
+)
 def tanh(key):
-    r"""$\tanh z = 2\sigma(2z) - 1 \in (-1, 1)$ with $\tanh' = 1 - \tanh^2 \le 1$; it saturates too."""
-    f, z = layers.tanh, np.linspace(-30, 30, 1201)
+    r"""$\tanh z = 2\sigma(2z) - 1 \in (-1, 1)$ with $\tanh' = 1 - \tanh^2 \le 1$; it saturates
+    too.
+    """
+    f = layers.tanh
+    z = np.linspace(-30, 30, 1201)
     return Verdict(
         close("2σ(2z) − 1", on(f, z), 2 * on(layers.sigmoid, 2 * z) - 1, tolerance=2e-15),
         close("against NumPy's", on(f, z), np.tanh(z), tolerance=2e-15),
@@ -76,8 +87,9 @@ def tanh(key):
 
 
 def dead(activation, key, steps=300):
-    """A network whose first unit is negative on every example: the gradients of that unit example by example, the
-    losses of descent, and by how much its weights were moved."""
+    """A network whose first unit is negative on every example: the gradients of that unit example
+    by example, the losses of descent, and by how much its weights were moved.
+    """
     key_x, key_net = jr.split(key)
     xs = jr.uniform(key_x, (40, 2), minval=-1.0)
     ys = xs[:, 0] + xs[:, 1] ** 2
@@ -92,69 +104,140 @@ def dead(activation, key, steps=300):
 @partial(jax.jit, static_argnames="steps")
 def _study(net, xs, ys, steps):
     each = jax.vmap(lambda x, y: jax.grad(lambda net: train.squared_loss(net(x), y))(net))(xs, ys)
-    step = train.descend(lambda net, batch, key: train.squared_error(net, (xs, ys)), optax.sgd(0.05))
+    step = train.descend(
+        lambda net, batch, key: train.squared_error(net, (xs, ys)), optax.sgd(0.05)
+    )
     state, (_, info) = run(step, net, jnp.zeros(steps), key=jr.key(0))
-    own = lambda net: jnp.concatenate([net.body.layers[0].W[..., 0, :], net.body.layers[0].b[..., :1]], axis=-1)
-    return own(each), info.loss, own(state.model) - own(net), jax.vmap(net.body.layers[0])(xs)[:, 0].max()
+    own = lambda net: jnp.concatenate(
+        [net.body.layers[0].W[..., 0, :], net.body.layers[0].b[..., :1]], axis=-1
+    )
+    return (
+        own(each),
+        info.loss,
+        own(state.model) - own(net),
+        jax.vmap(net.body.layers[0])(xs)[:, 0].max(),
+    )
 
 
 @claim(
-    "L10-1.4-relu", "L10-1.4-leaky-relu", title="ReLU, its dead units, and the leak that wakes them", kind="layer",
-    of=("layers.relu", "layers.leaky_relu"), cites="Maas, Hannun & Ng 2013",
-)  # fmt: skip
+    "L10-1.4-relu",
+    "L10-1.4-leaky-relu",
+    title="ReLU, its dead units, and the leak that wakes them",
+    kind="layer",
+    of=("layers.relu", "layers.leaky_relu"),
+    cites="Maas, Hannun & Ng 2013",
+)
 def relu(key):
-    r"""$\max(0, z)$ has slope 1 for $z > 0$ and 0 for $z < 0$; at 0 the library takes 0. A unit that is negative on
-    every example gets no gradient from any and stays so. With $\max(z, az)$, $0 < a < 1$, it gets one and learns
-    again."""
+    r"""$\max(0, z)$ has slope 1 for $z > 0$ and 0 for $z < 0$; at 0 the library takes 0. A unit
+    that is negative on every example gets no gradient from any and stays so. With $\max(z, az)$,
+    $0 < a < 1$, it gets one and learns again.
+    """
     grads, losses, moved, high = dead(layers.relu, key)
     leak, wake, move, low = dead(layers.leaky_relu, key)
-    below, above = GRID[GRID < 0], GRID[GRID > 0]
+    below = GRID[GRID < 0]
+    above = GRID[GRID > 0]
     return Verdict(
         close("ReLU", on(layers.relu, GRID), np.where(GRID > 0, GRID, 0), tolerance=0.0),
-        close("its slope, by differences", slope(layers.relu, GRID), differences(layers.relu, GRID), **FD),
+        close(
+            "its slope, by differences",
+            slope(layers.relu, GRID),
+            differences(layers.relu, GRID),
+            **FD,
+        ),
         equal("its slope at −1, 0 and 1", slope(layers.relu, [-1.0, 0.0, 1.0]), [0.0, 0.0, 1.0]),
-        close("leaky ReLU, a = 0.01", on(layers.leaky_relu, GRID), np.maximum(GRID, 0.01 * GRID), tolerance=1e-17),
-        close("its slopes", np.r_[slope(layers.leaky_relu, below), slope(layers.leaky_relu, above)],
-              np.r_[np.full(len(below), 0.01), np.ones(len(above))], tolerance=1e-15),
+        close(
+            "leaky ReLU, a = 0.01",
+            on(layers.leaky_relu, GRID),
+            np.maximum(GRID, 0.01 * GRID),
+            tolerance=1e-17,
+        ),
+        close(
+            "its slopes",
+            np.r_[slope(layers.leaky_relu, below), slope(layers.leaky_relu, above)],
+            np.r_[np.full(len(below), 0.01), np.ones(len(above))],
+            tolerance=1e-15,
+        ),
         equal("dead unit: its gradient from each of 40 examples", grads, np.zeros((40, 3))),
         equal("dead unit: what 300 steps change of it", moved, np.zeros(3)),
-        at_most("while the others learn: the loss at the end over the loss before", losses[-1] / losses[0], 0.9),
-        at_least("the same unit with a leak: ‖gradient‖ from each example", np.linalg.norm(leak, axis=1), 1e-6),
+        at_most(
+            "while the others learn: the loss at the end over the loss before",
+            losses[-1] / losses[0],
+            0.9,
+        ),
+        at_least(
+            "the same unit with a leak: ‖gradient‖ from each example",
+            np.linalg.norm(leak, axis=1),
+            1e-6,
+        ),
         at_least("what 300 steps change of it", np.linalg.norm(move), 1e-4),
         at_most("the loss, step by step", np.diff(wake), 0.0),
-        assumptions=[at_most("the unit, before the activation, on all examples", max(high, low), -1.0)],
+        assumptions=[
+            at_most("the unit, before the activation, on all examples", max(high, low), -1.0)
+        ],
         figure=Chart(
-            Panel("z", "φ(z)", lines={"ReLU": (GRID, on(layers.relu, GRID)),
-                                      "leaky, a = 0.01": (GRID, on(layers.leaky_relu, GRID))}),
-            Panel("step", "loss", lines={"ReLU, one unit dead": (np.arange(300), losses),
-                                         "leaky": (np.arange(300), wake)}, log="y"),
+            Panel(
+                "z",
+                "φ(z)",
+                lines={
+                    "ReLU": (GRID, on(layers.relu, GRID)),
+                    "leaky, a = 0.01": (GRID, on(layers.leaky_relu, GRID)),
+                },
+            ),
+            Panel(
+                "step",
+                "loss",
+                lines={
+                    "ReLU, one unit dead": (np.arange(300), losses),
+                    "leaky": (np.arange(300), wake),
+                },
+                log="y",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
-@claim("L10-1.4-softplus", title="Softplus, a smooth ReLU", kind="layer", of=("layers.softplus", "layers.relu"))
+@claim(
+    "L10-1.4-softplus",
+    title="Softplus, a smooth ReLU",
+    kind="layer",
+    of=("layers.softplus", "layers.relu"),
+)
 def softplus(key):
-    r"""$\log(1 + e^z)$ has slope $\sigma(z)$. Sharpened, $\frac1\beta \mathrm{softplus}(\beta z) \to \max(0, z)$,
-    from which it is furthest at 0, by $\frac{\log 2}{\beta}$."""
-    f, z = layers.softplus, np.linspace(-30, 30, 1201)
+    r"""$\log(1 + e^z)$ has slope $\sigma(z)$. Sharpened,
+    $\frac1\beta \mathrm{softplus}(\beta z) \to \max(0, z)$, from which it is furthest at 0, by
+    $\frac{\log 2}{\beta}$.
+    """
+    f = layers.softplus
+    z = np.linspace(-30, 30, 1201)
     betas = np.array([1.0, 2.0, 8.0, 32.0])
     gap = np.stack([on(f, b * z) / b - on(layers.relu, z) for b in betas])
     return Verdict(
         close("against logaddexp(0, z)", on(f, z), np.logaddexp(0, z), tolerance=1e-14),
-        close("far out, where eᶻ overflows", on(f, [-800.0, 800.0]), [0.0, 800.0], tolerance=1e-300),
+        close(
+            "far out, where eᶻ overflows", on(f, [-800.0, 800.0]), [0.0, 800.0], tolerance=1e-300
+        ),
         close("its slope, by differences", slope(f, GRID), differences(f, GRID), **FD),
         close("its slope, as σ(z)", slope(f, z), expit(z), tolerance=4e-15),
-        close("largest gap to ReLU, β = 1, 2, 8, 32", gap.max(axis=1), np.log(2) / betas, tolerance=1e-14),
+        close(
+            "largest gap to ReLU, β = 1, 2, 8, 32",
+            gap.max(axis=1),
+            np.log(2) / betas,
+            tolerance=1e-14,
+        ),
         equal("where", z[gap.argmax(axis=1)], np.zeros(4)),
         at_least("it lies above", gap, 0.0, slack=1e-14),
     )
 
 
-@claim("L10-1.4-gelu", title="GELU", kind="layer", of=("layers.gelu",), cites="Hendrycks & Gimpel 2016")
+@claim(
+    "L10-1.4-gelu", title="GELU", kind="layer", of=("layers.gelu",), cites="Hendrycks & Gimpel 2016"
+)
 def gelu(key):
     r"""$z\,\Phi(z) = \frac z2 \big(1 + \mathrm{erf}(z / \sqrt 2)\big)$; the formula with tanh,
-    $\frac z2 \big(1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715\, z^3))\big)$, is an approximation of it."""
-    f, z = layers.gelu, np.linspace(-6, 6, 1201)
+    $\frac z2 \big(1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715\, z^3))\big)$, is an approximation of it.
+    """
+    f = layers.gelu
+    z = np.linspace(-6, 6, 1201)
     rough = z / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)))
     return Verdict(
         close("against z Φ(z) of SciPy", on(f, z), z * norm.cdf(z), tolerance=1e-14),
@@ -166,19 +249,27 @@ def gelu(key):
 
 
 LOOKS = {
-    "sigmoid": (layers.sigmoid, 0.0, 1.0), "tanh": (layers.tanh, -1.0, 1.0), "ReLU": (layers.relu, 0.0, 6.0),
-    "leaky ReLU": (layers.leaky_relu, -0.06, 6.0), "softplus": (layers.softplus, 0.0, np.log1p(np.exp(6))),
+    "sigmoid": (layers.sigmoid, 0.0, 1.0),
+    "tanh": (layers.tanh, -1.0, 1.0),
+    "ReLU": (layers.relu, 0.0, 6.0),
+    "leaky ReLU": (layers.leaky_relu, -0.06, 6.0),
+    "softplus": (layers.softplus, 0.0, np.log1p(np.exp(6))),
     "GELU": (layers.gelu, -0.17, 6.0),
-}  # fmt: skip
+}
 
 
 @claim(
-    "L10-1.4-fig-activations", title="The activations drawn", kind="figure",
-    of=tuple(f"layers.{name}" for name in ("sigmoid", "tanh", "relu", "leaky_relu", "softplus", "gelu")),
-)  # fmt: skip
+    "L10-1.4-fig-activations",
+    title="The activations drawn",
+    kind="figure",
+    of=tuple(
+        f"layers.{name}" for name in ("sigmoid", "tanh", "relu", "leaky_relu", "softplus", "gelu")
+    ),
+)
 def fig_activations(key):
-    r"""The six activations on $[-6, 6]$: the sigmoids stay in $(0, 1)$ and $(-1, 1)$, the others follow $\max(0,
-    z)$."""
+    r"""The six activations on $[-6, 6]$: the sigmoids stay in $(0, 1)$ and $(-1, 1)$, the others
+    follow $\max(0, z)$.
+    """
     z = np.linspace(-6, 6, 601)
     curve = {name: (z, on(f, z)) for name, (f, _, _) in LOOKS.items()}
     bound = {"sigmoid", "tanh"}
@@ -187,11 +278,19 @@ def fig_activations(key):
         Panel("z", "φ(z)", lines={name: line for name, line in curve.items() if name not in bound}),
     )
     drawn = {name: line for panel in chart.panels for name, line in panel.lines.items()}
-    close_to = [np.abs(drawn[name][1] - np.maximum(z, 0)).max() for name in drawn if name not in bound]
+    close_to = [
+        np.abs(drawn[name][1] - np.maximum(z, 0)).max() for name in drawn if name not in bound
+    ]
     return Verdict(
         equal("curves drawn", len(drawn), len(LOOKS)),
-        *[at_least(f"{name}: least", drawn[name][1], low, slack=1e-12) for name, (_, low, _) in LOOKS.items()],
-        *[at_most(f"{name}: largest", drawn[name][1], high, slack=1e-12) for name, (_, _, high) in LOOKS.items()],
+        *[
+            at_least(f"{name}: least", drawn[name][1], low, slack=1e-12)
+            for name, (_, low, _) in LOOKS.items()
+        ],
+        *[
+            at_most(f"{name}: largest", drawn[name][1], high, slack=1e-12)
+            for name, (_, _, high) in LOOKS.items()
+        ],
         at_most("the four on the right, from max(0, z)", close_to, np.log(2), slack=1e-12),
         figure=chart,
     )
@@ -206,41 +305,57 @@ LAWS = {  # an activation, and the law of its weights
 
 @jax.jit
 def through(weights, share, x):
-    r"""$\|\nabla_{W_\ell}\|$ and $\|\delta_\ell\|$ at the input of each affine map of a network; $|\delta|$ at its end.
+    r"""$\|\nabla_{W_\ell}\|$ and $\|\delta_\ell\|$ at the input of each affine map of a network;
+    $|\delta|$ at its end.
 
-    `share` chooses among the activations, so that one program serves them all."""
+    `share` chooses among the activations, so that one program serves them all.
+    """
     phi = lambda z: sum(share[i] * f(z) for i, (f, _) in enumerate(LAWS.values()))
     parts = [part for W in weights[:-1] for part in (Linear(W), phi)]
     chain = Chain(*parts, Linear(weights[-1][:1]))
     found = train.backpropagate(chain, train.squared_loss, x, jnp.ones(1))
     length = lambda a: jnp.sqrt(jnp.square(a).sum())
     sizes = jnp.stack([length(layer.W) for layer in found.gradient.layers[::2]])
-    return sizes, jnp.stack([length(delta) for delta in found.deltas[:-1:2]]), jnp.abs(found.deltas[-1][0])
+    return (
+        sizes,
+        jnp.stack([length(delta) for delta in found.deltas[:-1:2]]),
+        jnp.abs(found.deltas[-1][0]),
+    )
 
 
 @claim(
-    "L10-1.4-vanishing", title="Gradients that vanish with depth", kind="experiment",
+    "L10-1.4-vanishing",
+    title="Gradients that vanish with depth",
+    kind="experiment",
     of=("train.backpropagate", "layers.sigmoid", "layers.tanh", "layers.relu", "layers.he"),
     cites="Hochreiter 1991; Glorot & Bengio 2010; He et al. 2015",
-)  # fmt: skip
+)
 def vanishing(key):
-    r"""On the way back each sigmoid layer multiplies by $\sigma' \le \frac14$, so that $\|\delta_0\| \le (\frac14)^L
-    \prod_\ell \|W_\ell\|\, \|\delta_L\|$: through 20 layers the gradient of the first weights is nothing beside that
-    of the last. Tanh, whose slope is 1 at 0 alone, loses less; ReLU with He's weights keeps it."""
+    r"""On the way back each sigmoid layer multiplies by $\sigma' \le \frac14$, so that
+    $\|\delta_0\| \le (\frac14)^L \prod_\ell \|W_\ell\|\, \|\delta_L\|$: through 20 layers the
+    gradient of the first weights is nothing beside that of the last. Tanh, whose slope is 1 at 0
+    alone, loses less; ReLU with He's weights keeps it.
+    """
     L, runs, d = 20, 10, 32
     keys = jr.split(key, runs * (L + 1)).reshape(runs, L + 1)
-    weights = {name: jax.vmap(jax.vmap(lambda key, law=law: law(key, (d, d))))(keys) for name, (_, law) in LAWS.items()}
+    weights = {
+        name: jax.vmap(jax.vmap(lambda key, law=law: law(key, (d, d))))(keys)
+        for name, (_, law) in LAWS.items()
+    }
     x = jr.normal(jr.fold_in(key, 1), (runs, d))
     every = jax.vmap(jax.vmap(through, in_axes=(0, None, 0)), in_axes=(0, 0, None))
     found = every(jnp.stack(list(weights.values())), jnp.eye(3), x)
     seen = {name: [np.asarray(a[i]) for a in found] for i, name in enumerate(LAWS)}
     ratio = {name: np.median(sizes[:, 0] / sizes[:, -1]) for name, (sizes, *_) in seen.items()}
     tops = np.linalg.norm(np.asarray(weights["sigmoid"]), 2, axis=(2, 3))
-    tops[:, -1] = np.linalg.norm(np.asarray(weights["sigmoid"])[:, -1, 0], axis=1)  # of the last map one row is used
+    tops[:, -1] = np.linalg.norm(
+        np.asarray(weights["sigmoid"])[:, -1, 0], axis=1
+    )  # of the last map one row is used
     after = np.cumprod(tops[:, ::-1], axis=1)[:, ::-1]  # ‖W_ℓ‖ … ‖W_L‖
     bound = 0.25 ** (L - np.arange(L + 1)) * after
     share = lambda name: seen[name][1] / (bound * seen[name][2][:, None])
-    ell, back = np.arange(L + 1), {name: deltas for name, (_, deltas, _) in seen.items()}
+    ell = np.arange(L + 1)
+    back = {name: deltas for name, (_, deltas, _) in seen.items()}
     lost = lambda name: np.median(back[name][:, 0] / back[name][:, -1])
     return Verdict(
         at_most("sigmoid: ‖∇W₀‖ / ‖∇W_L‖, median of 10", ratio["sigmoid"], 1e-6),
@@ -249,7 +364,11 @@ def vanishing(key):
         at_most("sigmoid: ‖δ_ℓ‖ over (¼)^(L−ℓ) ∏‖W‖ ‖δ_L‖", share("sigmoid"), 1.0, slack=1e-12),
         refuted(at_most("ReLU: the same", share("ReLU"), 1.0, slack=1e-12)),
         figure=Chart(
-            Panel("layer, from the input", "‖δ‖ there over ‖δ‖ at the last, median", log="y",
-                  lines={name: (ell, np.median(d / d[:, -1:], axis=0)) for name, d in back.items()}),
+            Panel(
+                "layer, from the input",
+                "‖δ‖ there over ‖δ‖ at the last, median",
+                log="y",
+                lines={name: (ell, np.median(d / d[:, -1:], axis=0)) for name, d in back.items()},
+            ),
         ),
-    )  # fmt: skip
+    )

@@ -26,8 +26,9 @@ def squares(prediction, y):
 
 
 def bare(rng, widths=WIDTHS):
-    r"""$W_0, \dots, W_L$ without biases, and the chain of blocks $g_\ell$: $\sigma(W_\ell x_\ell)$, and $W_L x_L$
-    last."""
+    r"""$W_0, \dots, W_L$ without biases, and the chain of blocks $g_\ell$: $\sigma(W_\ell x_\ell)$,
+    and $W_L x_L$ last.
+    """
     Ws = [rng.normal(size=(m, n)) / np.sqrt(n) for n, m in pairwise(widths)]
     *inner, last = [Linear(jnp.asarray(W)) for W in Ws]
     return Ws, Chain(*[Chain(layer, layers.tanh) for layer in inner], last)
@@ -42,51 +43,93 @@ def weight(gradient, ell):
 backward = jax.jit(lambda chain, x, y: train.backpropagate(chain, squares, x, y))
 
 
-@claim("L10-3.10-forward", title="Forwards, layer by layer", kind="algorithm", of=("train.backpropagate", "models.MLP"))
+@claim(
+    "L10-3.10-forward",
+    title="Forwards, layer by layer",
+    kind="algorithm",
+    of=("train.backpropagate", "models.MLP"),
+)
 def forward(key):
-    r"""$x_0 = x$ and $x_{\ell+1} = g_\ell(x_\ell, W_\ell)$ for $\ell = 0, \dots, L$; in a network $g_\ell =
-    \sigma(W_\ell x_\ell)$ and $g_L = W_L x_L$. Biases are columns of $W_\ell$ if a constant 1 is appended to every
-    $x_\ell$, not to $x$ alone."""
+    r"""$x_0 = x$ and $x_{\ell+1} = g_\ell(x_\ell, W_\ell)$ for $\ell = 0, \dots, L$; in a network
+    $g_\ell = \sigma(W_\ell x_\ell)$ and $g_L = W_L x_L$. Biases are columns of $W_\ell$ if a
+    constant 1 is appended to every $x_\ell$, not to $x$ alone.
+    """
     rng = chance(key)
     Ws, chain = bare(rng)
-    x, y = rng.normal(size=3), rng.normal(size=2)
+    x = rng.normal(size=3)
+    y = rng.normal(size=2)
     found = backward(chain, jnp.asarray(x), jnp.asarray(y))
-    parts = [part for W in Ws[:-1] for part in (Linear(jnp.asarray(W), jnp.zeros(len(W))), layers.tanh)]
+    parts = [
+        part for W in Ws[:-1] for part in (Linear(jnp.asarray(W), jnp.zeros(len(W))), layers.tanh)
+    ]
     net = models.MLP(Chain(*parts, Linear(jnp.asarray(Ws[-1]))))
     expected = [x]
     for W in Ws[:-1]:
-        expected.append(np.tanh([sum(W[i, j] * expected[-1][j] for j in range(W.shape[1])) for i in range(len(W))]))
+        expected.append(
+            np.tanh(
+                [sum(W[i, j] * expected[-1][j] for j in range(W.shape[1])) for i in range(len(W))]
+            )
+        )
     expected.append(Ws[-1] @ expected[-1])
     Vs, bs, beta, biased = deep(rng, (3, 5, 4))
-    every, once = np.append(x, 1.0), np.append(x, 1.0)
+    every = np.append(x, 1.0)
+    once = np.append(x, 1.0)
     for V, b in zip(Vs, bs):
         every = np.append(np.tanh(np.c_[V, b] @ every), 1.0)
         once = np.tanh(np.c_[V, b] @ once) if len(once) == V.shape[1] + 1 else np.tanh(V @ once)
     return Verdict(
-        *[close(f"x_{ell}", got, x, tolerance=1e-14) for ell, (got, x) in enumerate(zip(found.activations, expected))],
+        *[
+            close(f"x_{ell}", got, x, tolerance=1e-14)
+            for ell, (got, x) in enumerate(zip(found.activations, expected))
+        ],
         close("the network with zero biases", net(jnp.asarray(x)), expected[-1], tolerance=1e-14),
-        close("the loss of the last", found.loss, np.sum((expected[-1] - y) ** 2) / 2, tolerance=1e-14),
-        close("biases, a 1 appended to every layer", biased(jnp.asarray(x)).item(), beta @ every[:-1], tolerance=1e-14),
-        refuted(close("a 1 appended to x alone", biased(jnp.asarray(x)).item(), beta @ once, tolerance=1e-3)),
+        close(
+            "the loss of the last", found.loss, np.sum((expected[-1] - y) ** 2) / 2, tolerance=1e-14
+        ),
+        close(
+            "biases, a 1 appended to every layer",
+            biased(jnp.asarray(x)).item(),
+            beta @ every[:-1],
+            tolerance=1e-14,
+        ),
+        refuted(
+            close(
+                "a 1 appended to x alone",
+                biased(jnp.asarray(x)).item(),
+                beta @ once,
+                tolerance=1e-3,
+            )
+        ),
     )
 
 
-@claim("L10-3.11-chain-rule", title="The gradient of one layer's weights", kind="identity", of=("train.backpropagate",))
+@claim(
+    "L10-3.11-chain-rule",
+    title="The gradient of one layer's weights",
+    kind="identity",
+    of=("train.backpropagate",),
+)
 def chain_rule(key):
-    r"""$\nabla_{W_\ell} \hat R = [\partial g_\ell / \partial W_\ell]^\top p_{\ell+1}$ with $p_\ell = \nabla_{x_\ell}
-    L$; for $g_\ell = \sigma(a_\ell)$, $a_\ell = W_\ell x_\ell$, it is $(\sigma'(a_\ell) \odot p_{\ell+1})\,
-    x_\ell^\top$."""
+    r"""$\nabla_{W_\ell} \hat R = [\partial g_\ell / \partial W_\ell]^\top p_{\ell+1}$ with
+    $p_\ell = \nabla_{x_\ell} L$; for $g_\ell = \sigma(a_\ell)$, $a_\ell = W_\ell x_\ell$, it is
+    $(\sigma'(a_\ell) \odot p_{\ell+1})\, x_\ell^\top$.
+    """
     rng = chance(key)
     Ws, chain = bare(rng)
-    x, y = rng.normal(size=3), jnp.asarray(rng.normal(size=2))
+    x = rng.normal(size=3)
+    y = jnp.asarray(rng.normal(size=2))
     found = backward(chain, jnp.asarray(x), y)
     checks = []
     for ell, W in enumerate(Ws):
-        h, p, last = np.asarray(found.activations[ell]), np.asarray(found.deltas[ell + 1]), ell == len(Ws) - 1
+        h = np.asarray(found.activations[ell])
+        p = np.asarray(found.deltas[ell + 1])
+        last = ell == len(Ws) - 1
         block = (lambda W, h=h: W @ h) if last else (lambda W, h=h: jnp.tanh(W @ h))
         J = jacobian(block, W)  # shape of the output, then of W
         slope = 1.0 if last else 1 - np.tanh(W @ h) ** 2
-        rest = lambda h, ell=ell: squares(reduce(lambda h, layer: apply(layer, h), chain.layers[ell + 1 :], h), y)
+        rest = lambda h, ell=ell: squares(
+            reduce(lambda h, layer: apply(layer, h), chain.layers[ell + 1 :], h), y
+        )
         checks += [
             close(f"p_{ell + 1}", p, jacobian(rest, found.activations[ell + 1]), **FD),
             close(
@@ -95,18 +138,25 @@ def chain_rule(key):
                 np.tensordot(p, J, axes=1),
                 **FD,
             ),
-            close(f"W_{ell}: (σ'(a) ⊙ p) xᵀ", weight(found.gradient, ell), np.outer(slope * p, h), tolerance=1e-14),
+            close(
+                f"W_{ell}: (σ'(a) ⊙ p) xᵀ",
+                weight(found.gradient, ell),
+                np.outer(slope * p, h),
+                tolerance=1e-14,
+            ),
         ]
     return Verdict(*checks)
 
 
 def printed_sweep(chain, x, y, *, first):
-    r"""The lecture's sweep: $p_{L+1} = \nabla L$, then $\ell = L, \dots,$ `first`. A gradient for each $\ell$ it
-    reaches."""
+    r"""The lecture's sweep: $p_{L+1} = \nabla L$, then $\ell = L, \dots,$ `first`. A gradient for
+    each $\ell$ it reaches.
+    """
     h = [x]
     for layer in chain.layers:
         h.append(apply(layer, h[-1]))
-    p, found = jax.grad(squares)(h[-1], y), {}
+    p = jax.grad(squares)(h[-1], y)
+    found = {}
     for ell in range(len(chain.layers) - 1, first - 1, -1):
         gradient, p = jax.vjp(apply, chain.layers[ell], h[ell])[1](p)
         found[ell] = np.asarray(tree.ravel(gradient)[0])
@@ -114,25 +164,34 @@ def printed_sweep(chain, x, y, *, first):
 
 
 @claim(
-    "L10-3.12-backprop", title="Backpropagation", kind="algorithm", of=("train.backpropagate",),
+    "L10-3.12-backprop",
+    title="Backpropagation",
+    kind="algorithm",
+    of=("train.backpropagate",),
     cites="Rumelhart, Hinton & Williams 1986; Squire & Trapp 1998 (the complex step)",
-)  # fmt: skip
+)
 def backprop(key):
-    r"""$p_{L+1} = \nabla L$; for $\ell = L, \dots, 0$: $\nabla_{W_\ell} = [\partial g_\ell / \partial W_\ell]^\top
-    p_{\ell+1}$ and $p_\ell = [\partial g_\ell / \partial x_\ell]^\top p_{\ell+1}$. With one unit a layer it is a
-    product of numbers."""
+    r"""$p_{L+1} = \nabla L$; for $\ell = L, \dots, 0$:
+    $\nabla_{W_\ell} = [\partial g_\ell / \partial W_\ell]^\top p_{\ell+1}$ and
+    $p_\ell = [\partial g_\ell / \partial x_\ell]^\top p_{\ell+1}$. With one unit a layer it is a
+    product of numbers.
+    """
     rng = chance(key)
     Ws, chain = bare(rng)
-    x, y = rng.normal(size=3), rng.normal(size=2)
+    x = rng.normal(size=3)
+    y = rng.normal(size=2)
     found = backward(chain, jnp.asarray(x), jnp.asarray(y))
     theta, back = tree.ravel(chain)
     numeric = jacobian(lambda v: squares(back(v)(jnp.asarray(x)), jnp.asarray(y)), theta)
     got = np.asarray(tree.ravel(found.gradient)[0])
     forwards = jax.vmap(
-        lambda e: jax.jvp(lambda v: squares(back(v)(jnp.asarray(x)), jnp.asarray(y)), (theta,), (e,))[1]
+        lambda e: jax.jvp(
+            lambda v: squares(back(v)(jnp.asarray(x)), jnp.asarray(y)), (theta,), (e,)
+        )[1]
     )
     ws, thin = bare(rng, (1, 1, 1, 1))
-    at, goal = rng.normal(size=1), rng.normal(size=1)
+    at = rng.normal(size=1)
+    goal = rng.normal(size=1)
     w = [W.item() for W in ws]
     a = [np.tanh(w[0] * at[0]), 0.0]
     a[1] = np.tanh(w[1] * a[0])
@@ -142,15 +201,26 @@ def backprop(key):
         error * w[2] * (1 - a[1] ** 2) * a[0],
         error * a[1],
     ]
-    narrow = tree.ravel(train.backpropagate(thin, squares, jnp.asarray(at), jnp.asarray(goal)).gradient)[0]
+    narrow = tree.ravel(
+        train.backpropagate(thin, squares, jnp.asarray(at), jnp.asarray(goal)).gradient
+    )[0]
     return Verdict(
         close(f"all {len(got)} derivatives, ℓ = 0 to 3", got, numeric, **FD),
-        close("against forward mode, a direction at a time", got, forwards(jnp.eye(len(theta))), tolerance=1e-13),
+        close(
+            "against forward mode, a direction at a time",
+            got,
+            forwards(jnp.eye(len(theta))),
+            tolerance=1e-13,
+        ),
         close("against the complex step in NumPy", got, _complex(Ws, x, y), tolerance=1e-13),
         close("one unit a layer: the products by hand", narrow, hand, tolerance=1e-14),
-        close("p_0, the slope by the input", found.deltas[0],
-              jacobian(lambda x: squares(chain(x), jnp.asarray(y)), x), **FD),
-    )  # fmt: skip
+        close(
+            "p_0, the slope by the input",
+            found.deltas[0],
+            jacobian(lambda x: squares(chain(x), jnp.asarray(y)), x),
+            **FD,
+        ),
+    )
 
 
 def _complex(Ws, x, y):
@@ -174,8 +244,10 @@ def _complex(Ws, x, y):
 @erratum(
     "L10-3.12-backprop",
     title="The sweep must reach layer 0",
-    printed=r"\ell = L, \dots, 1:\ \nabla_{W_\ell}\hat R = [\partial g_\ell / \partial W_\ell]^\top p_{\ell+1}",
-    corrected=r"\ell = L, \dots, 0:\ \nabla_{W_\ell}\hat R = [\partial g_\ell / \partial W_\ell]^\top p_{\ell+1}",
+    printed=r"\ell = L, \dots, 1:\ \nabla_{W_\ell}\hat R = [\partial g_\ell / \partial "
+    r"W_\ell]^\top p_{\ell+1}",
+    corrected=r"\ell = L, \dots, 0:\ \nabla_{W_\ell}\hat R = [\partial g_\ell / \partial "
+    r"W_\ell]^\top p_{\ell+1}",
     of=("train.backpropagate",),
     slip=True,
 )
@@ -184,38 +256,57 @@ def backprop_printed(key):
     $W_0$; those of $\ell = 0, \dots, L$ are returned. It must go on to 0."""
     rng = chance(key)
     Ws, chain = bare(rng)
-    x, y = jnp.asarray(rng.normal(size=3)), jnp.asarray(rng.normal(size=2))
+    x = jnp.asarray(rng.normal(size=3))
+    y = jnp.asarray(rng.normal(size=2))
     right, short = (printed_sweep(chain, x, y, first=first) for first in (0, 1))
     theta, back = tree.ravel(chain)
     numeric = jacobian(lambda v: squares(back(v)(x), y), theta)
-    made = lambda found: equal("layers whose gradient is made", str(sorted(found)), str(list(range(4))))
-    flat = lambda found: np.concatenate([found.get(ell, np.zeros(Ws[ell].size)) for ell in range(4)])
+    made = lambda found: equal(
+        "layers whose gradient is made", str(sorted(found)), str(list(range(4)))
+    )
+    flat = lambda found: np.concatenate(
+        [found.get(ell, np.zeros(Ws[ell].size)) for ell in range(4)]
+    )
     found = backward(chain, x, y).gradient
     return Verdict(
         made(right),
         close("the gradients down to ℓ = 0", flat(right), numeric, **FD),
         close("the library's", tree.ravel(found)[0], numeric, **FD),
-        printed=[made(short), close("the gradients down to ℓ = 1, the rest left at 0", flat(short), numeric, **FD)],
+        printed=[
+            made(short),
+            close("the gradients down to ℓ = 1, the rest left at 0", flat(short), numeric, **FD),
+        ],
     )
 
 
-@claim("L10-3.12-costate", title="Co-states are Lagrange multipliers", kind="theorem", of=("train.backpropagate",),
-       cites="LeCun 1988; Pontryagin et al. 1962")  # fmt: skip
+@claim(
+    "L10-3.12-costate",
+    title="Co-states are Lagrange multipliers",
+    kind="theorem",
+    of=("train.backpropagate",),
+    cites="LeCun 1988; Pontryagin et al. 1962",
+)
 def costate(key):
-    r"""In $L(x_{L+1}) + \sum_\ell p_{\ell+1}^\top (g_\ell(x_\ell, W_\ell) - x_{\ell+1})$ all $x_\ell$ are free. That
-    it is stationary in them is the backward recursion, so backpropagation's $\delta_\ell$ are its multipliers
-    $p_\ell$; its slope by $W_\ell$ is the gradient. With $H_\ell = p_{\ell+1}^\top g_\ell(x_\ell, W_\ell)$ this reads
-    $p_\ell = \nabla_x H_\ell$, Pontryagin's sweep."""
+    r"""In $L(x_{L+1}) + \sum_\ell p_{\ell+1}^\top (g_\ell(x_\ell, W_\ell) - x_{\ell+1})$ all
+    $x_\ell$ are free. That it is stationary in them is the backward recursion, so backpropagation's
+    $\delta_\ell$ are its multipliers $p_\ell$; its slope by $W_\ell$ is the gradient. With
+    $H_\ell = p_{\ell+1}^\top g_\ell(x_\ell, W_\ell)$ this reads $p_\ell = \nabla_x H_\ell$,
+    Pontryagin's sweep.
+    """
     rng = chance(key)
     _, chain = bare(rng)
-    x, y = rng.normal(size=3), jnp.asarray(rng.normal(size=2))
+    x = rng.normal(size=3)
+    y = jnp.asarray(rng.normal(size=2))
     found = backward(chain, jnp.asarray(x), y)
     cuts = np.cumsum([len(h) for h in found.activations[1:]])[:-1]
     step = lambda ell, h: apply(chain.layers[ell], h)
 
     def lagrangian(flat, chain, p):
         h = [jnp.asarray(x), *jnp.split(flat, cuts)]
-        lack = [p[ell + 1] @ (apply(layer, h[ell]) - h[ell + 1]) for ell, layer in enumerate(chain.layers)]
+        lack = [
+            p[ell + 1] @ (apply(layer, h[ell]) - h[ell + 1])
+            for ell, layer in enumerate(chain.layers)
+        ]
         return squares(h[-1], y) + sum(lack)
 
     states = jnp.concatenate(found.activations[1:])
@@ -225,14 +316,37 @@ def costate(key):
     flipped = [-p for p in found.deltas]
     zero = {"tolerance": 1e-10, "method": "finite differences"}
     hamiltonian = [
-        jacobian(lambda h, ell=ell: found.deltas[ell + 1] @ step(ell, h), found.activations[ell]) for ell in range(4)
+        jacobian(lambda h, ell=ell: found.deltas[ell + 1] @ step(ell, h), found.activations[ell])
+        for ell in range(4)
     ]
     exact = jax.grad(lambda flat: lagrangian(flat, chain, found.deltas))(states)
     return Verdict(
-        close("slope by every x_ℓ, ℓ = 1 to 4", stationary(found.deltas), np.zeros(len(states)), **zero),
-        close("the same by automatic differentiation", exact, np.zeros(len(states)), tolerance=1e-14),
-        close("slope by every W_ℓ, against backpropagation", by_weights, tree.ravel(found.gradient)[0], tolerance=1e-10,
-              method="finite differences"),
-        *[close(f"p_{ell} and ∇H_{ell}", found.deltas[ell], slope, **zero) for ell, slope in enumerate(hamiltonian)],
-        refuted(close("slope by x with the other sign of p", stationary(flipped), np.zeros(len(states)), **zero)),
-    )  # fmt: skip
+        close(
+            "slope by every x_ℓ, ℓ = 1 to 4",
+            stationary(found.deltas),
+            np.zeros(len(states)),
+            **zero,
+        ),
+        close(
+            "the same by automatic differentiation", exact, np.zeros(len(states)), tolerance=1e-14
+        ),
+        close(
+            "slope by every W_ℓ, against backpropagation",
+            by_weights,
+            tree.ravel(found.gradient)[0],
+            tolerance=1e-10,
+            method="finite differences",
+        ),
+        *[
+            close(f"p_{ell} and ∇H_{ell}", found.deltas[ell], slope, **zero)
+            for ell, slope in enumerate(hamiltonian)
+        ],
+        refuted(
+            close(
+                "slope by x with the other sign of p",
+                stationary(flipped),
+                np.zeros(len(states)),
+                **zero,
+            )
+        ),
+    )

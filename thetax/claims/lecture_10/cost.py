@@ -1,4 +1,6 @@
-"""Lecture 10, §3.13: automatic differentiation in both directions, what it costs, and the graph it runs on."""
+"""Lecture 10, §3.13: automatic differentiation in both directions, what it costs, and the graph it
+runs on.
+"""
 
 from functools import partial
 from itertools import pairwise
@@ -17,53 +19,89 @@ from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 from .tape import Dual, Node, random_graph
 
-A, B = np.array([[1.2, -0.7], [0.4, 0.9], [-1.1, 0.3]]), np.array([[0.8, -0.5, 1.3], [0.2, 1.1, -0.6]])
+A = np.array([[1.2, -0.7], [0.4, 0.9], [-1.1, 0.3]])
+B = np.array([[0.8, -0.5, 1.3], [0.2, 1.1, -0.6]])
 
 
 def written(x, y, number):
-    r"""$(\tanh A(x, y))$, then $\sin B\,\cdot$, in any numbers that add, multiply, and have sin and tanh: $R^2 \to
-    R^2$."""
+    r"""$(\tanh A(x, y))$, then $\sin B\,\cdot$, in any numbers that add, multiply, and have sin and
+    tanh: $R^2 \to R^2$.
+    """
     scale = lambda c, v: number(c) * v
     hidden = [(scale(a, x) + scale(b, y)).tanh() for a, b in A.tolist()]
-    return [(scale(c[0], hidden[0]) + scale(c[1], hidden[1]) + scale(c[2], hidden[2])).sin() for c in B.tolist()]
+    return [
+        (scale(c[0], hidden[0]) + scale(c[1], hidden[1]) + scale(c[2], hidden[2])).sin()
+        for c in B.tolist()
+    ]
 
 
 def by_layers():
     """The same as a chain of the library's layers."""
-    return layers.Chain(layers.Linear(jnp.asarray(A)), layers.tanh, layers.Linear(jnp.asarray(B)), jnp.sin)
+    return layers.Chain(
+        layers.Linear(jnp.asarray(A)), layers.tanh, layers.Linear(jnp.asarray(B)), jnp.sin
+    )
 
 
 @claim(
-    "L10-3.13-ad-modes", title="Forward and reverse mode", kind="algorithm", of=("train.backpropagate", "explain.cost"),
+    "L10-3.13-ad-modes",
+    title="Forward and reverse mode",
+    kind="algorithm",
+    of=("train.backpropagate", "explain.cost"),
     cites="Griewank & Walther 2008",
-)  # fmt: skip
+)
 def ad_modes(key):
-    r"""Forward mode carries $Jv$ along, one pass for each input; reverse mode brings $J^\top u$ back, one for each
-    output; and $u^\top (Jv) = (J^\top u)^\top v$. All of $J$ for $\mathbb{R}^n \to \mathbb{R}^m$ takes $n$ passes or
-    $m$."""
+    r"""Forward mode carries $Jv$ along, one pass for each input; reverse mode brings $J^\top u$
+    back, one for each output; and $u^\top (Jv) = (J^\top u)^\top v$. All of $J$ for
+    $\mathbb{R}^n \to \mathbb{R}^m$ takes $n$ passes or $m$.
+    """
     rng = chance(key)
-    x, chain = rng.normal(size=2), by_layers()
+    x = rng.normal(size=2)
+    chain = by_layers()
     numeric = jacobian(chain, x)
-    duals = np.array([[out.dot for out in written(Dual(x[0], e[0]), Dual(x[1], e[1]), Dual)] for e in np.eye(2)]).T
+    duals = np.array(
+        [[out.dot for out in written(Dual(x[0], e[0]), Dual(x[1], e[1]), Dual)] for e in np.eye(2)]
+    ).T
     loss = lambda row: lambda prediction, y: prediction[row]
-    back = [train.backpropagate(chain, loss(row), jnp.asarray(x), jnp.zeros(())).deltas[0] for row in range(2)]
-    u, v = rng.normal(size=2), rng.normal(size=2)
+    back = [
+        train.backpropagate(chain, loss(row), jnp.asarray(x), jnp.zeros(())).deltas[0]
+        for row in range(2)
+    ]
+    u = rng.normal(size=2)
+    v = rng.normal(size=2)
     pushed = np.asarray(jax.jvp(chain, (jnp.asarray(x),), (jnp.asarray(v),))[1])
     dot = lambda prediction, y: prediction @ y
     pulled = np.asarray(train.backpropagate(chain, dot, jnp.asarray(x), jnp.asarray(u)).deltas[0])
     shapes = [(7, 3), (3, 7), (12, 1), (1, 12)]
-    costs = [explain.cost(models.MLP.init(n, 5, m, activation=layers.tanh, key=key), jnp.ones(n)) for n, m in shapes]
+    costs = [
+        explain.cost(models.MLP.init(n, 5, m, activation=layers.tanh, key=key), jnp.ones(n))
+        for n, m in shapes
+    ]
     forwards, backwards = _whole_jacobians(costs)
     counts, apart = _passes(7, 3, key)
     return Verdict(
-        close("dual numbers, against differences", duals, numeric, tolerance=1e-9, method="finite differences"),
-        close("the tape, against dual numbers", [_taped(x, row) for row in range(2)], duals, tolerance=1e-14),
+        close(
+            "dual numbers, against differences",
+            duals,
+            numeric,
+            tolerance=1e-9,
+            method="finite differences",
+        ),
+        close(
+            "the tape, against dual numbers",
+            [_taped(x, row) for row in range(2)],
+            duals,
+            tolerance=1e-14,
+        ),
         close("the library's reverse mode", back, duals, tolerance=1e-14),
         close("u·(Jv) and (Jᵀu)·v", u @ pushed, pulled @ v, tolerance=1e-14),
         refuted(close("u·(Jv) and (Ju)·v", u @ pushed, (duals @ u) @ v, tolerance=1e-3)),
         equal("passes for all of J, forwards: the inputs", forwards, [n for n, _ in shapes]),
         equal("backwards: the outputs", backwards, [m for _, m in shapes]),
-        equal("products of a pass forwards, over the value's", [_products(c.forward, c) for c in costs], [2] * 4),
+        equal(
+            "products of a pass forwards, over the value's",
+            [_products(c.forward, c) for c in costs],
+            [2] * 4,
+        ),
         equal("of a pass backwards", [_products(c.reverse, c) for c in costs], [2] * 4),
         equal("passes that were counted for 7 inputs and 3 outputs", counts, [7, 3]),
         close("the two Jacobians", apart, 0.0, tolerance=1e-14),
@@ -74,7 +112,8 @@ def ad_modes(key):
 
 def _taped(x, row):
     """A row of the Jacobian, backwards along the tape."""
-    one, two = Node(x[0]), Node(x[1])
+    one = Node(x[0])
+    two = Node(x[1])
     written(one, two, Node)[row].backward()
     return [one.grad, two.grad]
 
@@ -94,9 +133,11 @@ def _products(one, found):
 
 
 def _passes(n, m, key):
-    """How often a function is pushed through, and pulled back through, for its whole Jacobian; and how far the two
-    differ."""
-    W, counts = jr.normal(key, (m, n)), [0, 0]
+    """How often a function is pushed through, and pulled back through, for its whole Jacobian; and
+    how far the two differ.
+    """
+    W = jr.normal(key, (m, n))
+    counts = [0, 0]
 
     @jax.custom_vjp
     def f(x):
@@ -133,7 +174,9 @@ def network(*sizes, batch=8, runs=0):
 
 
 def dense(*sizes):
-    r"""Forwards $2 d_i d_o$ for each layer; backwards as much for the weights, and for the inputs but of the first."""
+    r"""Forwards $2 d_i d_o$ for each layer; backwards as much for the weights, and for the inputs
+    but of the first.
+    """
     pairs = list(pairwise(sizes))
     forth = sum(2 * n * m for n, m in pairs)
     return forth, sum(2 * n * m for n, m in pairs) + sum(2 * n * m for n, m in pairs[1:])
@@ -144,24 +187,45 @@ def back_over_forth(found):
     return (found.reverse.products - found.value.products) / found.value.products
 
 
-DEPTHS = [(784, 256, 128, 10), (10, 10), (10, 200, 10), (10, *[50] * 10, 10), (300, 20, 300), (2, *[64] * 30, 2)]
+DEPTHS = [
+    (784, 256, 128, 10),
+    (10, 10),
+    (10, 200, 10),
+    (10, *[50] * 10, 10),
+    (300, 20, 300),
+    (2, *[64] * 30, 2),
+]
 
 
-@claim("L10-3.13-cost", title="The price of a gradient", kind="identity", of=("explain.cost", "explain.operations"),
-       cites="Baur & Strassen 1983; Griewank & Walther 2008")  # fmt: skip
+@claim(
+    "L10-3.13-cost",
+    title="The price of a gradient",
+    kind="identity",
+    of=("explain.cost", "explain.operations"),
+    cites="Baur & Strassen 1983; Griewank & Walther 2008",
+)
 def price(key):
-    r"""The gradient of a loss by reverse mode costs a small multiple of the loss, however many derivatives are asked
-    for: a dense layer takes $2 d_i d_o$ operations forwards and $4 d_i d_o$ backwards, less the gradient of the first
-    input. So 784-256-128-10 costs 1.145 times as much back as forth, and never twice. Differences take $p + 1$
-    evaluations."""
+    r"""The gradient of a loss by reverse mode costs a small multiple of the loss, however many
+    derivatives are asked for: a dense layer takes $2 d_i d_o$ operations forwards and $4 d_i d_o$
+    backwards, less the gradient of the first input. So 784-256-128-10 costs 1.145 times as much
+    back as forth, and never twice. Differences take $p + 1$ evaluations.
+    """
     found = [network(*DEPTHS[0], runs=30), *(network(*sizes) for sizes in DEPTHS[1:])]
     forth, back = np.array([dense(*sizes) for sizes in DEPTHS]).T
     small = models.MLP.init(3, 4, 2, key=key)
     batch = jnp.ones((5, 3)), jnp.zeros(5, int)
     p, (calls, off) = tree.size(small), _calls(small, batch)
-    told, once = explain.cost(train.cross_entropy, small, batch), sum(_work(small, batch).values())
-    large, many = models.MLP.init(40, 200, 10, key=key), (jnp.ones((8, 40)), jnp.zeros(8, int))
-    program = jax.jit(jax.value_and_grad(train.cross_entropy)).lower(large, many).compile().cost_analysis() or {}
+    told = explain.cost(train.cross_entropy, small, batch)
+    once = sum(_work(small, batch).values())
+    large = models.MLP.init(40, 200, 10, key=key)
+    many = (jnp.ones((8, 40)), jnp.zeros(8, int))
+    program = (
+        jax.jit(jax.value_and_grad(train.cross_entropy))
+        .lower(large, many)
+        .compile()
+        .cost_analysis()
+        or {}
+    )
     counted = explain.cost(train.cross_entropy, large, many).reverse.operations
     ratios = [back_over_forth(c) for c in found]
     return Verdict(
@@ -170,16 +234,24 @@ def price(key):
         close("784-256-128-10: back over forth", ratios[0], 1.145, tolerance=5e-4),
         at_most("back over forth, all six", ratios, 2.0),
         at_most("the same with all operations counted", [c.ratio for c in found[:4]], 3.0),
-        between("the count of 40-200-10 over XLA's own", counted / program["flops"], 0.95, 1.05, method="closed form"),
+        between(
+            "the count of 40-200-10 over XLA's own",
+            counted / program["flops"],
+            0.95,
+            1.05,
+            method="closed form",
+        ),
         equal("evaluations that differences take", calls, p + 1),
         close("and how far they are off", off, 0.0, tolerance=1e-5, method="finite differences"),
         equal("and their operations", told.jacobian["differences"], (p + 1) * once),
         figure=found[0],
-    )  # fmt: skip
+    )
 
 
 def _calls(net, batch):
-    """Evaluations of the loss until forward differences have the whole gradient, and their largest error."""
+    """Evaluations of the loss until forward differences have the whole gradient, and their largest
+    error.
+    """
     theta, back = tree.ravel(net)
     count = 0
 
@@ -188,9 +260,12 @@ def _calls(net, batch):
         count += 1
         return float(_loss(back(theta), batch))
 
-    base, step = loss(theta), 1e-6
+    base = loss(theta)
+    step = 1e-6
     slopes = [(loss(theta + step * unit) - base) / step for unit in np.eye(len(theta))]
-    return count, np.abs(np.array(slopes) - tree.ravel(jax.grad(train.cross_entropy)(net, batch))[0]).max()
+    return count, np.abs(
+        np.array(slopes) - tree.ravel(jax.grad(train.cross_entropy)(net, batch))[0]
+    ).max()
 
 
 def _work(net, batch):
@@ -204,7 +279,8 @@ _loss = jax.jit(lambda net, batch: train.cross_entropy(net, batch))
     "L10-3.13-cost",
     title="The ratio is independent of the number of parameters, not the cost",
     printed=r"\mathrm{cost}(\nabla_\theta \hat R)\ \mathrm{independent\ of}\ p",
-    corrected=r"\mathrm{cost}(\nabla_\theta \hat R) \le 3\, \mathrm{cost}(\hat R),\ \mathrm{for\ every}\ p",
+    corrected=r"\mathrm{cost}(\nabla_\theta \hat R) \le 3\, \mathrm{cost}(\hat R),\ \mathrm{for\ "
+    r"every}\ p",
     of=("explain.cost",),
     slip=True,
 )
@@ -219,21 +295,42 @@ def price_printed(key):
     )
     return Verdict(
         same("gradient over loss", [c.reverse.operations / c.value.operations for c in found]),
-        at_most("gradient over loss", [c.reverse.operations / c.value.operations for c in found], 3.0),
-        same("operations of the gradient for each parameter", [c.reverse.operations / c.inputs for c in found]),
+        at_most(
+            "gradient over loss", [c.reverse.operations / c.value.operations for c in found], 3.0
+        ),
+        same(
+            "operations of the gradient for each parameter",
+            [c.reverse.operations / c.inputs for c in found],
+        ),
         printed=[same("operations of the gradient", [c.reverse.operations for c in found])],
-        figure=Chart(Panel("parameters", "operations", log="xy", points={
-            "loss": ([c.inputs for c in found], [c.value.operations for c in found]),
-            "loss and gradient": ([c.inputs for c in found], [c.reverse.operations for c in found])})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "parameters",
+                "operations",
+                log="xy",
+                points={
+                    "loss": ([c.inputs for c in found], [c.value.operations for c in found]),
+                    "loss and gradient": (
+                        [c.inputs for c in found],
+                        [c.reverse.operations for c in found],
+                    ),
+                },
+            )
+        ),
+    )
 
 
-@claim("L10-3.13-graph", title="The computational graph", kind="algorithm",
-       of=("train.backpropagate", "layers.Residual", "train.descend"))  # fmt: skip
+@claim(
+    "L10-3.13-graph",
+    title="The computational graph",
+    kind="algorithm",
+    of=("train.backpropagate", "layers.Residual", "train.descend"),
+)
 def graph(key):
-    r"""The graph is built as the value is computed, and run backwards in the reverse of a topological order: what
-    reaches a value over several ways adds up. So $y = x \cdot x + x$ has slope $2x + 1$, and a second run backwards
-    adds to the first."""
+    r"""The graph is built as the value is computed, and run backwards in the reverse of a
+    topological order: what reaches a value over several ways adds up. So $y = x \cdot x + x$ has
+    slope $2x + 1$, and a second run backwards adds to the first.
+    """
     rng = chance(key)
     x = rng.normal()
     leaf = Node(x)
@@ -243,7 +340,10 @@ def graph(key):
     y.backward()
     diamond = layers.Chain(layers.Residual(layers.Pointwise(jnp.square)))
     found = train.backpropagate(diamond, lambda f, y: f[0], jnp.array([x]), jnp.zeros(()))
-    recipe = [(rng.choice(["add", "times", "sin", "tanh"]), *rng.integers(0, 4 + k, size=2)) for k in range(25)]
+    recipe = [
+        (rng.choice(["add", "times", "sin", "tanh"]), *rng.integers(0, 4 + k, size=2))
+        for k in range(25)
+    ]
     plain = {"add": lambda a, b: a + b, "times": lambda a, b: a * b}
     own = plain | {"sin": lambda a, b: a.sin(), "tanh": lambda a, b: a.tanh()}
     with_jax = plain | {"sin": lambda a, b: jnp.sin(a), "tanh": lambda a, b: jnp.tanh(a)}
@@ -259,17 +359,34 @@ def graph(key):
     moved = [_after(halves, data, parts, key) for parts in (1, 2, 3)]
     return Verdict(
         close("y = x·x + x: its slope on the tape", once, 2 * x + 1, tolerance=1e-15),
-        close("the library's, through a residual block", found.deltas[0][0], 2 * x + 1, tolerance=1e-15),
+        close(
+            "the library's, through a residual block",
+            found.deltas[0][0],
+            2 * x + 1,
+            tolerance=1e-15,
+        ),
         equal("nodes visited, each once: x, x·x, y", visited, 3),
         close("backwards again: twice the slope", leaf.grad, 2 * (2 * x + 1), tolerance=1e-14),
-        close("a random graph of 25 steps: the tape, against differences", taped, numeric, tolerance=1e-7,
-              relative=True, method="finite differences"),
+        close(
+            "a random graph of 25 steps: the tape, against differences",
+            taped,
+            numeric,
+            tolerance=1e-7,
+            relative=True,
+            method="finite differences",
+        ),
         close("and against reverse mode", taped, by_jax, tolerance=1e-12, relative=True),
         refuted(close("one of two ways forgotten", 2 * x, found.deltas[0][0], tolerance=1e-3)),
-        close("a batch in 2 and in 3 parts: their gradients accumulate", np.stack(moved[1:]), np.stack([moved[0]] * 2),
-              tolerance=1e-14),
-        assumptions=[between("largest slope of the random graph", np.abs(numeric).max(), 1e-9, 1e6)],
-    )  # fmt: skip
+        close(
+            "a batch in 2 and in 3 parts: their gradients accumulate",
+            np.stack(moved[1:]),
+            np.stack([moved[0]] * 2),
+            tolerance=1e-14,
+        ),
+        assumptions=[
+            between("largest slope of the random graph", np.abs(numeric).max(), 1e-9, 1e6)
+        ],
+    )
 
 
 def _after(model, data, parts, key):

@@ -19,18 +19,29 @@ from .regularise import linear
 
 
 @claim(
-    "L10-4.2-weight-decay", title="Weight decay", kind="algorithm", of=("train.weight_decay", "train.descend"),
+    "L10-4.2-weight-decay",
+    title="Weight decay",
+    kind="algorithm",
+    of=("train.weight_decay", "train.descend"),
     cites="Krogh & Hertz 1992",
-)  # fmt: skip
+)
 def decay(key):
     r"""Descent on $\hat R_\lambda = \hat R + \frac{\lambda}{2} \|\theta\|^2$ is
-    $\theta \leftarrow (1 - \eta\lambda)\theta - \eta\nabla\hat R(\theta)$: where the risk is flat the weights shrink by
-    $1 - \eta\lambda$ a step. Under Adam, which rescales the sum of both gradients, it is something else."""
-    eta, mu, g = 0.1, 0.5, jnp.array([0.3, 0.4])
+    $\theta \leftarrow (1 - \eta\lambda)\theta - \eta\nabla\hat R(\theta)$: where the risk is flat
+    the weights shrink by $1 - \eta\lambda$ a step. Under Adam, which rescales the sum of both
+    gradients, it is something else.
+    """
+    eta = 0.1
+    mu = 0.5
+    g = jnp.array([0.3, 0.4])
     start = jnp.array([2.0, -1.0])
     slope, flat = (lambda theta, batch, key, on=on: on * (g @ theta) for on in (1.0, 0.0))
     walk = lambda objective, start, optimiser, steps: run(
-        train.descend(objective, optimiser), start, jnp.zeros(steps), key=key, keep=lambda s: tree.ravel(s.model)[0]
+        train.descend(objective, optimiser),
+        start,
+        jnp.zeros(steps),
+        key=key,
+        keep=lambda s: tree.ravel(s.model)[0],
     )
     path = lambda *what: np.asarray(walk(*what)[1][0])
     once = path(train.weight_decay(slope, strength=mu), start, optax.sgd(eta), 1)[0]
@@ -42,29 +53,54 @@ def decay(key):
     penalised = train.weight_decay(risk, strength=mu)
     theta, back = tree.ravel(net)
     step = path(penalised, net, optax.sgd(eta), 1)[0]
-    by_hand = (1 - eta * mu) * np.asarray(theta) - eta * jacobian(lambda v: risk(back(v), None, None), theta)
-    apart = [path(risk, net, optax.chain(rule, optax.add_decayed_weights(mu), optax.scale(-eta)), 5)[-1]
-             for rule in (optax.identity(), optax.scale_by_adam())]  # fmt: skip
-    coupled = [path(penalised, net, optimiser, 5)[-1] for optimiser in (optax.sgd(eta), optax.adam(eta))]
+    by_hand = (1 - eta * mu) * np.asarray(theta) - eta * jacobian(
+        lambda v: risk(back(v), None, None), theta
+    )
+    apart = [
+        path(risk, net, optax.chain(rule, optax.add_decayed_weights(mu), optax.scale(-eta)), 5)[-1]
+        for rule in (optax.identity(), optax.scale_by_adam())
+    ]
+    coupled = [
+        path(penalised, net, optimiser, 5)[-1] for optimiser in (optax.sgd(eta), optax.adam(eta))
+    ]
     return Verdict(
         close("one step from (2, −1) with ∇R = (0.3, 0.4)", once, [1.87, -0.99], tolerance=1e-14),
-        close("where the risk is flat, 50 steps", fading, 0.95 ** np.arange(1, 51)[:, None] * np.asarray(start),
-              tolerance=1e-14),
-        close("a network's step, against (1 − ηλ)θ − η∇R by differences", step, by_hand, tolerance=1e-10,
-              method="finite differences"),
-        close("decay of the step in place of the objective, 5 steps of descent", coupled[0], apart[0], tolerance=1e-13),
+        close(
+            "where the risk is flat, 50 steps",
+            fading,
+            0.95 ** np.arange(1, 51)[:, None] * np.asarray(start),
+            tolerance=1e-14,
+        ),
+        close(
+            "a network's step, against (1 − ηλ)θ − η∇R by differences",
+            step,
+            by_hand,
+            tolerance=1e-10,
+            method="finite differences",
+        ),
+        close(
+            "decay of the step in place of the objective, 5 steps of descent",
+            coupled[0],
+            apart[0],
+            tolerance=1e-13,
+        ),
         refuted(close("5 steps of Adam", coupled[1], apart[1], tolerance=1e-3)),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "L10-4.2-wd-prior", title="Decay is a normal prior", kind="identity",
-    of=("train.weight_decay", "train.binary_cross_entropy"), cites="MacKay 1992",
-)  # fmt: skip
+    "L10-4.2-wd-prior",
+    title="Decay is a normal prior",
+    kind="identity",
+    of=("train.weight_decay", "train.binary_cross_entropy"),
+    cites="MacKay 1992",
+)
 def prior(key):
-    r"""If the loss is a negative log-likelihood, $\hat R$ its mean over $N$ examples, then the minimiser of
-    $\hat R + \frac{\lambda}{2}\|\theta\|^2$ is the mode of the posterior under $\theta \sim N(0, \sigma^2 I)$ with
-    $\sigma^2 = \frac{1}{N\lambda}$; the factor $N$ belongs to it."""
+    r"""If the loss is a negative log-likelihood, $\hat R$ its mean over $N$ examples, then the
+    minimiser of $\hat R + \frac{\lambda}{2}\|\theta\|^2$ is the mode of the posterior under
+    $\theta \sim N(0, \sigma^2 I)$ with $\sigma^2 = \frac{1}{N\lambda}$; the factor $N$ belongs to
+    it.
+    """
     rng = chance(key)
     n, lam = 50, 0.05
     X = rng.normal(size=(n, 3))
@@ -88,12 +124,16 @@ def _decayed(xs, ys, strength):
 
 
 def _mode(Z: np.ndarray, y: np.ndarray, *, variance: float) -> np.ndarray:
-    r"""The maximum of $\sum_i \log p(y_i \mid x_i, \theta) + \log N(\theta; 0, \sigma^2 I)$, by Newton's method."""
+    r"""The maximum of $\sum_i \log p(y_i \mid x_i, \theta) + \log N(\theta; 0, \sigma^2 I)$, by
+    Newton's method.
+    """
     theta = np.zeros(Z.shape[1])
     for _ in range(50):
         p = 1 / (1 + np.exp(-Z @ theta))
         gradient = Z.T @ (p - y) + theta / variance
-        theta = theta - np.linalg.solve((Z.T * (p * (1 - p))) @ Z + np.eye(len(theta)) / variance, gradient)
+        theta = theta - np.linalg.solve(
+            (Z.T * (p * (1 - p))) @ Z + np.eye(len(theta)) / variance, gradient
+        )
     return theta
 
 
@@ -117,45 +157,88 @@ SCRIPT = np.array([5, 4, 3, 3.5, 3.2, 2.8, 2.9, 3.0, 3.1, 3.2, 2.5, 2.6])
 
 
 @claim(
-    "L10-4.3-early-stopping", title="Early stopping", kind="algorithm", of=("train.fit", "train.descend"),
+    "L10-4.3-early-stopping",
+    title="Early stopping",
+    kind="algorithm",
+    of=("train.fit", "train.descend"),
     cites="Prechelt 1998",
-)  # fmt: skip
+)
 def early(key):
-    r"""Validate after every epoch, stop when the error has not fallen for $p$ epochs, and return the weights of the
-    best one. The number of epochs acts as a regularisation parameter: descent on least squares from 0 has a norm
-    that only grows."""
+    r"""Validate after every epoch, stop when the error has not fallen for $p$ epochs, and return
+    the weights of the best one. The number of epochs acts as a regularisation parameter: descent on
+    least squares from 0 has a norm that only grows.
+    """
     script = jnp.asarray(SCRIPT)
     metric = lambda model, batch, key=None: script[(model.W[0, 0] - 1).astype(int)]
-    data, counter = (jnp.zeros((2, 1)), jnp.zeros(2)), Iteration(Counter, _count)
+    data = (jnp.zeros((2, 1)), jnp.zeros(2))
+    counter = Iteration(Counter, _count)
     runs = [
-        train.fit(counter, layers.Linear(jnp.zeros((1, 1))), data, epochs=len(SCRIPT), batch=2, validation=data,
-                  metrics={"script": metric}, patience=p, key=key, progress=train.Silent())
+        train.fit(
+            counter,
+            layers.Linear(jnp.zeros((1, 1))),
+            data,
+            epochs=len(SCRIPT),
+            batch=2,
+            validation=data,
+            metrics={"script": metric},
+            patience=p,
+            key=key,
+            progress=train.Silent(),
+        )
         for p in (1, 2, 3, None)
-    ]  # fmt: skip
+    ]
     seen = np.array([len(found.history["valid script"]) for found in runs])
     kept = np.array([float(found.model.W[0, 0]) for found in runs])
     path, valid, test = _paths(chance(key))
-    norms, stop = np.linalg.norm(path, axis=2), valid.argmin(axis=1)
-    at_stop, at_end = test[np.arange(10), stop], test[:, -1]
+    norms = np.linalg.norm(path, axis=2)
+    stop = valid.argmin(axis=1)
+    at_stop = test[np.arange(10), stop]
+    at_end = test[:, -1]
     t = np.arange(1, 1 + path.shape[1])
     return Verdict(
-        equal("epochs seen with p = 1, 2, 3 and without", seen, [*(_stops(p) for p in (1, 2, 3)), 12]),
-        equal("epoch of the weights returned", kept, [*(1 + SCRIPT[: _stops(p)].argmin() for p in (1, 2, 3)), 12]),
-        refuted(equal("epoch of the last weights", kept[:3], seen[:3])),
-        at_least("what each of 1,000 steps from 0 adds to the norm, 10 problems", np.diff(norms, axis=1), 0.0,
-                 slack=1e-13),
-        at_least("of 10, those whose test error at the stop is less than at the end", int((at_stop < at_end).sum()), 9),
-        figure=Chart(
-            Panel("step", "mean squared error", log="x", lines={"validation": (t, valid[0]), "test": (t, test[0])},
-                  levels={"stop": float(t[stop[0]])}),
-            Panel("step", "length of the weights", log="x", lines={"": (t, norms[0])},
-                  levels={"stop": float(t[stop[0]])}),
+        equal(
+            "epochs seen with p = 1, 2, 3 and without", seen, [*(_stops(p) for p in (1, 2, 3)), 12]
         ),
-    )  # fmt: skip
+        equal(
+            "epoch of the weights returned",
+            kept,
+            [*(1 + SCRIPT[: _stops(p)].argmin() for p in (1, 2, 3)), 12],
+        ),
+        refuted(equal("epoch of the last weights", kept[:3], seen[:3])),
+        at_least(
+            "what each of 1,000 steps from 0 adds to the norm, 10 problems",
+            np.diff(norms, axis=1),
+            0.0,
+            slack=1e-13,
+        ),
+        at_least(
+            "of 10, those whose test error at the stop is less than at the end",
+            int((at_stop < at_end).sum()),
+            9,
+        ),
+        figure=Chart(
+            Panel(
+                "step",
+                "mean squared error",
+                log="x",
+                lines={"validation": (t, valid[0]), "test": (t, test[0])},
+                levels={"stop": float(t[stop[0]])},
+            ),
+            Panel(
+                "step",
+                "length of the weights",
+                log="x",
+                lines={"": (t, norms[0])},
+                levels={"stop": float(t[stop[0]])},
+            ),
+        ),
+    )
 
 
 def _stops(patience: int) -> int:
-    """The epoch after which the script has gone so many epochs without a new least error, as a loop."""
+    """The epoch after which the script has gone so many epochs without a new least error, as a
+    loop.
+    """
     least, waited = np.inf, 0
     for epoch, error in enumerate(SCRIPT, start=1):
         least, waited = (error, 0) if error < least else (least, waited + 1)
@@ -165,7 +248,9 @@ def _stops(patience: int) -> int:
 
 
 def _paths(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ten noisy regressions of 25 features on 30 examples: the weights, validation and true errors after each step."""
+    """Ten noisy regressions of 25 features on 30 examples: the weights, validation and true errors
+    after each step.
+    """
     problems = [linear(rng, 70, 25, noise=4.0) for _ in range(10)]
     X, y, w = (np.stack([problem[i] for problem in problems]) for i in range(3))
     path = np.asarray(_walks(jnp.asarray(X[:, :30]), jnp.asarray(y[:, :30])))
@@ -176,7 +261,9 @@ def _paths(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray
 @jax.jit
 def _walks(xs, ys):
     def walk(xs, ys):
-        step = train.descend(lambda model, batch, key: train.squared_error(model, (xs, ys)), optax.sgd(0.2))
+        step = train.descend(
+            lambda model, batch, key: train.squared_error(model, (xs, ys)), optax.sgd(0.2)
+        )
         start = layers.Linear(jnp.zeros((1, 25)))
         return run(step, start, jnp.zeros(1000), key=jr.key(0), keep=lambda s: s.model.W[0])[1][0]
 

@@ -16,10 +16,17 @@ from ..engine.check import at_least, at_most, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 
 
-@claim("L10-3.3-steepest", title="The direction of steepest ascent", kind="theorem", of=("train.descend",))
+@claim(
+    "L10-3.3-steepest",
+    title="The direction of steepest ascent",
+    kind="theorem",
+    of=("train.descend",),
+)
 def steepest(key):
-    r"""Among all unit vectors $u$ the slope $u^\top \nabla\hat R(\theta)$ is largest for $u = \nabla\hat R /
-    \|\nabla\hat R\|$, where it is $\|\nabla\hat R\|$; a step of descent goes the opposite way."""
+    r"""Among all unit vectors $u$ the slope $u^\top \nabla\hat R(\theta)$ is largest for
+    $u = \nabla\hat R / \|\nabla\hat R\|$, where it is $\|\nabla\hat R\|$; a step of descent goes
+    the opposite way.
+    """
     rng = chance(key)
     data = jnp.asarray(rng.normal(size=(10, 3))), jnp.asarray(rng.normal(size=10))
     net = models.MLP.init(3, 4, 1, activation=layers.tanh, key=key)
@@ -29,19 +36,45 @@ def steepest(key):
     u = rng.normal(size=(10_000, len(theta)))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     length = np.linalg.norm(gradient)
-    along = np.asarray(_slopes(risk, theta, jnp.asarray(np.r_[u, gradient[None] / length, -gradient[None] / length])))
+    along = np.asarray(
+        _slopes(
+            risk, theta, jnp.asarray(np.r_[u, gradient[None] / length, -gradient[None] / length])
+        )
+    )
     step = train.descend(lambda theta, batch, key: risk(theta), optax.sgd(0.1))
     moved = np.asarray(step.step(step.init(theta), None, key=key)[0].model - theta)
     return Verdict(
         at_most("slopes along 10,000 directions, by differences", along[:-2], length, slack=1e-8),
-        close("along the gradient: ‖∇R‖", along[-2], length, tolerance=1e-8, method="finite differences"),
+        close(
+            "along the gradient: ‖∇R‖",
+            along[-2],
+            length,
+            tolerance=1e-8,
+            method="finite differences",
+        ),
         close("against it: −‖∇R‖", along[-1], -length, tolerance=1e-8, method="finite differences"),
-        close("u·∇R, against the slopes", u @ gradient, along[:-2], tolerance=1e-8, method="finite differences"),
-        close("the step of descent, of length 1", moved / np.linalg.norm(moved), -gradient / length, tolerance=1e-13),
-        figure=Chart(Panel("cosine of the angle with ∇R", "slope over ‖∇R‖",
-                           points={"random directions": (u[:400] @ gradient / length, along[:400] / length)},
-                           bounds={"the cosine": ([-1, 1], [-1, 1])})),
-    )  # fmt: skip
+        close(
+            "u·∇R, against the slopes",
+            u @ gradient,
+            along[:-2],
+            tolerance=1e-8,
+            method="finite differences",
+        ),
+        close(
+            "the step of descent, of length 1",
+            moved / np.linalg.norm(moved),
+            -gradient / length,
+            tolerance=1e-13,
+        ),
+        figure=Chart(
+            Panel(
+                "cosine of the angle with ∇R",
+                "slope over ‖∇R‖",
+                points={"random directions": (u[:400] @ gradient / length, along[:400] / length)},
+                bounds={"the cosine": ([-1, 1], [-1, 1])},
+            )
+        ),
+    )
 
 
 def _slopes(risk, theta, u, step=1e-3):
@@ -50,25 +83,37 @@ def _slopes(risk, theta, u, step=1e-3):
 
 
 @claim(
-    "L10-3.3-lr-schedule", title="Rates that fall", kind="algorithm", of=("train.descend",),
+    "L10-3.3-lr-schedule",
+    title="Rates that fall",
+    kind="algorithm",
+    of=("train.descend",),
     cites="Robbins & Monro 1951; Loshchilov & Hutter 2017",
-)  # fmt: skip
+)
 def schedules(key):
-    r"""A rate that falls by a factor, $\eta_0 \alpha^t$, by steps, by a power, $\eta_0 (1 + \beta t)^{-\alpha}$,
-    along a cosine, $\frac{\eta_0}{2}(1 + \cos \frac{\pi t}{T})$, or that first warms up. Under noise it ends nearer
-    to the minimum than a constant."""
-    T, t = 40, np.arange(40)
+    r"""A rate that falls by a factor, $\eta_0 \alpha^t$, by steps, by a power,
+    $\eta_0 (1 + \beta t)^{-\alpha}$, along a cosine, $\frac{\eta_0}{2}(1 + \cos \frac{\pi t}{T})$,
+    or that first warms up. Under noise it ends nearer to the minimum than a constant.
+    """
+    T = 40
+    t = np.arange(40)
     made = {
         "factor": (optax.exponential_decay(0.5, 1, 0.9), 0.5 * 0.9**t),
-        "steps": (optax.piecewise_constant_schedule(0.5, {15: 0.1, 30: 0.1}),
-                  np.where(t < 15, 0.5, np.where(t < 30, 0.05, 0.005))),
+        "steps": (
+            optax.piecewise_constant_schedule(0.5, {15: 0.1, 30: 0.1}),
+            np.where(t < 15, 0.5, np.where(t < 30, 0.05, 0.005)),
+        ),
         "power": (lambda t: 0.5 * (1 + 0.2 * t) ** -0.5, 0.5 / np.sqrt(1 + 0.2 * t)),
         "cosine": (optax.cosine_decay_schedule(0.5, T), 0.25 * (1 + np.cos(np.pi * t / T))),
-        "warm-up, cosine": (optax.warmup_cosine_decay_schedule(0.0, 0.5, 8, T),
-                            np.where(t < 8, 0.5 * t / 8, 0.25 * (1 + np.cos(np.pi * (t - 8) / (T - 8))))),
-    }  # fmt: skip
+        "warm-up, cosine": (
+            optax.warmup_cosine_decay_schedule(0.0, 0.5, 8, T),
+            np.where(t < 8, 0.5 * t / 8, 0.25 * (1 + np.cos(np.pi * (t - 8) / (T - 8)))),
+        ),
+    }
     slope = lambda theta, batch=None, key=None: theta.sum()
-    taken = {name: -np.diff(descent(slope, optax.sgd(rate), [0.0], T)[:, 0]) for name, (rate, _) in made.items()}
+    taken = {
+        name: -np.diff(descent(slope, optax.sgd(rate), [0.0], T)[:, 0])
+        for name, (rate, _) in made.items()
+    }
 
     def noisy(theta, batch, key):
         return (theta**2 / 2 + jr.normal(key, theta.shape) * theta).sum()
@@ -77,16 +122,29 @@ def schedules(key):
         walk = train.descend(noisy, optax.sgd(rate))
         return jnp.square(run(walk, jnp.ones(20), jnp.zeros(300), key=key)[0].model).mean()
 
-    ends = lambda rate: np.asarray(jax.jit(jax.vmap(lambda key: error(rate, key)))(jr.split(key, 10)))
-    fall, stay = ends(optax.cosine_decay_schedule(0.5, 300)), ends(0.5)
+    ends = lambda rate: np.asarray(
+        jax.jit(jax.vmap(lambda key: error(rate, key)))(jr.split(key, 10))
+    )
+    fall = ends(optax.cosine_decay_schedule(0.5, 300))
+    stay = ends(0.5)
     return Verdict(
-        *[close(f"{name}: 40 rates, from the steps taken", taken[name], rate, tolerance=1e-6)
-          for name, (_, rate) in made.items()],
-        at_least("noisy quadratic: seeds of 10 that end nearer with the cosine", int((fall < stay).sum()), 9,
-                 method="trend"),
-        figure=Chart(*[Panel("step", "rate", lines={name: (t, taken[name]) for name in names}) for names in
-                       (("factor", "steps", "power"), ("cosine", "warm-up, cosine"))]),
-    )  # fmt: skip
+        *[
+            close(f"{name}: 40 rates, from the steps taken", taken[name], rate, tolerance=1e-6)
+            for name, (_, rate) in made.items()
+        ],
+        at_least(
+            "noisy quadratic: seeds of 10 that end nearer with the cosine",
+            int((fall < stay).sum()),
+            9,
+            method="trend",
+        ),
+        figure=Chart(
+            *[
+                Panel("step", "rate", lines={name: (t, taken[name]) for name in names})
+                for names in (("factor", "steps", "power"), ("cosine", "warm-up, cosine"))
+            ]
+        ),
+    )
 
 
 @claim(
@@ -96,34 +154,61 @@ def schedules(key):
     of=("train.descend", "train.binary_cross_entropy"),
 )
 def gd(key):
-    r"""$\theta^{k+1} = \theta^k - \eta \nabla\hat R(\theta^k)$: on a quadratic $\theta^k = (I - \eta H)^k \theta^0$,
-    and on the logistic risk it arrives where SciPy's minimiser does."""
+    r"""$\theta^{k+1} = \theta^k - \eta \nabla\hat R(\theta^k)$: on a quadratic
+    $\theta^k = (I - \eta H)^k \theta^0$, and on the logistic risk it arrives where SciPy's
+    minimiser does.
+    """
     rng = chance(key)
-    H, eta, start = spectrum(rng, [0.2, 0.7, 1.5]), 0.6, rng.normal(size=3)
+    H = spectrum(rng, [0.2, 0.7, 1.5])
+    eta = 0.6
+    start = rng.normal(size=3)
     path = descent(quadratic(H).objective, optax.sgd(eta), start, 40)
     powers = np.stack([np.linalg.matrix_power(np.eye(3) - eta * H, k) @ start for k in range(41)])
     X = rng.normal(size=(60, 2))
     y = (rng.uniform(size=60) < 1 / (1 + np.exp(-X @ [1.0, -0.5]))).astype(int)
-    model, data = models.logistic_regression(2), (jnp.asarray(X), jnp.asarray(y))
-    step = train.descend(lambda net, batch, key: train.binary_cross_entropy(net, data), optax.sgd(2.0))
+    model = models.logistic_regression(2)
+    data = (jnp.asarray(X), jnp.asarray(y))
+    step = train.descend(
+        lambda net, batch, key: train.binary_cross_entropy(net, data), optax.sgd(2.0)
+    )
     found, (_, info) = jax.jit(lambda net: run(step, net, jnp.zeros(1500), key=key))(model)
     risk = lambda w: np.mean(np.logaddexp(0, X @ w[:2] + w[2]) - y * (X @ w[:2] + w[2]))
     best = minimize(risk, np.zeros(3), method="BFGS", options={"gtol": 1e-10}).x
     losses = np.asarray(info.loss)
     return Verdict(
         close("quadratic: the iterates, against the powers", path, powers, tolerance=1e-12),
-        refuted(close("with the other sign", path, np.stack([np.linalg.matrix_power(np.eye(3) + eta * H, k) @ start
-                                                             for k in range(41)]), tolerance=1e-3)),
-        close("logistic risk: the limit, against SciPy's", tree.ravel(found.model)[0], best, tolerance=1e-6),
+        refuted(
+            close(
+                "with the other sign",
+                path,
+                np.stack(
+                    [np.linalg.matrix_power(np.eye(3) + eta * H, k) @ start for k in range(41)]
+                ),
+                tolerance=1e-3,
+            )
+        ),
+        close(
+            "logistic risk: the limit, against SciPy's",
+            tree.ravel(found.model)[0],
+            best,
+            tolerance=1e-6,
+        ),
         close("its gradient there", info.gradient[-1], 0.0, tolerance=1e-9),
-        figure=Chart(Panel("step", "logistic risk above its least",
-                           lines={"descent": (np.arange(400), np.maximum(losses[:400] - risk(best), 1e-15))}, log="y")),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "step",
+                "logistic risk above its least",
+                lines={"descent": (np.arange(400), np.maximum(losses[:400] - risk(best), 1e-15))},
+                log="y",
+            )
+        ),
+    )
 
 
 def waves(theta, batch=None, key=None):
-    r"""$\frac14 \theta^2 + \sin 2\theta + \frac12 \sin 5\theta$ in each coordinate: not convex, $L \le \frac12 + 4 +
-    \frac{25}{2}$."""
+    r"""$\frac14 \theta^2 + \sin 2\theta + \frac12 \sin 5\theta$ in each coordinate: not convex,
+    $L \le \frac12 + 4 + \frac{25}{2}$.
+    """
     return (theta**2 / 4 + jnp.sin(2 * theta) + jnp.sin(5 * theta) / 2).sum()
 
 
@@ -133,20 +218,30 @@ wave_slope = lambda t: t / 2 + 2 * np.cos(2 * t) + 2.5 * np.cos(5 * t)
 
 
 @claim(
-    "L10-3.4-gd-stationary", title="Descent comes to rest", kind="theorem",
-    of=("train.descend", "train.binary_log_loss"), cites="Nesterov 2004, §1.2.3",
-)  # fmt: skip
+    "L10-3.4-gd-stationary",
+    title="Descent comes to rest",
+    kind="theorem",
+    of=("train.descend", "train.binary_log_loss"),
+    cites="Nesterov 2004, §1.2.3",
+)
 def stationary(key):
-    r"""If $\nabla\hat R$ is $L$-Lipschitz, $\hat R$ is bounded below and $0 < \eta < 2/L$, each step gains $\eta (1 -
-    \frac{\eta L}{2}) \|\nabla\hat R\|^2$ and $\min_{k<K} \|\nabla\hat R(\theta^k)\|^2 \le \frac{\hat R_0 - \inf \hat
-    R}{K \eta (1 - \eta L / 2)}$, so that $\|\nabla\hat R\| \to 0$. The iterates need not converge: on separable data
-    $\|\theta^k\| \to \infty$."""
-    rng, K = chance(key), 300
-    starts, least, checks = rng.uniform(-6, 6, size=(40, 2)), 2 * wave(np.linspace(-4, 4, 400_001)[:, None]).min(), []
+    r"""If $\nabla\hat R$ is $L$-Lipschitz, $\hat R$ is bounded below and $0 < \eta < 2/L$, each
+    step gains $\eta (1 - \frac{\eta L}{2}) \|\nabla\hat R\|^2$ and
+    $\min_{k<K} \|\nabla\hat R(\theta^k)\|^2 \le \frac{\hat R_0 - \inf \hat R}{K \eta (1 - \eta L /
+    2)}$,
+    so that $\|\nabla\hat R\| \to 0$. The iterates need not converge: on separable data
+    $\|\theta^k\| \to \infty$.
+    """
+    rng = chance(key)
+    K = 300
+    starts = rng.uniform(-6, 6, size=(40, 2))
+    least = 2 * wave(np.linspace(-4, 4, 400_001)[:, None]).min()
+    checks = []
     for share in (0.5, 1.0, 1.9):
         eta = share / BEND
         path = descent(waves, optax.sgd(eta), starts, K)
-        h, g = wave(path), np.sum(wave_slope(path) ** 2, axis=-1)
+        h = wave(path)
+        g = np.sum(wave_slope(path) ** 2, axis=-1)
         gain = eta * (1 - eta * BEND / 2)
         k = np.arange(1, K + 1)[:, None]
         lowest = np.minimum.accumulate(g[:-1], axis=0)
@@ -157,26 +252,44 @@ def stationary(key):
                 0.0,
                 slack=1e-12,
             ),
-            at_most(f"η = {share:g}/L: least ‖∇‖² of K steps, over its bound", lowest * k * gain / (h[0] - least), 1.0),
+            at_most(
+                f"η = {share:g}/L: least ‖∇‖² of K steps, over its bound",
+                lowest * k * gain / (h[0] - least),
+                1.0,
+            ),
             at_most(f"η = {share:g}/L: ‖∇‖ after {K} steps", np.sqrt(g[-1]), 1e-3),
         ]
     away, apart = separable(rng)
-    lengths, slopes = np.linalg.norm(away, axis=1), np.linalg.norm(apart, axis=1)
+    lengths = np.linalg.norm(away, axis=1)
+    slopes = np.linalg.norm(apart, axis=1)
     marks = [10, 100, 1000, 10_000]
     return Verdict(
         *checks,
         falls("separable data: ‖∇‖ at k = 10, 100, 1000, 10,000", slopes[marks]),
         at_most("and at the end", slopes[-1], 1e-3),
         at_least("‖θ‖ there grows with each tenfold by", np.diff(lengths[marks]), 0.5),
-        assumptions=[at_most("the curvature on a grid", np.abs(_bend(np.linspace(-6, 6, 4001))), BEND)],
+        assumptions=[
+            at_most("the curvature on a grid", np.abs(_bend(np.linspace(-6, 6, 4001))), BEND)
+        ],
         figure=Chart(
-            Panel("step K", "least ‖∇R‖² so far, η = 1.9/L", log="xy",
-                  lines={"run 1": (k[:, 0], np.maximum(lowest[:, 0], 1e-20))},
-                  bounds={"promised": (k[:, 0], (h[0] - least)[0] / (k[:, 0] * gain))}),
-            Panel("step", "separable data", lines={"‖∇R‖": (np.arange(1, 10_001), slopes[1:]),
-                                                   "‖θ‖": (np.arange(1, 10_001), lengths[1:])}, log="xy"),
+            Panel(
+                "step K",
+                "least ‖∇R‖² so far, η = 1.9/L",
+                log="xy",
+                lines={"run 1": (k[:, 0], np.maximum(lowest[:, 0], 1e-20))},
+                bounds={"promised": (k[:, 0], (h[0] - least)[0] / (k[:, 0] * gain))},
+            ),
+            Panel(
+                "step",
+                "separable data",
+                lines={
+                    "‖∇R‖": (np.arange(1, 10_001), slopes[1:]),
+                    "‖θ‖": (np.arange(1, 10_001), lengths[1:]),
+                },
+                log="xy",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _bend(t):
@@ -184,11 +297,17 @@ def _bend(t):
 
 
 def separable(rng):
-    """Descent on the logistic risk of data that a line separates: its path, and the gradients along it by NumPy."""
-    side, X = rng.choice([-1.0, 1.0], size=30), rng.normal(size=(30, 2))
+    """Descent on the logistic risk of data that a line separates: its path, and the gradients along
+    it by NumPy.
+    """
+    side = rng.choice([-1.0, 1.0], size=30)
+    X = rng.normal(size=(30, 2))
     X[:, 0] = side * (0.5 + np.abs(X[:, 0]))
-    data, signed = (jnp.asarray(X), jnp.asarray((side > 0).astype(int))), side[:, None] * X
-    risk = lambda w, batch=None, key=None: jax.vmap(train.binary_log_loss)(data[0] @ w, data[1]).mean()
+    data = (jnp.asarray(X), jnp.asarray((side > 0).astype(int)))
+    signed = side[:, None] * X
+    risk = lambda w, batch=None, key=None: jax.vmap(train.binary_log_loss)(
+        data[0] @ w, data[1]
+    ).mean()
     path = descent(risk, optax.sgd(1.0), np.zeros(2), 10_000)
     return path, -(1 / (1 + np.exp(path @ signed.T))) @ signed / 30
 
@@ -196,9 +315,11 @@ def separable(rng):
 @erratum(
     "L10-3.4-gd-stationary",
     title="The risk must be bounded below",
-    printed=r"\hat R \text{ sufficiently well-behaved, e.g. } \nabla\hat R \text{ Lipschitz} \implies "
+    printed=r"\hat R \text{ sufficiently well-behaved, e.g. } \nabla\hat R \text{ Lipschitz} "
+    r"\implies "
     r"\|\nabla\hat R(\theta^k)\| \to 0",
-    corrected=r"\nabla\hat R \text{ Lipschitz}, \ \inf\hat R > -\infty \implies \|\nabla\hat R(\theta^k)\| \to 0",
+    corrected=r"\nabla\hat R \text{ Lipschitz}, \ \inf\hat R > -\infty \implies \|\nabla\hat "
+    r"R(\theta^k)\| \to 0",
     of=("train.descend",),
     slip=True,
 )

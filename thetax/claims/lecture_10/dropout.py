@@ -25,17 +25,26 @@ def chances(keep: float) -> np.ndarray:
 
 
 @claim(
-    "L10-4.4-dropout", "L10-ex5a-dropout-mean", title="Dropout keeps the mean", kind="layer",
-    of=("layers.Dropout", "explain.dropout_average"), cites="Srivastava et al. 2014",
-)  # fmt: skip
+    "L10-4.4-dropout",
+    "L10-ex5a-dropout-mean",
+    title="Dropout keeps the mean",
+    kind="layer",
+    of=("layers.Dropout", "explain.dropout_average"),
+    cites="Srivastava et al. 2014",
+)
 def mean(key):
-    r"""Each unit is zeroed with probability $\phi$, anew at every update, and the others are divided by
-    $p = 1 - \phi$, so that $\mathbb{E}_m[m \odot h / p] = h$: without a key the layer is the identity, which is that
-    mean."""
+    r"""Each unit is zeroed with probability $\phi$, anew at every update, and the others are
+    divided by $p = 1 - \phi$, so that $\mathbb{E}_m[m \odot h / p] = h$: without a key the layer is
+    the identity, which is that mean.
+    """
     rng = chance(key)
-    h, phi = rng.normal(size=D), 0.3
-    layer, none = layers.Dropout(phi), layers.Dropout(0.0)
-    outputs = np.asarray(jax.vmap(lambda key: layer(jnp.asarray(h), key=key))(jr.split(key, 20_000)))
+    h = rng.normal(size=D)
+    phi = 0.3
+    layer = layers.Dropout(phi)
+    none = layers.Dropout(0.0)
+    outputs = np.asarray(
+        jax.vmap(lambda key: layer(jnp.asarray(h), key=key))(jr.split(key, 20_000))
+    )
     stays = outputs != 0
     by_hand = chances(1 - phi) @ (MASKS * h / (1 - phi))
     unscaled = chances(1 - phi) @ (MASKS * h)
@@ -43,37 +52,65 @@ def mean(key):
     return Verdict(
         close("the mean over all 64 masks, by hand", by_hand, h, tolerance=1e-14),
         refuted(close("without dividing by p", unscaled, h, tolerance=1e-3)),
-        close("by the library, mask after mask", explain.dropout_average(layer, jnp.asarray(h)[None])[0], h,
-              tolerance=1e-14),
+        close(
+            "by the library, mask after mask",
+            explain.dropout_average(layer, jnp.asarray(h)[None])[0],
+            h,
+            tolerance=1e-14,
+        ),
         within("the mean of 20,000 draws", outputs.mean(axis=0), h, error=error(outputs)),
-        within("how often a unit is dropped", 1 - stays.mean(axis=0), np.full(D, phi), error=error(stays)),
+        within(
+            "how often a unit is dropped",
+            1 - stays.mean(axis=0),
+            np.full(D, phi),
+            error=error(stays),
+        ),
         close("what stays, over h", (outputs / h)[stays], 1 / (1 - phi), tolerance=1e-14),
         equal("without a key", layer(jnp.asarray(h)), h),
         equal("with φ = 0 and a key", none(jnp.asarray(h), key=key), h),
-        assumptions=[at_most("φ is the probability of dropping: share that stays", stays.mean(), 0.75)],
-    )  # fmt: skip
+        assumptions=[
+            at_most("φ is the probability of dropping: share that stays", stays.mean(), 0.75)
+        ],
+    )
 
 
 @claim(
-    "L10-ex5b-dropout-loss", title="What dropout adds to a squared error", kind="exercise",
-    of=("layers.Dropout", "explain.dropout_average"), cites="Wager, Wang & Liang 2013",
-)  # fmt: skip
+    "L10-ex5b-dropout-loss",
+    title="What dropout adds to a squared error",
+    kind="exercise",
+    of=("layers.Dropout", "explain.dropout_average"),
+    cites="Wager, Wang & Liang 2013",
+)
 def loss(key):
-    r"""Over the masks, $\mathbb{E}_m[(w^\top \tilde h - y^*)^2] = (w^\top h - y^*)^2 + \frac{1 - p}{p} \sum_j w_j^2
-    h_j^2$: the square of the mean's error, and the variance."""
+    r"""Over the masks,
+    $\mathbb{E}_m[(w^\top \tilde h - y^*)^2] = (w^\top h - y^*)^2 + \frac{1 - p}{p} \sum_j w_j^2
+    h_j^2$:
+    the square of the mean's error, and the variance.
+    """
     rng = chance(key)
-    w, h, y = rng.normal(size=D), rng.normal(size=D), rng.normal()
-    by_hand, library, formula = [], [], []
+    w = rng.normal(size=D)
+    h = rng.normal(size=D)
+    y = rng.normal()
+    by_hand = []
+    library = []
+    formula = []
     rates = np.array([0.2, 0.5, 0.7, 0.9])
     for p in rates:
         by_hand.append(chances(p) @ ((MASKS * h / p) @ w - y) ** 2)
-        net = layers.Chain(layers.Dropout(float(1 - p)), layers.Linear(jnp.asarray(w)[None], jnp.array([-y])))
+        net = layers.Chain(
+            layers.Dropout(float(1 - p)), layers.Linear(jnp.asarray(w)[None], jnp.array([-y]))
+        )
         library.append(explain.dropout_average(net, jnp.asarray(h)[None], of=jnp.square)[0, 0])
         formula.append((w @ h - y) ** 2 + (1 - p) / p * np.sum(w**2 * h**2))
     size = np.max(formula)
     inverse = [(w @ h - y) ** 2 + p / (1 - p) * np.sum(w**2 * h**2) for p in rates]
     return Verdict(
-        close("enumerated by hand, for p = 0.2, 0.5, 0.7, 0.9", by_hand, formula, tolerance=1e-14 * size),
+        close(
+            "enumerated by hand, for p = 0.2, 0.5, 0.7, 0.9",
+            by_hand,
+            formula,
+            tolerance=1e-14 * size,
+        ),
         close("by the library", library, formula, tolerance=1e-14 * size),
         refuted(close("with p/(1 − p)", library, inverse, tolerance=1e-14 * size)),
     )
@@ -92,26 +129,39 @@ def weighted_ridge(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndar
 
 @jax.jit
 def chains(xs, ys, keys):
-    """Descent under dropout with φ = ½ from 0, a hundred times: the mean of the weights after the first 200 steps."""
-    step = train.descend(lambda model, batch, key: train.squared_error(model, (xs, ys), key=key), optax.sgd(0.1))
+    """Descent under dropout with φ = ½ from 0, a hundred times: the mean of the weights after the
+    first 200 steps.
+    """
+    step = train.descend(
+        lambda model, batch, key: train.squared_error(model, (xs, ys), key=key), optax.sgd(0.1)
+    )
     start = layers.Chain(layers.Dropout(0.5), layers.Linear(jnp.zeros((1, D))))
-    walk = lambda key: run(step, start, jnp.zeros(1000), key=key, keep=lambda s: s.model.layers[1].W[0])[1][0]
+    walk = lambda key: run(
+        step, start, jnp.zeros(1000), key=key, keep=lambda s: s.model.layers[1].W[0]
+    )[1][0]
     return jax.vmap(lambda key: walk(key)[200:].mean(axis=0))(keys)
 
 
 @claim(
-    "L10-4.4-dropout-ridge", "L10-ex5c-adaptive", title="Dropout is a ridge that adapts to the features",
-    kind="theorem", of=("layers.Dropout", "explain.dropout_average", "explain.dropout_penalty", "models.ridge"),
+    "L10-4.4-dropout-ridge",
+    "L10-ex5c-adaptive",
+    title="Dropout is a ridge that adapts to the features",
+    kind="theorem",
+    of=("layers.Dropout", "explain.dropout_average", "explain.dropout_penalty", "models.ridge"),
     cites="Wager, Wang & Liang 2013",
-)  # fmt: skip
+)
 def ridge(key):
-    r"""In a linear model $\mathbb{E} \sum_i (w^\top \tilde x_i - y_i)^2 = \|Xw - y\|^2 + \frac{\phi}{1 - \phi} \sum_j
-    w_j^2 \sum_i x_{ij}^2$: a ridge whose weight on $w_j$ is the size of feature $j$, so that strong features are
-    penalised more and the unit of a feature does not matter. With standardised features it is ridge regression with
-    $\lambda = N\phi / (1 - \phi)$. It fades as $\phi \to 0$."""
+    r"""In a linear model
+    $\mathbb{E} \sum_i (w^\top \tilde x_i - y_i)^2 = \|Xw - y\|^2 + \frac{\phi}{1 - \phi} \sum_j
+    w_j^2 \sum_i x_{ij}^2$:
+    a ridge whose weight on $w_j$ is the size of feature $j$, so that strong features are penalised
+    more and the unit of a feature does not matter. With standardised features it is ridge
+    regression with $\lambda = N\phi / (1 - \phi)$. It fades as $\phi \to 0$.
+    """
     rng = chance(key)
     X, y = regression(rng)
-    w, phi = rng.normal(size=D), 0.5
+    w = rng.normal(size=D)
+    phi = 0.5
     expected = _enumerated(X, y, w, phi)
     penalty = lambda X, w, phi=phi: phi / (1 - phi) * (w**2) @ (X**2).sum(axis=0)
     best = weighted_ridge(X, y, phi / (1 - phi) * (X**2).sum(axis=0))
@@ -124,39 +174,86 @@ def ridge(key):
     scaled = weighted_ridge(X * c, y, phi / (1 - phi) * ((X * c) ** 2).sum(axis=0))
     plain = [weighted_ridge(A, y, np.full(D, 10.0)) for A in (X, X * c)]
     net = layers.Chain(layers.Dropout(phi), layers.Linear(jnp.asarray(w)[None]))
-    seen = explain.dropout_penalty(train.squared_error, net, (jnp.asarray(X), jnp.asarray(y)), draws=400, key=key)
+    seen = explain.dropout_penalty(
+        train.squared_error, net, (jnp.asarray(X), jnp.asarray(y)), draws=400, key=key
+    )
     rates = np.array([0.5, 0.1, 0.01, 0.001])
     return Verdict(
-        close("the expected sum over 64 masks", expected, np.sum((X @ w - y) ** 2) + penalty(X, w), tolerance=1e-11),
-        close("the same by the library", _library(X, y, jnp.asarray(w), phi), expected, tolerance=1e-11),
+        close(
+            "the expected sum over 64 masks",
+            expected,
+            np.sum((X @ w - y) ** 2) + penalty(X, w),
+            tolerance=1e-11,
+        ),
+        close(
+            "the same by the library",
+            _library(X, y, jnp.asarray(w), phi),
+            expected,
+            tolerance=1e-11,
+        ),
         close("its gradient at the weighted ridge", slope, 0.0, tolerance=1e-11),
-        within("100 descents under dropout, against it", found.mean(axis=0), best,
-               error=found.std(axis=0, ddof=1) / np.sqrt(len(found))),
-        refuted(within("against least squares", found.mean(axis=0), weighted_ridge(X, y, np.zeros(D)),
-                       error=found.std(axis=0, ddof=1) / np.sqrt(len(found)))),
+        within(
+            "100 descents under dropout, against it",
+            found.mean(axis=0),
+            best,
+            error=found.std(axis=0, ddof=1) / np.sqrt(len(found)),
+        ),
+        refuted(
+            within(
+                "against least squares",
+                found.mean(axis=0),
+                weighted_ridge(X, y, np.zeros(D)),
+                error=found.std(axis=0, ddof=1) / np.sqrt(len(found)),
+            )
+        ),
         close("standardised: ridge with Nφ/(1 − φ)", fitted.W[0], alike, tolerance=1e-12),
-        close("there the weights of the features agree", phi / (1 - phi) * (Z**2).sum(axis=0),
-              len(X) * phi / (1 - phi), tolerance=1e-12),
-        within("the lens dropout_penalty, times 2N", 2 * len(X) * seen.value, penalty(X, w),
-               error=2 * len(X) * seen.error),
-        close("features times c, weights over c: the penalty", penalty(X * c, w / c), penalty(X, w), tolerance=1e-11),
+        close(
+            "there the weights of the features agree",
+            phi / (1 - phi) * (Z**2).sum(axis=0),
+            len(X) * phi / (1 - phi),
+            tolerance=1e-12,
+        ),
+        within(
+            "the lens dropout_penalty, times 2N",
+            2 * len(X) * seen.value,
+            penalty(X, w),
+            error=2 * len(X) * seen.error,
+        ),
+        close(
+            "features times c, weights over c: the penalty",
+            penalty(X * c, w / c),
+            penalty(X, w),
+            tolerance=1e-11,
+        ),
         close("and the fit of the minimiser", (X * c) @ scaled, X @ best, tolerance=1e-11),
         refuted(close("the fit of plain ridge", (X * c) @ plain[1], X @ plain[0], tolerance=1e-3)),
-        falls("the penalty for φ = 0.5, 0.1, 0.01, 0.001", [_library(X, y, jnp.asarray(w), r) - np.sum((X @ w - y) ** 2)
-                                                            for r in rates]),
+        falls(
+            "the penalty for φ = 0.5, 0.1, 0.01, 0.001",
+            [_library(X, y, jnp.asarray(w), r) - np.sum((X @ w - y) ** 2) for r in rates],
+        ),
         figure=_shrunk(weighted_ridge(X, y, np.zeros(D)), best, found.mean(axis=0)),
-    )  # fmt: skip
+    )
 
 
 def _shrunk(least: np.ndarray, best: np.ndarray, found: np.ndarray) -> Chart:
-    """The weights that dropout found, beside those of least squares and of the ridge it should be."""
+    """The weights that dropout found, beside those of least squares and of the ridge it should
+    be.
+    """
     line = np.array([-3.0, 3.0])
     return Chart(
-        Panel("weight of least squares", "weight under dropout",
-              points={"mean of 100 descents": (least, found)}, bounds={"no penalty": (line, line)}),
-        Panel("weighted ridge", "weight under dropout",
-              points={"mean of 100 descents": (best, found)}, bounds={"equal": (np.sort(best), np.sort(best))}),
-    )  # fmt: skip
+        Panel(
+            "weight of least squares",
+            "weight under dropout",
+            points={"mean of 100 descents": (least, found)},
+            bounds={"no penalty": (line, line)},
+        ),
+        Panel(
+            "weighted ridge",
+            "weight under dropout",
+            points={"mean of 100 descents": (best, found)},
+            bounds={"equal": (np.sort(best), np.sort(best))},
+        ),
+    )
 
 
 def _enumerated(X: np.ndarray, y: np.ndarray, w: np.ndarray, phi: float) -> float:
@@ -166,7 +263,11 @@ def _enumerated(X: np.ndarray, y: np.ndarray, w: np.ndarray, phi: float) -> floa
 
 
 def _library(X: np.ndarray, y: np.ndarray, w: jax.Array, phi: float) -> jax.Array:
-    """The same, by the library: $\\sum_i \\mathbb{E} f^2 - 2 y_i \\mathbb{E} f + y_i^2$ over its masks."""
+    """The same, by the library: $\\sum_i \\mathbb{E} f^2 - 2 y_i \\mathbb{E} f + y_i^2$ over its
+    masks.
+    """
     net = layers.Chain(layers.Dropout(float(phi)), layers.Linear(w[None]))
     square = explain.dropout_average(net, jnp.asarray(X), of=jnp.square)[:, 0]
-    return (square - 2 * jnp.asarray(y) * predict(net, jnp.asarray(X))[:, 0] + jnp.asarray(y) ** 2).sum()
+    return (
+        square - 2 * jnp.asarray(y) * predict(net, jnp.asarray(X))[:, 0] + jnp.asarray(y) ** 2
+    ).sum()

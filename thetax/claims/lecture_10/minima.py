@@ -14,18 +14,34 @@ from ..engine.check import at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim
 
 
-@claim("L10-3.5-minima", title="Local and global minima", kind="definition", of=("explain.critical_points",))
+@claim(
+    "L10-3.5-minima",
+    title="Local and global minima",
+    kind="definition",
+    of=("explain.critical_points",),
+)
 def minima(key):
-    r"""$\theta$ is a local minimum if $\hat R(\theta) \le \hat R(\theta')$ for all $\theta'$ in some ball around it,
-    and a global one if for all $\theta'$. Where $\hat R$ is constant every point is a local minimum."""
+    r"""$\theta$ is a local minimum if $\hat R(\theta) \le \hat R(\theta')$ for all $\theta'$ in
+    some ball around it, and a global one if for all $\theta'$. Where $\hat R$ is constant every
+    point is a local minimum.
+    """
     rng = chance(key)
-    roots = np.sort(rng.uniform(-0.12, 0.12, size=5) + np.linspace(-1.4, 1.4, 5))  # of the derivative
+    roots = np.sort(
+        rng.uniform(-0.12, 0.12, size=5) + np.linspace(-1.4, 1.4, 5)
+    )  # of the derivative
     slope = np.poly1d(np.poly(roots))
     poly = slope.integ()
-    found = explain.critical_points(lambda t: jnp.polyval(jnp.asarray(poly.coeffs), t), low=-2.0, high=2.0)
+    found = explain.critical_points(
+        lambda t: jnp.polyval(jnp.asarray(poly.coeffs), t), low=-2.0, high=2.0
+    )
     low = poly(roots[slope.deriv()(roots) > 0]).min()
     kinds = [
-        "maximum" if slope.deriv()(r) < 0 else "global minimum" if poly(r) == low else "local minimum" for r in roots
+        "maximum"
+        if slope.deriv()(r) < 0
+        else "global minimum"
+        if poly(r) == low
+        else "local minimum"
+        for r in roots
     ]
     ledge = lambda t: jnp.where(jnp.abs(t) < 0.5, 0.0, -jnp.sign(t) * (jnp.abs(t) - 0.5) ** 2)
     flat = explain.critical_points(ledge, low=-1.0, high=1.0)
@@ -34,10 +50,21 @@ def minima(key):
     inner = poly(grid)[1:-1]
     by_grid = grid[1:-1][(inner <= poly(grid)[:-2]) & (inner <= poly(grid)[2:])]
     return Verdict(
-        close("critical points, against the roots of the derivative", found.places, roots, tolerance=1e-9),
+        close(
+            "critical points, against the roots of the derivative",
+            found.places,
+            roots,
+            tolerance=1e-9,
+        ),
         equal("kinds, by the second derivative there", list(found.kinds), kinds),
-        equal("how many are minima, against a grid of 4001 points", len(found.minima), len(by_grid)),
-        at_most("distance of each of those to one found", np.abs(by_grid[:, None] - found.places).min(axis=1), 1e-3),
+        equal(
+            "how many are minima, against a grid of 4001 points", len(found.minima), len(by_grid)
+        ),
+        at_most(
+            "distance of each of those to one found",
+            np.abs(by_grid[:, None] - found.places).min(axis=1),
+            1e-3,
+        ),
         equal("a ledge on the way down is a local minimum", list(flat.kinds), ["local minimum"]),
         equal("the place where θ³ pauses is none", list(pause.kinds), ["pause"]),
         figure=found,
@@ -51,34 +78,65 @@ def saddle(theta, batch=None, key=None):
 
 
 @claim(
-    "L10-3.5-gd-local-min", title="Descent avoids saddles", kind="theorem", of=("train.descend",),
+    "L10-3.5-gd-local-min",
+    title="Descent avoids saddles",
+    kind="theorem",
+    of=("train.descend",),
     cites="Lee, Simchowitz, Jordan & Recht 2016",
-)  # fmt: skip
+)
 def local_min(key):
-    r"""From a random start descent almost surely does not end at a strict saddle. On $\frac14 x^4 - \frac12 x^2 +
-    \frac12 y^2$ all of 1000 starts end at $(\pm 1, 0)$; only from $x = 0$ exactly, a set of measure zero, does it end
-    at the saddle."""
+    r"""From a random start descent almost surely does not end at a strict saddle. On
+    $\frac14 x^4 - \frac12 x^2 + \frac12 y^2$ all of 1000 starts end at $(\pm 1, 0)$; only from
+    $x = 0$ exactly, a set of measure zero, does it end at the saddle.
+    """
     starts = chance(key).uniform(-1.5, 1.5, size=(1000, 2))
     path = descent(saddle, optax.sgd(0.3), np.r_[starts, [[0.0, 1.2]]], 200)
     ends = path[-1]
     return Verdict(
-        close("ends of 1000 starts", ends[:-1], np.c_[np.sign(starts[:, 0]), np.zeros(1000)], tolerance=1e-6),
+        close(
+            "ends of 1000 starts",
+            ends[:-1],
+            np.c_[np.sign(starts[:, 0]), np.zeros(1000)],
+            tolerance=1e-6,
+        ),
         equal("of them at the saddle", int((np.abs(ends[:-1]).max(axis=1) < 0.5).sum()), 0),
         close("from (0, 1.2)", ends[-1], [0.0, 0.0], tolerance=1e-12),
-        figure=Chart(Panel("x", "y", points={"minima": ([-1, 1], [0, 0]), "saddle": ([0], [0])}, lines={
-            f"from ({a:.1f}, {b:.1f})": tuple(path[:, i].T) for i in (-1, 0, 1, 2) for a, b in [path[0, i]]})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "x",
+                "y",
+                points={"minima": ([-1, 1], [0, 0]), "saddle": ([0], [0])},
+                lines={
+                    f"from ({a:.1f}, {b:.1f})": tuple(path[:, i].T)
+                    for i in (-1, 0, 1, 2)
+                    for a, b in [path[0, i]]
+                },
+            )
+        ),
+    )
 
 
-@claim("L10-3.6-convex", title="Convexity", kind="definition", of=("explain.convexity", "explain.nearby"))
+@claim(
+    "L10-3.6-convex",
+    title="Convexity",
+    kind="definition",
+    of=("explain.convexity", "explain.nearby"),
+)
 def convex(key):
-    r"""$\hat R(\lambda\theta + (1 - \lambda)\theta') \le \lambda \hat R(\theta) + (1 - \lambda) \hat R(\theta')$ for
-    all $\theta, \theta'$ and $\lambda \in [0, 1]$. Least squares, the logistic risk and maxima of affine functions
-    keep it on 1000 random chords; the risk of a network with a hidden layer and the sine do not."""
+    r"""$\hat R(\lambda\theta + (1 - \lambda)\theta') \le \lambda \hat R(\theta) + (1 - \lambda)
+    \hat R(\theta')$
+    for all $\theta, \theta'$ and $\lambda \in [0, 1]$. Least squares, the logistic risk and maxima
+    of affine functions keep it on 1000 random chords; the risk of a network with a hidden layer and
+    the sine do not.
+    """
     rng = chance(key)
-    A, b = jnp.asarray(rng.normal(size=(7, 4))), jnp.asarray(rng.normal(size=7))
-    smooth = {"least squares": least_squares(rng).objective, "logistic": logistic(rng, d=4).objective,
-              "maximum of 7 affine forms": lambda w, batch: jnp.max(A @ w + b)}  # fmt: skip
+    A = jnp.asarray(rng.normal(size=(7, 4)))
+    b = jnp.asarray(rng.normal(size=7))
+    smooth = {
+        "least squares": least_squares(rng).objective,
+        "logistic": logistic(rng, d=4).objective,
+        "maximum of 7 affine forms": lambda w, batch: jnp.max(A @ w + b),
+    }
     left, right = jnp.asarray(3 * rng.normal(size=(2, 1000, 4)))
     seen = {name: explain.convexity(f, left, right, None) for name, f in smooth.items()}
     net = models.MLP.init(2, 3, 1, activation=layers.tanh, key=key)
@@ -86,39 +144,65 @@ def convex(key):
     data = jnp.asarray(rng.normal(size=(20, 2))), jnp.asarray(rng.normal(size=20))
     bent = explain.convexity(train.squared_error, one, other, data)
     sine = explain.convexity(lambda w, batch: jnp.sin(w).sum(), left, right, None)
-    a, c = np.asarray(left)[0], np.asarray(right)[0]
+    a = np.asarray(left)[0]
+    c = np.asarray(right)[0]
     share = seen["least squares"].shares[1:-1]
     value = lambda w: float(smooth["least squares"](jnp.asarray(w), None))
     first = max(value(s * a + (1 - s) * c) - s * value(a) - (1 - s) * value(c) for s in share)
-    keeps = lambda name, found: at_most(f"{name}: most above a chord, of 1000", found.excess, 0.0, slack=1e-10)
+    keeps = lambda name, found: at_most(
+        f"{name}: most above a chord, of 1000", found.excess, 0.0, slack=1e-10
+    )
     return Verdict(
         *[keeps(name, found) for name, found in seen.items()],
-        close("least squares, the first chord by a loop", seen["least squares"].seen[0], first, tolerance=1e-10),
+        close(
+            "least squares, the first chord by a loop",
+            seen["least squares"].seen[0],
+            first,
+            tolerance=1e-10,
+        ),
         refuted(keeps("a hidden layer of 3", bent)),
         refuted(keeps("the sine", sine)),
         figure=bent,
     )
 
 
-@claim("L10-3.6-local-global", title="Of a convex function every local minimum is global", kind="theorem",
-       of=("train.descend", "train.squared_loss"))  # fmt: skip
+@claim(
+    "L10-3.6-local-global",
+    title="Of a convex function every local minimum is global",
+    kind="theorem",
+    of=("train.descend", "train.squared_loss"),
+)
 def local_global(key):
-    r"""If $\hat R$ is convex and $\theta$ is not optimal, then $\hat R(\theta + t(\theta_g - \theta)) \le (1 - t)
-    \hat R(\theta) + t \hat R(\theta_g) < \hat R(\theta)$: on the way to the optimum $\theta_g$ it falls at once, so
-    $\theta$ is no local minimum. Descent from any start ends at one value."""
-    rng, n, d = chance(key), 15, 3
-    X, y = rng.normal(size=(100, n, d)), rng.normal(size=(100, n))
+    r"""If $\hat R$ is convex and $\theta$ is not optimal, then
+    $\hat R(\theta + t(\theta_g - \theta)) \le (1 - t) \hat R(\theta) + t \hat R(\theta_g) < \hat
+    R(\theta)$:
+    on the way to the optimum $\theta_g$ it falls at once, so $\theta$ is no local minimum. Descent
+    from any start ends at one value.
+    """
+    rng = chance(key)
+    n = 15
+    d = 3
+    X = rng.normal(size=(100, n, d))
+    y = rng.normal(size=(100, n))
     best = np.stack([np.linalg.lstsq(a, b, rcond=None)[0] for a, b in zip(X, y)])
-    theta, t = 3 * rng.normal(size=(100, d)), np.linspace(0, 1, 21)
+    theta = 3 * rng.normal(size=(100, d))
+    t = np.linspace(0, 1, 21)
     line = theta[:, None] + t[:, None] * (best - theta)[:, None]
-    risk = jax.vmap(lambda X, y, w: jax.vmap(lambda w: jax.vmap(train.squared_loss)(X @ w, y).mean())(w))
+    risk = jax.vmap(
+        lambda X, y, w: jax.vmap(lambda w: jax.vmap(train.squared_loss)(X @ w, y).mean())(w)
+    )
     values = np.asarray(risk(jnp.asarray(X), jnp.asarray(y), jnp.asarray(line)))
     chord = (1 - t) * values[:, :1] + t * values[:, -1:]
-    bowl, double = least_squares(rng), lambda w, batch=None, key=None: (jnp.square(w**2 - 1) / 4 - w / 10).sum()
-    ends = descent(bowl.objective, optax.sgd(1 / bowl.L), 4 * rng.normal(size=(20, bowl.d)), 3000)[-1]
+    bowl = least_squares(rng)
+    double = lambda w, batch=None, key=None: (jnp.square(w**2 - 1) / 4 - w / 10).sum()
+    ends = descent(bowl.objective, optax.sgd(1 / bowl.L), 4 * rng.normal(size=(20, bowl.d)), 3000)[
+        -1
+    ]
     wells = descent(double, optax.sgd(0.1), np.linspace(-2, 2, 20)[:, None], 500)[-1, :, 0]
     heights = lambda w: (w**2 - 1) ** 2 / 4 - w / 10
-    same = lambda name, heights: close(f"{name}: from 20 starts", heights, heights.min(), tolerance=1e-8)
+    same = lambda name, heights: close(
+        f"{name}: from 20 starts", heights, heights.min(), tolerance=1e-8
+    )
     return Verdict(
         at_most("100 problems: change along the way to the optimum", np.diff(values, axis=1), 0.0),
         at_most("and the value, against the chord", values - chord, 0.0, slack=1e-12),
@@ -126,36 +210,67 @@ def local_global(key):
         close("which is the least", bowl.value(ends).min(), bowl.least, tolerance=1e-8),
         refuted(same("a double well", heights(wells))),
         equal("different values there", len(np.unique(heights(wells).round(8))), 2),
-        figure=Chart(Panel("share of the way to the optimum", "risk",
-                           lines={f"problem {i + 1}": (t, values[i]) for i in range(4)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "share of the way to the optimum",
+                "risk",
+                lines={f"problem {i + 1}": (t, values[i]) for i in range(4)},
+            )
+        ),
+    )
 
 
-@claim("L10-3.6-gd-rate", title="How fast descent is on convex functions", kind="theorem", of=("train.descend",),
-       cites="Nesterov 2004, §2.1.5")  # fmt: skip
+@claim(
+    "L10-3.6-gd-rate",
+    title="How fast descent is on convex functions",
+    kind="theorem",
+    of=("train.descend",),
+    cites="Nesterov 2004, §2.1.5",
+)
 def gd_rate(key):
     r"""For convex, $L$-smooth $\hat R$ with a minimum and $\eta \le 1/L$,
-    $\hat R(\theta^k) - \hat R^* \le \frac{\|\theta^0 - \theta^*\|^2}{2 \eta k}$. If it is $\mu$-strongly convex,
-    $\|\theta^k - \theta^*\|^2 \le (1 - \eta\mu)^k \|\theta^0 - \theta^*\|^2$."""
-    rng, K, checks, curves = chance(key), 300, [], {}
+    $\hat R(\theta^k) - \hat R^* \le \frac{\|\theta^0 - \theta^*\|^2}{2 \eta k}$. If it is
+    $\mu$-strongly convex,
+    $\|\theta^k - \theta^*\|^2 \le (1 - \eta\mu)^k \|\theta^0 - \theta^*\|^2$.
+    """
+    rng = chance(key)
+    K = 300
+    checks = []
+    curves = {}
     for name, problem in {
         "full rank": least_squares(rng),
         "rank 2 of 4": least_squares(rng, rank=2),
         "logistic": logistic(rng),
     }.items():
         starts = 3 * rng.normal(size=(10, problem.d))
-        long = descent(problem.objective, optax.sgd(1 / problem.L), starts, 20_000 if name == "logistic" else 5000)
-        limit, k = long[-1], np.arange(1, K + 1)[:, None]
+        long = descent(
+            problem.objective,
+            optax.sgd(1 / problem.L),
+            starts,
+            20_000 if name == "logistic" else 5000,
+        )
+        limit = long[-1]
+        k = np.arange(1, K + 1)[:, None]
         least = problem.least if name != "logistic" else problem.value(limit).min()
-        gap, bound = problem.value(long[1 : K + 1]) - least, problem.L * np.sum((starts - limit) ** 2, axis=1) / (2 * k)
-        checks.append(at_most(f"{name}: gap over its bound, 10 starts, k to {K}", gap / bound, 1.0, slack=1e-9))
+        gap = problem.value(long[1 : K + 1]) - least
+        bound = problem.L * np.sum((starts - limit) ** 2, axis=1) / (2 * k)
+        checks.append(
+            at_most(
+                f"{name}: gap over its bound, 10 starts, k to {K}", gap / bound, 1.0, slack=1e-9
+            )
+        )
         if name == "full rank":
             near = np.sum((long[: K + 1] - limit) ** 2, axis=2)
             shrink = (1 - problem.mu / problem.L) ** np.arange(K + 1)[:, None] * near[0]
             seen = np.arange(5, 60)
             slope = np.polyfit(seen, np.log(np.maximum(near[seen, 0], 1e-300)), 1)[0]
             checks += [
-                at_most("strongly convex: ‖θ − θ*‖² over its bound", near[:60] / shrink[:60], 1.0, slack=1e-9),
+                at_most(
+                    "strongly convex: ‖θ − θ*‖² over its bound",
+                    near[:60] / shrink[:60],
+                    1.0,
+                    slack=1e-9,
+                ),
                 close(
                     "the slope of its logarithm, over 2 log(1 − μ/L)",
                     slope / (2 * np.log(1 - problem.mu / problem.L)),
@@ -167,13 +282,21 @@ def gd_rate(key):
         curves[name] = k[:, 0], np.maximum(gap[:, 0], 1e-16)
         bounds = {"promised to the last": (k[:, 0], bound[:, 0])}
     steep = least_squares(rng)
-    climb = steep.value(descent(steep.objective, optax.sgd(2.1 / steep.L), 3 * rng.normal(size=(10, steep.d)), K)[1:])
+    climb = steep.value(
+        descent(steep.objective, optax.sgd(2.1 / steep.L), 3 * rng.normal(size=(10, steep.d)), K)[
+            1:
+        ]
+    )
     climb = climb - steep.least
     return Verdict(
         *checks,
-        refuted(at_most("η = 2.1/L: the last gap over the first", (climb[-1] / climb[0]).max(), 1.0)),
-        figure=Chart(Panel("step k", "gap to the least risk", lines=curves, bounds=bounds, log="xy")),
-    )  # fmt: skip
+        refuted(
+            at_most("η = 2.1/L: the last gap over the first", (climb[-1] / climb[0]).max(), 1.0)
+        ),
+        figure=Chart(
+            Panel("step k", "gap to the least risk", lines=curves, bounds=bounds, log="xy")
+        ),
+    )
 
 
 def tilted(theta, batch=None, key=None):
@@ -185,13 +308,17 @@ height = lambda t: t**4 / 4 - t**2 / 2 + t / 10
 
 
 @claim(
-    "L10-3.7-nonconvex-gd", "L10-3.7-fig", title="Descent in a double well", kind="experiment",
+    "L10-3.7-nonconvex-gd",
+    "L10-3.7-fig",
+    title="Descent in a double well",
+    kind="experiment",
     of=("train.descend", "explain.critical_points"),
-)  # fmt: skip
+)
 def double_well(key):
-    r"""On $\frac14\theta^4 - \frac12\theta^2 + \frac1{10}\theta$ the start decides: left of the maximum between the
-    two wells descent reaches the global minimum, right of it the local one, and $\hat R$ falls at every step until it
-    falls no more."""
+    r"""On $\frac14\theta^4 - \frac12\theta^2 + \frac1{10}\theta$ the start decides: left of the
+    maximum between the two wells descent reaches the global minimum, right of it the local one, and
+    $\hat R$ falls at every step until it falls no more.
+    """
     left, top, right = np.sort(np.roots([1.0, 0.0, -1.0, 0.1]).real)
     starts = np.r_[np.linspace(-2, 2, 81), top - 1e-3, top + 1e-3]
     path = descent(tilted, optax.sgd(0.1), starts[:, None], 800)[:, :, 0]
@@ -200,16 +327,36 @@ def double_well(key):
     grid = np.linspace(-2, 2, 4001)
     values = height(grid)
     lows = grid[1:-1][(values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])]
-    walks = {f"from {start:g}": path[:300, np.argmin(np.abs(starts - start))] for start in (-2.0, 0.15, 1.8)}
-    walks = {name: walk[: 1 + int(np.argmax(np.abs(np.diff(walk)) < 1e-5))] for name, walk in walks.items()}
+    walks = {
+        f"from {start:g}": path[:300, np.argmin(np.abs(starts - start))]
+        for start in (-2.0, 0.15, 1.8)
+    }
+    walks = {
+        name: walk[: 1 + int(np.argmax(np.abs(np.diff(walk)) < 1e-5))]
+        for name, walk in walks.items()
+    }
     shown = {name: (walk, height(walk)) for name, walk in walks.items()}
     last = np.array([walk[-1] for walk, _ in shown.values()])
     return Verdict(
-        close("ends of 83 starts, two of them 0.001 beside the maximum", path[-1], ends, tolerance=1e-6),
+        close(
+            "ends of 83 starts, two of them 0.001 beside the maximum",
+            path[-1],
+            ends,
+            tolerance=1e-6,
+        ),
         close("the maximum between, found by the library", found.places[1], top, tolerance=1e-9),
         equal("what is where", list(found.kinds), ["global minimum", "maximum", "local minimum"]),
         at_most("change of R by a step", np.diff(height(path), axis=0), 0.0, slack=1e-15),
-        *[at_most(f"drawn {name}: change of R", np.diff(y), -1e-12) for name, (_, y) in shown.items()],
-        at_most("last points drawn: distance to a minimum of the grid", np.abs(last[:, None] - lows).min(axis=1), 1e-3),
-        figure=Chart(Panel("θ", "R(θ)", lines={"R": (grid, values)}, points=shown, levels={"maximum": top})),
+        *[
+            at_most(f"drawn {name}: change of R", np.diff(y), -1e-12)
+            for name, (_, y) in shown.items()
+        ],
+        at_most(
+            "last points drawn: distance to a minimum of the grid",
+            np.abs(last[:, None] - lows).min(axis=1),
+            1e-3,
+        ),
+        figure=Chart(
+            Panel("θ", "R(θ)", lines={"R": (grid, values)}, points=shown, levels={"maximum": top})
+        ),
     )

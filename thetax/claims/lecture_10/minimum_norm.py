@@ -20,7 +20,9 @@ N, D = 4, 9
 
 
 class System(NamedTuple):
-    """A wide system Ax = b, with its singular values, the projector onto row(A), and A⁺b by normal equations."""
+    """A wide system Ax = b, with its singular values, the projector onto row(A), and A⁺b by normal
+    equations.
+    """
 
     A: np.ndarray
     b: np.ndarray
@@ -33,33 +35,43 @@ def system(rng: np.random.Generator) -> System:
     """Four random equations in nine unknowns, with singular values from 1 to 2."""
     U, V = (np.linalg.qr(rng.normal(size=(size, N)))[0] for size in (N, D))
     values = np.linspace(2.0, 1.0, N)
-    A, b = U * values @ V.T, rng.normal(size=N)
+    A = U * values @ V.T
+    b = rng.normal(size=N)
     gram = np.linalg.inv(A @ A.T)
     return System(A, b, values, A.T @ gram @ A, A.T @ gram @ b)
 
 
 @jax.jit
 def descent(A: Any, b: Any, starts: Any, steps: Any, rate: Any) -> Any:
-    r"""The library's descent on $\frac12 \|Ax - b\|^2$ from each start: all iterates, the start first."""
+    r"""The library's descent on $\frac12 \|Ax - b\|^2$ from each start: all iterates, the start
+    first.
+    """
     risk = lambda model, batch, key: len(b) * train.squared_error(model, (A, b))
     iteration = train.descend(risk, optax.sgd(rate))
 
     def walk(start):
         model = layers.Linear(start[None])
-        kept = run(iteration, model, steps, key=jax.random.key(0), keep=lambda s: s.model.W[0])[1][0]
+        kept = run(iteration, model, steps, key=jax.random.key(0), keep=lambda s: s.model.W[0])[1][
+            0
+        ]
         return jnp.concatenate([start[None], kept])
 
     return jax.vmap(walk)(starts)
 
 
 @claim(
-    "L10-ex4a-decomposition", title="Row space and null space", kind="exercise", of=("models.minimum_norm",),
+    "L10-ex4a-decomposition",
+    title="Row space and null space",
+    kind="exercise",
+    of=("models.minimum_norm",),
     cites="Penrose 1955",
-)  # fmt: skip
+)
 def decomposition(key):
-    r"""Every $x = x_{\mathrm{row}} + x_{\mathrm{null}}$ in one way, with $x_{\mathrm{row}} = A^+ A x$, the two
-    orthogonal, so that $\|x\|^2 = \|x_{\mathrm{row}}\|^2 + \|x_{\mathrm{null}}\|^2$. Of the solutions of $Ax = b$ the
-    shortest has no part in the null space."""
+    r"""Every $x = x_{\mathrm{row}} + x_{\mathrm{null}}$ in one way, with
+    $x_{\mathrm{row}} = A^+ A x$, the two orthogonal, so that
+    $\|x\|^2 = \|x_{\mathrm{row}}\|^2 + \|x_{\mathrm{null}}\|^2$. Of the solutions of $Ax = b$ the
+    shortest has no part in the null space.
+    """
     rng = chance(key)
     A, b, _, P, _ = system(rng)
     xs = rng.normal(size=(200, D))
@@ -72,53 +84,90 @@ def decomposition(key):
         close("x_row, against Aᵀ(AAᵀ)⁻¹A x", row, xs @ P, tolerance=1e-12),
         close("A x_null", null @ A.T, 0.0, tolerance=1e-12),
         close("x_row · x_null", (row * null).sum(axis=1), 0.0, tolerance=1e-12),
-        close("‖x_row‖² + ‖x_null‖²", (row**2).sum(axis=1) + (null**2).sum(axis=1), (xs**2).sum(axis=1),
-              tolerance=1e-12),
-        close("the parts of x_row again: nothing is left over", np.asarray(part(jnp.asarray(row))), row,
-              tolerance=1e-12),
+        close(
+            "‖x_row‖² + ‖x_null‖²",
+            (row**2).sum(axis=1) + (null**2).sum(axis=1),
+            (xs**2).sum(axis=1),
+            tolerance=1e-12,
+        ),
+        close(
+            "the parts of x_row again: nothing is left over",
+            np.asarray(part(jnp.asarray(row))),
+            row,
+            tolerance=1e-12,
+        ),
         close("A x of the shortest solution", A @ shortest, b, tolerance=1e-12),
         close("its part in the null space", (np.eye(D) - P) @ shortest, 0.0, tolerance=1e-12),
-        at_least("lengths of 200 other solutions, over its own", np.linalg.norm(others, axis=1),
-                 np.linalg.norm(shortest) + 1e-6),
-        assumptions=[close("A of the other solutions", others @ A.T, np.tile(b, (200, 1)), tolerance=1e-12)],
-    )  # fmt: skip
+        at_least(
+            "lengths of 200 other solutions, over its own",
+            np.linalg.norm(others, axis=1),
+            np.linalg.norm(shortest) + 1e-6,
+        ),
+        assumptions=[
+            close("A of the other solutions", others @ A.T, np.tile(b, (200, 1)), tolerance=1e-12)
+        ],
+    )
 
 
 @claim(
-    "L10-ex4b-gradient-row", "L10-ex4c-iterates", title="Descent from 0 never leaves the row space", kind="exercise",
+    "L10-ex4b-gradient-row",
+    "L10-ex4c-iterates",
+    title="Descent from 0 never leaves the row space",
+    kind="exercise",
     of=("train.squared_error", "train.descend"),
-)  # fmt: skip
+)
 def rows_only(key):
-    r"""$\nabla \frac12 \|Ax - b\|^2 = A^\top (Ax - b)$ is a combination of the rows of $A$, wherever it is taken. So
-    all iterates that begin at $x^{(0)} = 0$ lie in the row space."""
+    r"""$\nabla \frac12 \|Ax - b\|^2 = A^\top (Ax - b)$ is a combination of the rows of $A$,
+    wherever it is taken. So all iterates that begin at $x^{(0)} = 0$ lie in the row space.
+    """
     rng = chance(key)
     A, b, values, P, _ = system(rng)
     off = np.eye(D) - P
-    risk = lambda x: N * train.squared_error(layers.Linear(x[None]), (jnp.asarray(A), jnp.asarray(b)))
+    risk = lambda x: (
+        N * train.squared_error(layers.Linear(x[None]), (jnp.asarray(A), jnp.asarray(b)))
+    )
     places = rng.normal(size=(50, D)) * 3
     slopes = np.asarray(jax.vmap(jax.grad(risk))(jnp.asarray(places)))
     differences = np.stack([jacobian(risk, x) for x in places[:3]])
     starts = np.stack([np.zeros(D), rng.normal(size=D)])
     paths = np.asarray(descent(A, b, starts, jnp.zeros(1000), 1 / values[0] ** 2))
     return Verdict(
-        close("∇R, against Aᵀ(Ax − b) at 50 places", slopes, (places @ A.T - b) @ A, tolerance=1e-12),
-        close("by differences at 3", slopes[:3], differences, tolerance=1e-8, method="finite differences"),
+        close(
+            "∇R, against Aᵀ(Ax − b) at 50 places", slopes, (places @ A.T - b) @ A, tolerance=1e-12
+        ),
+        close(
+            "by differences at 3",
+            slopes[:3],
+            differences,
+            tolerance=1e-8,
+            method="finite differences",
+        ),
         close("(I − P) ∇R", slopes @ off, 0.0, tolerance=1e-12),
         close("(I − P) x over 1,000 steps from 0", paths[0] @ off, 0.0, tolerance=1e-12),
         refuted(close("from elsewhere", paths[1] @ off, 0.0, tolerance=1e-12)),
-        close("what it keeps from elsewhere: (I − P) x⁽⁰⁾", paths[1] @ off, np.tile(starts[1] @ off, (1001, 1)),
-              tolerance=1e-12),
-    )  # fmt: skip
+        close(
+            "what it keeps from elsewhere: (I − P) x⁽⁰⁾",
+            paths[1] @ off,
+            np.tile(starts[1] @ off, (1001, 1)),
+            tolerance=1e-12,
+        ),
+    )
 
 
 @claim(
-    "L10-ex4d-min-norm", "L10-ex4e-nonzero", title="Descent finds the interpolant nearest to its start",
-    kind="exercise", of=("train.descend", "models.minimum_norm"), cites="Gunasekar et al. 2018",
-)  # fmt: skip
+    "L10-ex4d-min-norm",
+    "L10-ex4e-nonzero",
+    title="Descent finds the interpolant nearest to its start",
+    kind="exercise",
+    of=("train.descend", "models.minimum_norm"),
+    cites="Gunasekar et al. 2018",
+)
 def nearest(key):
-    r"""With $0 < \eta < 2 / \sigma_{\max}^2$ descent from 0 tends to $x^* = A^\top (A A^\top)^{-1} b = A^+ b$, the
-    shortest solution, by a factor of $1 - \eta\sigma_{\min}^2$ a step for $\eta \le 1 / \sigma_{\max}^2$. From
-    $x^{(0)}$ it tends to $x^* + (I - A^+ A) x^{(0)}$, the solution nearest to where it began."""
+    r"""With $0 < \eta < 2 / \sigma_{\max}^2$ descent from 0 tends to
+    $x^* = A^\top (A A^\top)^{-1} b = A^+ b$, the shortest solution, by a factor of
+    $1 - \eta\sigma_{\min}^2$ a step for $\eta \le 1 / \sigma_{\max}^2$. From $x^{(0)}$ it tends to
+    $x^* + (I - A^+ A) x^{(0)}$, the solution nearest to where it began.
+    """
     rng = chance(key)
     A, b, values, P, least = system(rng)
     starts = np.stack([np.zeros(D), *rng.normal(size=(3, D)) * 2])
@@ -127,33 +176,76 @@ def nearest(key):
     fast = np.asarray(descent(A, b, starts, jnp.zeros(400), 1.9 / values[0] ** 2))[:, -1]
     wild = np.asarray(descent(A, b, starts, jnp.zeros(400), 2.1 / values[0] ** 2))[:, -1]
     ends = least + starts @ (np.eye(D) - P)
-    A_, b_ = jnp.asarray(A), jnp.asarray(b)
+    A_ = jnp.asarray(A)
+    b_ = jnp.asarray(b)
     said = np.stack([models.minimum_norm(A_, b_, origin=jnp.asarray(start)) for start in starts])
     bind = {"type": "eq", "fun": lambda x: A @ x - b, "jac": lambda x: A}
-    projected = [minimize(lambda x, s=s: np.sum((x - s) ** 2), s, jac=lambda x, s=s: 2 * (x - s), constraints=bind,
-                          method="SLSQP", options={"ftol": 1e-15}).x for s in starts]  # fmt: skip
+    projected = [
+        minimize(
+            lambda x, s=s: np.sum((x - s) ** 2),
+            s,
+            jac=lambda x, s=s: 2 * (x - s),
+            constraints=bind,
+            method="SLSQP",
+            options={"ftol": 1e-15},
+        ).x
+        for s in starts
+    ]
     distance = np.linalg.norm(paths - ends[:, None], axis=2)
     t = np.arange(401)
     bound = (1 - rate * values[-1] ** 2) ** t * distance[:, :1]
     return Verdict(
-        close("from 0: the limit, against numpy's pinv", paths[0, -1], np.linalg.pinv(A) @ b, tolerance=1e-8),
+        close(
+            "from 0: the limit, against numpy's pinv",
+            paths[0, -1],
+            np.linalg.pinv(A) @ b,
+            tolerance=1e-8,
+        ),
         close("against lstsq", paths[0, -1], np.linalg.lstsq(A, b, rcond=None)[0], tolerance=1e-8),
         close("the library's minimum_norm, against Aᵀ(AAᵀ)⁻¹b", said[0], least, tolerance=1e-12),
-        close("from elsewhere: the limits, against x* + (I − P) x⁽⁰⁾", paths[:, -1], ends, tolerance=1e-10),
+        close(
+            "from elsewhere: the limits, against x* + (I − P) x⁽⁰⁾",
+            paths[:, -1],
+            ends,
+            tolerance=1e-10,
+        ),
         close("the library's, with the start as origin", said, ends, tolerance=1e-12),
-        close("against SLSQP's nearest solution", paths[:, -1], np.stack(projected), tolerance=1e-6),
-        at_most("distance to the limit over 60 steps, at most (1 − ησ²)ᵗ of the first", distance[:, :60], bound[:, :60],
-                slack=1e-12),
-        close("what a late step leaves of it", distance[:, 60] / distance[:, 59], 1 - rate * values[-1] ** 2,
-              tolerance=1e-5),
+        close(
+            "against SLSQP's nearest solution", paths[:, -1], np.stack(projected), tolerance=1e-6
+        ),
+        at_most(
+            "distance to the limit over 60 steps, at most (1 − ησ²)ᵗ of the first",
+            distance[:, :60],
+            bound[:, :60],
+            slack=1e-12,
+        ),
+        close(
+            "what a late step leaves of it",
+            distance[:, 60] / distance[:, 59],
+            1 - rate * values[-1] ** 2,
+            tolerance=1e-5,
+        ),
         close("with η = 1.9/σ²", fast, ends, tolerance=1e-8),
         refuted(close("with η = 2.1/σ²", wild, ends, tolerance=1e-8)),
         figure=Chart(
-            Panel("step", "distance to the solution", log="y",
-                  lines={f"from {name}": (t[:60], distance[i, :60]) for i, name in enumerate(["0", "elsewhere"])},
-                  bounds={"(1 − ησ²)ᵗ": (t[:60], bound[1, :60])}),
-            Panel("step", "length of x", lines={"from 0": (t[:40], np.linalg.norm(paths[0, :40], axis=1)),
-                                                "from elsewhere": (t[:40], np.linalg.norm(paths[1, :40], axis=1))},
-                  bounds={"length of A⁺b": (t[:40], np.full(40, np.linalg.norm(least)))}),
+            Panel(
+                "step",
+                "distance to the solution",
+                log="y",
+                lines={
+                    f"from {name}": (t[:60], distance[i, :60])
+                    for i, name in enumerate(["0", "elsewhere"])
+                },
+                bounds={"(1 − ησ²)ᵗ": (t[:60], bound[1, :60])},
+            ),
+            Panel(
+                "step",
+                "length of x",
+                lines={
+                    "from 0": (t[:40], np.linalg.norm(paths[0, :40], axis=1)),
+                    "from elsewhere": (t[:40], np.linalg.norm(paths[1, :40], axis=1)),
+                },
+                bounds={"length of A⁺b": (t[:40], np.full(40, np.linalg.norm(least)))},
+            ),
         ),
-    )  # fmt: skip
+    )

@@ -17,17 +17,29 @@ from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim
 
-N, SIZES = 60_000, (784, 256, 128, 10)
-ISL = {"LDA": 12.7, "logistic": 7.2, "ridge network": 2.3, "dropout network": 1.8}  # test errors in percent
+N = 60_000
+SIZES = (784, 256, 128, 10)
+ISL = {
+    "LDA": 12.7,
+    "logistic": 7.2,
+    "ridge network": 2.3,
+    "dropout network": 1.8,
+}  # test errors in percent
 
 
 @claim(
-    "L10-5.1-mnist-params", "L10-5.3-overparam", title="More parameters than digits", kind="identity",
-    of=("models.MLP", "tree.size"), cites="James, Witten, Hastie & Tibshirani 2021, §10.2",
-)  # fmt: skip
+    "L10-5.1-mnist-params",
+    "L10-5.3-overparam",
+    title="More parameters than digits",
+    kind="identity",
+    of=("models.MLP", "tree.size"),
+    cites="James, Witten, Hastie & Tibshirani 2021, §10.2",
+)
 def parameters(key):
-    r"""A network 784-256-128-10 has $785 \cdot 256 + 257 \cdot 128 + 129 \cdot 10 = 200960 + 32896 + 1290 = 235146$
-    parameters, 3.92 for each of the 60,000 images: it is over-parametrised."""
+    r"""A network 784-256-128-10 has
+    $785 \cdot 256 + 257 \cdot 128 + 129 \cdot 10 = 200960 + 32896 + 1290 = 235146$ parameters, 3.92
+    for each of the 60,000 images: it is over-parametrised.
+    """
     net = jax.eval_shape(lambda key: models.MLP.init(*SIZES, key=key), key)
     affine = [layer for layer in net.body.layers if isinstance(layer, layers.Linear)]
     each = np.array([tree.size(layer) for layer in affine])
@@ -43,22 +55,38 @@ def parameters(key):
 
 
 @claim(
-    "L10-5.2-output", "L10-5.2-nll", title="Class probabilities and their likelihood", kind="layer",
+    "L10-5.2-output",
+    "L10-5.2-nll",
+    title="Class probabilities and their likelihood",
+    kind="layer",
     of=("models.MLP", "explain.belief", "train.cross_entropy"),
-)  # fmt: skip
+)
 def output(key):
-    r"""$Z_m = \beta_{m0} + \sum_\ell \beta_{m\ell} A^{(2)}_\ell$ and $f_m = \mathrm{softmax}_m(Z) = P(Y = m \mid X)$.
-    Their negative log-likelihood $-\sum_i \sum_m y_{im} \log f_m(x_i)$ is a sum over the examples: $N$ times the
-    mean cross-entropy, and the logarithm of $N$ multinomial laws of one trial each."""
-    rng, n = chance(key), 12
+    r"""$Z_m = \beta_{m0} + \sum_\ell \beta_{m\ell} A^{(2)}_\ell$ and
+    $f_m = \mathrm{softmax}_m(Z) = P(Y = m \mid X)$. Their negative log-likelihood
+    $-\sum_i \sum_m y_{im} \log f_m(x_i)$ is a sum over the examples: $N$ times the mean
+    cross-entropy, and the logarithm of $N$ multinomial laws of one trial each.
+    """
+    rng = chance(key)
+    n = 12
     net = jax.jit(lambda key: models.MLP.init(*SIZES, key=key))(key)
-    xs, labels = jnp.asarray(rng.random((n, 28, 28))), rng.integers(10, size=n)
-    weights = [(np.asarray(part.W), np.asarray(part.b)) for part in net.body.layers if isinstance(part, layers.Linear)]
+    xs = jnp.asarray(rng.random((n, 28, 28)))
+    labels = rng.integers(10, size=n)
+    weights = [
+        (np.asarray(part.W), np.asarray(part.b))
+        for part in net.body.layers
+        if isinstance(part, layers.Linear)
+    ]
     A = np.asarray(xs).reshape(n, -1)
     for W, b in weights[:-1]:
         A = np.maximum(A @ W.T + b, 0)
     beta, beta0 = weights[-1]
-    Z = np.array([[beta0[m] + sum(beta[m, ell] * a[ell] for ell in range(128)) for m in range(10)] for a in A])
+    Z = np.array(
+        [
+            [beta0[m] + sum(beta[m, ell] * a[ell] for ell in range(128)) for m in range(10)]
+            for a in A
+        ]
+    )
     f = np.exp(Z - Z.max(axis=1, keepdims=True))
     f = f / f.sum(axis=1, keepdims=True)
     said = np.exp(np.asarray(explain.belief(net, xs)))
@@ -70,7 +98,12 @@ def output(key):
         close("Z, against sums over the hidden units", predict(net, xs), Z, tolerance=1e-10),
         close("the probabilities", said, f, tolerance=1e-12),
         close("their sums", said.sum(axis=1), 1.0, tolerance=1e-12),
-        close("N times the mean cross-entropy, against the double sum", total, -np.sum(Y * np.log(f)), tolerance=1e-9),
+        close(
+            "N times the mean cross-entropy, against the double sum",
+            total,
+            -np.sum(Y * np.log(f)),
+            tolerance=1e-9,
+        ),
         close("with the labels as vectors", soft, total, tolerance=1e-9),
         close("against scipy's multinomial", total, -likelihood, tolerance=1e-9),
         refuted(close("the mean itself", total / n, -likelihood, tolerance=1e-3)),
@@ -78,7 +111,9 @@ def output(key):
 
 
 class Seen(NamedTuple):
-    """What a step of the counting iteration reports: nothing, and how many examples it was given."""
+    """What a step of the counting iteration reports: nothing, and how many examples it was
+    given.
+    """
 
     loss: jax.Array
     examples: jax.Array
@@ -96,17 +131,21 @@ def _look(state: Count, batch: Any, *, key: Any) -> tuple[Count, Seen]:
 
 @claim("L10-5.2-updates", title="Updates in an epoch", kind="exercise", of=("train.fit",))
 def updates(key):
-    r"""With batches of 128, 60,000 examples make $60000 / 128 = 468.75$: 469 updates an epoch, 468 full ones and one
-    of 96. The library's in-memory epochs leave the 96 for the next order; a stream may keep them. With a fifth held
-    out there are $48000 / 128 = 375$."""
+    r"""With batches of 128, 60,000 examples make $60000 / 128 = 468.75$: 469 updates an epoch, 468
+    full ones and one of 96. The library's in-memory epochs leave the 96 for the next order; a
+    stream may keep them. With a fifth held out there are $48000 / 128 = 375$.
+    """
     cells = np.zeros((N, 1), np.float32), np.zeros(N, np.float32)
     sizes = [len(range(start, min(start + 128, N))) for start in range(0, N, 128)]
     stream = lambda epoch: ((cells[0][:size], cells[1][:size]) for size in sizes)
     watch = {"epochs": 1, "key": key, "progress": train.Silent()}
-    step, net = Iteration(Count, _look), layers.Linear(jnp.zeros((1, 1), jnp.float32))
+    step = Iteration(Count, _look)
+    net = layers.Linear(jnp.zeros((1, 1), jnp.float32))
     memory = train.fit(step, net, cells, batch=128, **watch)
     kept = train.fit(step, net, stream, **watch)
-    held = train.fit(step, net, cells, batch=128, validation=0.2, metrics={"loss": train.squared_error}, **watch)
+    held = train.fit(
+        step, net, cells, batch=128, validation=0.2, metrics={"loss": train.squared_error}, **watch
+    )
     examples = lambda found: found.steps * found.history["train examples"][0]
     return Verdict(
         equal("batches, and the size of the last", [len(sizes), sizes[-1]], [469, 96]),
@@ -119,53 +158,82 @@ def updates(key):
 
 
 @claim(
-    "L10-5.3-mnist-table", "L10-5.3-human", title="Digits: discriminants, logistic regression, networks",
-    kind="experiment", of=("models.MLP", "models.multinomial_regression", "train.weight_decay"),
-    cites="James, Witten, Hastie & Tibshirani 2021, table 10.1", data=("mnist",),
-)  # fmt: skip
+    "L10-5.3-mnist-table",
+    "L10-5.3-human",
+    title="Digits: discriminants, logistic regression, networks",
+    kind="experiment",
+    of=("models.MLP", "models.multinomial_regression", "train.weight_decay"),
+    cites="James, Witten, Hastie & Tibshirani 2021, table 10.1",
+    data=("mnist",),
+)
 def table(key, scale):
-    r"""On MNIST the book's test errors are 12.7 % for linear discriminant analysis, 7.2 % for multinomial logistic
-    regression, 2.3 % for the network with a ridge penalty and 1.8 % with dropout. On 10,000 of the images, 8,000 to
-    train and 2,000 to test, the order is the same. People err on about 0.2 %, 20 of 10,000; the network does not
-    come down to that."""
+    r"""On MNIST the book's test errors are 12.7 % for linear discriminant analysis, 7.2 % for
+    multinomial logistic regression, 2.3 % for the network with a ridge penalty and 1.8 % with
+    dropout. On 10,000 of the images, 8,000 to train and 2,000 to test, the order is the same.
+    People err on about 0.2 %, 20 of 10,000; the network does not come down to that.
+    """
     key_split, key = jr.split(key)
     full = data.load("mnist")
     flat = lambda part: (part[0].reshape(len(part[0]), -1), part[1])
     pixels = 255 * full.train[0][:1000]
-    whole = at_most("pixels times 255, off a whole number from 0 to 255",
-                    np.abs(pixels - np.clip(np.round(pixels), 0, 255)), 1e-4)  # fmt: skip
+    whole = at_most(
+        "pixels times 255, off a whole number from 0 to 255",
+        np.abs(pixels - np.clip(np.round(pixels), 0, 255)),
+        1e-4,
+    )
     if scale == "full":
         learn, _ = data.split(flat(full.train), 0.8, key=key_split)  # the book holds a fifth out
         wrong = _mistakes(learn, flat(full.test), key, epochs=dict.fromkeys(list(ISL)[1:], 30))
         percent = {name: 100 * missed.mean() for name, missed in wrong.items()}
-        near = [close(f"{name}: test error in percent", percent[name], ISL[name], tolerance=0.5) for name in ISL]
+        near = [
+            close(f"{name}: test error in percent", percent[name], ISL[name], tolerance=0.5)
+            for name in ISL
+        ]
         return Verdict(*near, _inhuman(wrong), whole, figure=_bars(percent))
     few = jax.tree.map(lambda a: a[:10_000], flat(full.train))
-    wrong = _mistakes(*data.split(few, 0.8, key=key_split), key, epochs={"logistic": 25, "ridge network": 8})
+    wrong = _mistakes(
+        *data.split(few, 0.8, key=key_split), key, epochs={"logistic": 25, "ridge network": 8}
+    )
     gaps = []
     for worse, better in (("LDA", "logistic"), ("logistic", "ridge network")):
         apart = wrong[worse].astype(float) - wrong[better]
         error = apart.std(ddof=1) / np.sqrt(len(apart))
         gaps.append(
-            at_least(f"test error of {worse} less that of the {better}, percent", 100 * apart.mean(), 200 * error)
+            at_least(
+                f"test error of {worse} less that of the {better}, percent",
+                100 * apart.mean(),
+                200 * error,
+            )
         )
-    return Verdict(*gaps, _inhuman(wrong), whole, figure=_bars({name: 100 * m.mean() for name, m in wrong.items()}))
+    return Verdict(
+        *gaps,
+        _inhuman(wrong),
+        whole,
+        figure=_bars({name: 100 * m.mean() for name, m in wrong.items()}),
+    )
 
 
 def _inhuman(wrong: dict[str, np.ndarray]) -> Any:
     best = min(missed.mean() for missed in wrong.values())
     return at_least(
-        "the least test error of all in percent, over the human 20 of 10,000", 100 * best, 100 * 20 / 10_000
+        "the least test error of all in percent, over the human 20 of 10,000",
+        100 * best,
+        100 * 20 / 10_000,
     )
 
 
 def _bars(percent: dict[str, float]) -> Chart:
     place = lambda names: np.array([list(ISL).index(name) + 1 for name in names])
     return Chart(
-        Panel("1 LDA, 2 logistic, 3 ridge network, 4 dropout network", "test error, %",
-              points={"measured": (place(percent), np.array(list(percent.values()))),
-                      "the book, on all of MNIST": (place(ISL), np.array(list(ISL.values())))}),
-    )  # fmt: skip
+        Panel(
+            "1 LDA, 2 logistic, 3 ridge network, 4 dropout network",
+            "test error, %",
+            points={
+                "measured": (place(percent), np.array(list(percent.values()))),
+                "the book, on all of MNIST": (place(ISL), np.array(list(ISL.values()))),
+            },
+        ),
+    )
 
 
 def _mistakes(learn: Any, test: Any, key: Any, *, epochs: dict[str, int]) -> dict[str, np.ndarray]:
@@ -187,14 +255,19 @@ def _mistakes(learn: Any, test: Any, key: Any, *, epochs: dict[str, int]) -> dic
 def _discriminant(learn: Any) -> layers.Linear:
     """Linear discriminant analysis, by scikit-learn."""
     lda = LinearDiscriminantAnalysis(solver="lsqr").fit(*learn)
-    return layers.Linear(jnp.asarray(lda.coef_, jnp.float32), jnp.asarray(lda.intercept_, jnp.float32))
+    return layers.Linear(
+        jnp.asarray(lda.coef_, jnp.float32), jnp.asarray(lda.intercept_, jnp.float32)
+    )
 
 
 def _fitted(model: Any, objective: Any, learn: Any, key: Any, *, epochs: int) -> Any:
     """RMSprop at the rate 0.001 over shuffled batches of 128, as in the book, in one program."""
     xs, ys = (jnp.asarray(a) for a in learn)
-    steps, rng = len(ys) // 128, chance(key)
-    orders = np.concatenate([rng.permutation(len(ys))[: steps * 128].reshape(steps, 128) for _ in range(epochs)])
+    steps = len(ys) // 128
+    rng = chance(key)
+    orders = np.concatenate(
+        [rng.permutation(len(ys))[: steps * 128].reshape(steps, 128) for _ in range(epochs)]
+    )
 
     def fitted(model, xs, ys, orders):
         pick = lambda model, rows, key: objective(model, (xs[rows], ys[rows]), key=key)

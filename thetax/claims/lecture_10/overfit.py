@@ -1,4 +1,6 @@
-"""Lecture 10, §4.1 and §4.2: a network wide enough to fit the noise, and what keeps it from doing so."""
+"""Lecture 10, §4.1 and §4.2: a network wide enough to fit the noise, and what keeps it from doing
+so.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +18,18 @@ DECAYS = np.array([0.0, 1e-4, 1e-3, 1e-2])
 
 
 @claim(
-    "L10-4.1-overfit", "L10-4.2-wd-smooth", title="A wide network fits the noise; decay makes it smooth",
-    kind="experiment", of=("models.MLP", "train.weight_decay", "train.descend"),
+    "L10-4.1-overfit",
+    "L10-4.2-wd-smooth",
+    title="A wide network fits the noise; decay makes it smooth",
+    kind="experiment",
+    of=("models.MLP", "train.weight_decay", "train.descend"),
     cites="Hastie, Tibshirani & Friedman 2009, §11.5",
-)  # fmt: skip
+)
 def overfit(key):
-    r"""Two hundred units trained long enough on thirty noisy points pass through nearly all of them, and predict worse
-    than the same network stopped where the validation error was least. With decay $\lambda$ the fit bends less:
-    $\int f''(x)^2 dx$ is smaller."""
+    r"""Two hundred units trained long enough on thirty noisy points pass through nearly all of
+    them, and predict worse than the same network stopped where the validation error was least. With
+    decay $\lambda$ the fit bends less: $\int f''(x)^2 dx$ is smaller.
+    """
     rng = chance(key)
     data, valid, test = (sine(rng, SEEDS, n, noise=0.5) for n in (30, 101, 201))
     start = networks(rng, SEEDS, 200, steepness=6.0, scale=0.1)
@@ -42,14 +48,31 @@ def overfit(key):
     t = STEPS // LOOKS * np.arange(1, LOOKS + 1)
     return Verdict(
         at_most("training error of 10 networks at the end", fitted[:, -1], 1e-3),
-        at_least("those that then predict worse than where they stopped", int((true[:, -1] > stopped).sum()), 9),
-        equal("of 5 seeds, those with ∫f''² less at λ = 10⁻² than at 0", int((bend[:5, 3] < bend[:5, 0]).sum()), 5),
+        at_least(
+            "those that then predict worse than where they stopped",
+            int((true[:, -1] > stopped).sum()),
+            9,
+        ),
+        equal(
+            "of 5 seeds, those with ∫f''² less at λ = 10⁻² than at 0",
+            int((bend[:5, 3] < bend[:5, 0]).sum()),
+            5,
+        ),
         falls("median of ∫f''² for λ = 0, 10⁻⁴, 10⁻³, 10⁻²", np.median(bend, axis=0)),
         figure=Chart(
-            Panel("step", "mean squared error", log="xy", lines={"training": (t, fitted[0]), "test": (t, true[0])},
-                  levels={"stop": float(t[stop[0]])}),
-            Panel("x", "y", lines={"λ = 0": (grid, curves[0, 0]), "λ = 0.01": (grid, curves[0, 3])},
-                  points={"data": (np.asarray(data[0][0, :, 0]), np.asarray(data[1][0]))},
-                  bounds={"sin x": (grid, np.sin(grid))}),
+            Panel(
+                "step",
+                "mean squared error",
+                log="xy",
+                lines={"training": (t, fitted[0]), "test": (t, true[0])},
+                levels={"stop": float(t[stop[0]])},
+            ),
+            Panel(
+                "x",
+                "y",
+                lines={"λ = 0": (grid, curves[0, 0]), "λ = 0.01": (grid, curves[0, 3])},
+                points={"data": (np.asarray(data[0][0, :, 0]), np.asarray(data[1][0]))},
+                bounds={"sin x": (grid, np.sin(grid))},
+            ),
         ),
-    )  # fmt: skip
+    )

@@ -17,12 +17,14 @@ STEPS, BATCH, RATE, DECAY = 2000, 256, 0.01, 3e-3
 
 
 def series() -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """The last five days of three figures, `n 5 3`, the day of the week of the next, its log volume, and how many of
-    these are to train on."""
+    """The last five days of three figures, `n 5 3`, the day of the week of the next, its log
+    volume, and how many of these are to train on.
+    """
     full = data.load("nyse")
     assert full.test is not None
     (train_x, train_y), (test_x, test_y) = full.train, full.test
-    xs, ys = np.concatenate([train_x, test_x]).astype(float), np.concatenate([train_y, test_y]).astype(float)
+    xs = np.concatenate([train_x, test_x]).astype(float)
+    ys = np.concatenate([train_y, test_y]).astype(float)
     windows = np.lib.stride_tricks.sliding_window_view(xs[:, :3], LAGS, axis=0).swapaxes(1, 2)
     return windows, xs[LAGS - 1 :, 3], ys[LAGS - 1 :], len(train_y) - LAGS + 1
 
@@ -55,7 +57,8 @@ def trained(windows, ys, keys):
 
 def by_hand(net: layers.Chain, windows: np.ndarray) -> np.ndarray:
     """The forecasts of a recurrent network, day by day in NumPy."""
-    cell, out = net.layers[0].cell, net.layers[-1]
+    cell = net.layers[0].cell
+    out = net.layers[-1]
     U, V, b, W, c = (np.asarray(a) for a in (cell.U, cell.V, cell.b, out.W, out.b))
     z = np.zeros((len(windows), UNITS))
     for day in range(LAGS):
@@ -72,10 +75,12 @@ def by_hand(net: layers.Chain, windows: np.ndarray) -> np.ndarray:
     data=("nyse",),
 )
 def nyse(key):
-    r"""On the New York Stock Exchange, tested after 1979, a linear autoregression on the last five days' return, volume
-    and volatility explains $R^2 = 0.413$ of the variance of the log volume, where yesterday's volume as a forecast
-    explains 0.180, and knowing the weekday raises it to 0.460. A recurrent network of 12 units that reads the same
-    five days comes within 0.03 of the autoregression, for 205 parameters in place of 16."""
+    r"""On the New York Stock Exchange, tested after 1979, a linear autoregression on the last five
+    days' return, volume and volatility explains $R^2 = 0.413$ of the variance of the log volume,
+    where yesterday's volume as a forecast explains 0.180, and knowing the weekday raises it to
+    0.460. A recurrent network of 12 units that reads the same five days comes within 0.03 of the
+    autoregression, for 205 parameters in place of 16.
+    """
     windows, week, ys, n = series()
     explained = lambda forecast: 1 - np.mean((ys[n:] - forecast) ** 2) / np.var(ys[n:])
     flat = windows.reshape(len(ys), -1)
@@ -85,27 +90,59 @@ def nyse(key):
         model = models.least_squares(jnp.asarray(rows[:n]), jnp.asarray(ys[:n]))
         linear[name] = np.asarray(predict(model, jnp.asarray(rows[n:])))[:, 0]
     solved = np.linalg.lstsq(np.c_[np.ones(n), flat[:n]], ys[:n], rcond=None)[0]
-    scale, level, spread = data.Standardise.fit(windows[:n].reshape(-1, 3)), ys[:n].mean(), ys[:n].std()
+    scale = data.Standardise.fit(windows[:n].reshape(-1, 3))
+    level = ys[:n].mean()
+    spread = ys[:n].std()
     zs = scale(windows)
-    nets = trained(jnp.asarray(zs[:n]), jnp.asarray((ys[:n] - level) / spread), jr.split(key, RESTARTS))
-    seen = np.asarray(jax.jit(jax.vmap(predict, in_axes=(0, None)))(nets, jnp.asarray(zs[n:])))[..., 0]
+    nets = trained(
+        jnp.asarray(zs[:n]), jnp.asarray((ys[:n] - level) / spread), jr.split(key, RESTARTS)
+    )
+    seen = np.asarray(jax.jit(jax.vmap(predict, in_axes=(0, None)))(nets, jnp.asarray(zs[n:])))[
+        ..., 0
+    ]
     one = jax.tree.map(lambda a: a[0], nets)
     forecasts = level + spread * seen
     fits = [explained(forecast) for forecast in forecasts]
-    auto, yesterday = explained(linear["AR(5)"]), explained(windows[n:, -1, 1])
+    auto = explained(linear["AR(5)"])
+    yesterday = explained(windows[n:, -1, 1])
     days = np.arange(120)
     return Verdict(
         close("R² of AR(5)", auto, 0.4129, tolerance=5e-5),
-        close("AR(5) by another solver", linear["AR(5)"], flat[n:] @ solved[1:] + solved[0], tolerance=1e-9),
+        close(
+            "AR(5) by another solver",
+            linear["AR(5)"],
+            flat[n:] @ solved[1:] + solved[0],
+            tolerance=1e-9,
+        ),
         close("R² of yesterday's volume", yesterday, 0.1803, tolerance=5e-5),
-        close("R² of AR(5) and the weekday", explained(linear["AR(5) and weekday"]), 0.4596, tolerance=5e-5),
-        at_most("R² of three recurrent networks, off that of AR(5)", np.abs(np.array(fits) - auto), 0.03),
-        refuted(at_most("R² of yesterday's volume, off that of AR(5)", abs(yesterday - auto), 0.03)),
-        close("a recurrent network's forecasts, day by day in NumPy", seen[0], by_hand(one, zs[n:]), tolerance=1e-9),
+        close(
+            "R² of AR(5) and the weekday",
+            explained(linear["AR(5) and weekday"]),
+            0.4596,
+            tolerance=5e-5,
+        ),
+        at_most(
+            "R² of three recurrent networks, off that of AR(5)", np.abs(np.array(fits) - auto), 0.03
+        ),
+        refuted(
+            at_most("R² of yesterday's volume, off that of AR(5)", abs(yesterday - auto), 0.03)
+        ),
+        close(
+            "a recurrent network's forecasts, day by day in NumPy",
+            seen[0],
+            by_hand(one, zs[n:]),
+            tolerance=1e-9,
+        ),
         equal("its parameters, and those of AR(5)", [tree.size(one), len(solved)], [205, 16]),
         figure=Chart(
-            Panel("trading day of the test years", "log volume",
-                  lines={"AR(5)": (days, linear["AR(5)"][:120]), "recurrent network": (days, forecasts[0, :120])},
-                  points={"volume": (days, ys[n:][:120])}),
+            Panel(
+                "trading day of the test years",
+                "log volume",
+                lines={
+                    "AR(5)": (days, linear["AR(5)"][:120]),
+                    "recurrent network": (days, forecasts[0, :120]),
+                },
+                points={"volume": (days, ys[n:][:120])},
+            ),
         ),
-    )  # fmt: skip
+    )

@@ -19,46 +19,79 @@ from ..engine.claim import Verdict, claim
 
 def shallow(W, b, beta, activation=layers.sigmoid):
     r"""$\sum_m \beta_m \sigma(w_m^\top x + b_m)$, without a constant."""
-    return models.MLP(Chain(Linear(jnp.asarray(W), jnp.asarray(b)), activation, Linear(jnp.asarray(beta)[None])))
+    return models.MLP(
+        Chain(Linear(jnp.asarray(W), jnp.asarray(b)), activation, Linear(jnp.asarray(beta)[None]))
+    )
 
 
 PAIRS = [(1, 1), (1, 7), (2, 3), (3, 2), (5, 5), (7, 1), (10, 4), (13, 20), (64, 10), (100, 3)]
 
 
 @claim(
-    "L10-1.3-snn", "L10-1.3-param-count", title="A shallow network", kind="model", of=("models.MLP", "layers.Linear"),
-)  # fmt: skip
+    "L10-1.3-snn",
+    "L10-1.3-param-count",
+    title="A shallow network",
+    kind="model",
+    of=("models.MLP", "layers.Linear"),
+)
 def snn(key):
-    r"""$f(x) = \sum_{m=1}^M \beta_m\, \sigma(w_m^\top x + b_m)$: the units $h_m = \sigma(w_m^\top x + b_m)$ are
-    features that are learned too. With inputs in $\mathbb{R}^d$ it has $(d + 2) M$ parameters."""
+    r"""$f(x) = \sum_{m=1}^M \beta_m\, \sigma(w_m^\top x + b_m)$: the units
+    $h_m = \sigma(w_m^\top x + b_m)$ are features that are learned too. With inputs in
+    $\mathbb{R}^d$ it has $(d + 2) M$ parameters.
+    """
     rng = chance(key)
-    W, b, beta, x = rng.normal(size=(4, 3)), rng.normal(size=4), rng.normal(size=4), rng.normal(size=3)
+    W = rng.normal(size=(4, 3))
+    b = rng.normal(size=4)
+    beta = rng.normal(size=4)
+    x = rng.normal(size=3)
     net = shallow(W, b, beta)
     theta, back = tree.ravel(net)
     value = lambda theta: back(theta)(jnp.asarray(x))[0]
     slopes = jax.grad(value)(theta)
     units = [expit(sum(W[m, j] * x[j] for j in range(3)) + b[m]) for m in range(4)]
     bare = lambda net: models.MLP(Chain(*net.body.layers[:-1], Linear(net.body.layers[-1].W)))
-    draw = lambda d, M, change=lambda net: net: jax.eval_shape(lambda: change(models.MLP.init(d, M, 1, key=key)))
+    draw = lambda d, M, change=lambda net: net: jax.eval_shape(
+        lambda: change(models.MLP.init(d, M, 1, key=key))
+    )
     return Verdict(
-        close("unit by unit", net(jnp.asarray(x)).item(), sum(beta[m] * units[m] for m in range(4)), tolerance=1e-14),
-        close("gradient by β, w and b", slopes, differences.jacobian(value, theta), tolerance=1e-9,
-              method="finite differences"),
-        close("gradient by β: the features", back(slopes).body.layers[-1].W[0], units, tolerance=1e-14),
-        equal("parameters, of ten (d, M)", [tree.size(draw(d, M, bare)) for d, M in PAIRS],
-              [sum(d + 1 + 1 for _ in range(M)) for d, M in PAIRS]),
+        close(
+            "unit by unit",
+            net(jnp.asarray(x)).item(),
+            sum(beta[m] * units[m] for m in range(4)),
+            tolerance=1e-14,
+        ),
+        close(
+            "gradient by β, w and b",
+            slopes,
+            differences.jacobian(value, theta),
+            tolerance=1e-9,
+            method="finite differences",
+        ),
+        close(
+            "gradient by β: the features", back(slopes).body.layers[-1].W[0], units, tolerance=1e-14
+        ),
+        equal(
+            "parameters, of ten (d, M)",
+            [tree.size(draw(d, M, bare)) for d, M in PAIRS],
+            [sum(d + 1 + 1 for _ in range(M)) for d, M in PAIRS],
+        ),
         equal("and one more with a constant", tree.size(draw(7, 5)), (7 + 2) * 5 + 1),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "L10-1.5-hypothesis-linear", title="Fixed units: a vector space", kind="definition",
+    "L10-1.5-hypothesis-linear",
+    title="Fixed units: a vector space",
+    kind="definition",
     of=("models.random_units", "models.ridge_network", "explain.convexity"),
-)  # fmt: skip
+)
 def hypothesis_linear(key):
-    r"""With $(w_j, b_j)$ fixed, the functions $\sum_{j=1}^M \beta_j\, \sigma(w_j^\top x + b_j)$ are a vector space of
-    dimension at most $M$, and fitting $\beta$ is a convex least-squares problem, whose solution is global."""
-    rng, M = chance(key), 6
+    r"""With $(w_j, b_j)$ fixed, the functions $\sum_{j=1}^M \beta_j\, \sigma(w_j^\top x + b_j)$ are
+    a vector space of dimension at most $M$, and fitting $\beta$ is a convex least-squares problem,
+    whose solution is global.
+    """
+    rng = chance(key)
+    M = 6
     xs = jnp.asarray(rng.uniform(-1, 1, size=(200, 3)))
     ys = jnp.asarray(np.sin(3 * xs[:, 0]) + xs[:, 1])
     units = models.random_units(xs, width=M, spread=2.0, key=key)
@@ -74,26 +107,48 @@ def hypothesis_linear(key):
     left, right = jnp.asarray(rng.normal(size=(2, 200, M)))
     chords = explain.convexity(risk, left, right, (jnp.asarray(features), ys))
     return Verdict(
-        close("the sum of two is the one with β + β'", of(betas[0] + betas[1]), values[0] + values[1], tolerance=1e-13),
-        equal(f"rank of {2 * M} functions on 200 points", int(np.linalg.matrix_rank(values, tol=1e-9)), M),
-        close("the fit with a constant, against lstsq: sum of squares",
-              200 * 2 * float(train.squared_error(fit, (xs, ys))), best[1][0], tolerance=1e-9),
-        close("its weights", np.r_[np.asarray(fit.body.layers[-1].W)[0], np.asarray(fit.body.layers[-1].b)], best[0],
-              tolerance=1e-8, relative=True),
+        close(
+            "the sum of two is the one with β + β'",
+            of(betas[0] + betas[1]),
+            values[0] + values[1],
+            tolerance=1e-13,
+        ),
+        equal(
+            f"rank of {2 * M} functions on 200 points",
+            int(np.linalg.matrix_rank(values, tol=1e-9)),
+            M,
+        ),
+        close(
+            "the fit with a constant, against lstsq: sum of squares",
+            200 * 2 * float(train.squared_error(fit, (xs, ys))),
+            best[1][0],
+            tolerance=1e-9,
+        ),
+        close(
+            "its weights",
+            np.r_[np.asarray(fit.body.layers[-1].W)[0], np.asarray(fit.body.layers[-1].b)],
+            best[0],
+            tolerance=1e-8,
+            relative=True,
+        ),
         at_most("the risk above 200 chords", chords.excess, 0.0, slack=1e-12),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "L10-1.5-hypothesis-snn", title="Trained units: not a vector space", kind="definition",
+    "L10-1.5-hypothesis-snn",
+    title="Trained units: not a vector space",
+    kind="definition",
     of=("models.add", "models.permute", "explain.convexity", "train.descend"),
-)  # fmt: skip
+)
 def hypothesis_snn(key):
-    r"""With trainable $(w_j, b_j)$ the class of $M$ units adapts to the function but is no vector space: the sum of two
-    single units needs two. Its empirical risk is not convex: halfway between a network and the same with its units in
-    another order lies a worse one."""
+    r"""With trainable $(w_j, b_j)$ the class of $M$ units adapts to the function but is no vector
+    space: the sum of two single units needs two. Its empirical risk is not convex: halfway between
+    a network and the same with its units in another order lies a worse one.
+    """
     rng = chance(key)
-    kinks, slopes = np.array([rng.uniform(-0.6, -0.2), rng.uniform(0.2, 0.6)]), rng.uniform(0.5, 1.5, size=2)
+    kinks = np.array([rng.uniform(-0.6, -0.2), rng.uniform(0.2, 0.6)])
+    slopes = rng.uniform(0.5, 1.5, size=2)
     ends = [shallow([[1.0]], [-kink], [slope], layers.relu) for kink, slope in zip(kinks, slopes)]
     both = models.add(*ends)
     x = np.linspace(-1, 1, 201)
@@ -103,29 +158,51 @@ def hypothesis_snn(key):
     best = np.sqrt(np.mean((single_fit - target) ** 2))
     starts = [jnp.asarray(rng.normal(size=shape)) for shape in ((30, 1, 1), (30, 1), (30, 1))]
     single = jax.vmap(lambda W, b, beta: shallow(W, b, beta, layers.relu))(*starts)
-    step = train.descend(lambda net, batch, key: train.squared_error(net, (xs, jnp.asarray(target))), optax.adam(0.03))
-    ends_at = jax.jit(jax.vmap(lambda net: run(step, net, jnp.zeros(400), key=key)[1][1].loss[-1]))(single)
+    step = train.descend(
+        lambda net, batch, key: train.squared_error(net, (xs, jnp.asarray(target))),
+        optax.adam(0.03),
+    )
+    ends_at = jax.jit(jax.vmap(lambda net: run(step, net, jnp.zeros(400), key=key)[1][1].loss[-1]))(
+        single
+    )
     trained = np.sqrt(2 * np.asarray(ends_at))
     stack = lambda net: jax.tree.map(lambda a: a[None], net)
-    chord = explain.convexity(train.squared_error, stack(both), stack(models.permute(both, 0, [1, 0])),
-                              (xs, jnp.asarray(target)))  # fmt: skip
+    chord = explain.convexity(
+        train.squared_error,
+        stack(both),
+        stack(models.permute(both, 0, [1, 0])),
+        (xs, jnp.asarray(target)),
+    )
     on = np.asarray(predict(both, xs))[:, 0]
     return Verdict(
         close("two units: the sum exactly", on, target, tolerance=1e-13),
-        at_least("one unit: least misfit over kinks and sides, against the target's size",
-                 best / np.sqrt(np.mean(target**2)), 0.01),
+        at_least(
+            "one unit: least misfit over kinks and sides, against the target's size",
+            best / np.sqrt(np.mean(target**2)),
+            0.01,
+        ),
         at_least("one unit trained from 30 starts: none is better", trained, best, slack=1e-6),
         at_least("the risk above a chord between two orders of the units", chord.excess, 1e-4),
         close("the risk at both ends of it", chord.losses[[0, -1]], 0.0, tolerance=1e-20),
         figure=Chart(
-            Panel("x", "f(x)", lines={"sum of two units": (x, target), "best single unit": (x, single_fit)}),
-            Panel("share of the first order", "risk", lines={"along the chord": (chord.shares, chord.losses)}),
+            Panel(
+                "x",
+                "f(x)",
+                lines={"sum of two units": (x, target), "best single unit": (x, single_fit)},
+            ),
+            Panel(
+                "share of the first order",
+                "risk",
+                lines={"along the chord": (chord.shares, chord.losses)},
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _best(x, target):
-    """The best single unit: every kink and side on a grid, then on a grid a thousand times finer about the best."""
+    """The best single unit: every kink and side on a grid, then on a grid a thousand times finer
+    about the best.
+    """
     unit = lambda t, side: np.maximum(side * (x - t), 0)
     fit = lambda h: h * (h @ target) / max(h @ h, 1e-12)
     misfit = lambda place: np.sum((fit(unit(*place)) - target) ** 2)
@@ -135,12 +212,17 @@ def _best(x, target):
 
 
 @claim(
-    "L10-1.5-efficiency", title="Few trained units beat many fixed ones", kind="experiment",
-    of=("models.MLP", "models.ridge_network", "train.descend"), cites="Barron 1993",
-)  # fmt: skip
+    "L10-1.5-efficiency",
+    title="Few trained units beat many fixed ones",
+    kind="experiment",
+    of=("models.MLP", "models.ridge_network", "train.descend"),
+    cites="Barron 1993",
+)
 def efficiency(key):
-    r"""A function of one direction, $\sigma(3 w^\top x)$ in ten dimensions, is learned better by four trained units
-    than by 100 random ones with the best output weights, whichever of three spreads they are drawn with."""
+    r"""A function of one direction, $\sigma(3 w^\top x)$ in ten dimensions, is learned better by
+    four trained units than by 100 random ones with the best output weights, whichever of three
+    spreads they are drawn with.
+    """
     seeds, n, d = 5, 400, 10
     rng = chance(key)
     w = rng.normal(size=(seeds, d, 1))
@@ -150,20 +232,32 @@ def efficiency(key):
 
     def learn(key, xs, ys):
         net = models.MLP.init(d, 4, 1, activation=layers.sigmoid, key=key)
-        here = train.descend(lambda net, batch, key: train.squared_error(net, (xs[:n], ys[:n])), optax.adam(0.05))
+        here = train.descend(
+            lambda net, batch, key: train.squared_error(net, (xs[:n], ys[:n])), optax.adam(0.05)
+        )
         net = run(here, net, jnp.zeros(500), key=key)[0].model
         return 2 * train.squared_error(net, (xs[n:], ys[n:]))
 
-    trained = np.asarray(jax.jit(jax.vmap(learn))(jr.split(key, seeds), jnp.asarray(xs), jnp.asarray(ys)))
+    trained = np.asarray(
+        jax.jit(jax.vmap(learn))(jr.split(key, seeds), jnp.asarray(xs), jnp.asarray(ys))
+    )
     fixed = np.array([_fixed(xs[i], ys[i], n, jr.fold_in(key, i)) for i in range(seeds)])
     number = np.arange(1, seeds + 1)
     return Verdict(
-        at_most("test error of 4 trained units, against 100 fixed ones, 5 of 5 seeds", trained, fixed),
+        at_most(
+            "test error of 4 trained units, against 100 fixed ones, 5 of 5 seeds", trained, fixed
+        ),
         at_most("the former, against predicting the mean", trained, 0.01 * ys[:, n:].var(axis=1)),
         equal("numbers fitted", [_size(d, 4), _size(d, 100, fixed=True)], [4 * (d + 2) + 1, 101]),
-        figure=Chart(Panel("seed", "mean squared error on new points", log="y",
-                           points={"4 trained units": (number, trained), "100 fixed units": (number, fixed)})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "seed",
+                "mean squared error on new points",
+                log="y",
+                points={"4 trained units": (number, trained), "100 fixed units": (number, fixed)},
+            )
+        ),
+    )
 
 
 def _fixed(xs, ys, n, key):

@@ -1,4 +1,6 @@
-"""A table of real data divided many times, and many small networks trained on every division at once."""
+"""A table of real data divided many times, and many small networks trained on every division at
+once.
+"""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,16 +21,22 @@ CORE = 0.8  # of the training rows; early stopping watches the others
 
 
 class Splits(NamedTuple):
-    """A table of features of unit scale, several random divisions of its rows, and where each has its parts."""
+    """A table of features of unit scale, several random divisions of its rows, and where each has
+    its parts.
+    """
 
     xs: Any
     ys: Any
-    rows: np.ndarray  # splits n: rows to train on, the last of them to stop by, then those to test on
+    rows: (
+        np.ndarray
+    )  # splits n: rows to train on, the last of them to stop by, then those to test on
     core: int
     cut: int
 
     def batches(self, rng: np.random.Generator, size: int) -> np.ndarray:
-        """Numbers of rows, `splits epochs steps batch`, from the first `size` of each split in a new order."""
+        """Numbers of rows, `splits epochs steps batch`, from the first `size` of each split in a
+        new order.
+        """
         steps = self.cut // BATCH
 
         def epoch(rows):
@@ -42,10 +50,14 @@ class Splits(NamedTuple):
         return self.rows[:, self.core :]
 
     def mistakes(self, logits: Any) -> np.ndarray:
-        """Percent of the test rows, by split, on the wrong side; the logits are those of the judged rows."""
+        """Percent of the test rows, by split, on the wrong side; the logits are those of the judged
+        rows.
+        """
         labels = np.asarray(self.ys)[self.rows[:, self.cut :]]
         guess = np.asarray(logits)[..., self.cut - self.core :] > 0
-        return 100 * (guess != labels.reshape(len(labels), *[1] * (guess.ndim - 2), -1)).mean(axis=-1)
+        return 100 * (guess != labels.reshape(len(labels), *[1] * (guess.ndim - 2), -1)).mean(
+            axis=-1
+        )
 
 
 def split(name: str, *, train_rows: int, count: int, key) -> Splits:
@@ -55,8 +67,12 @@ def split(name: str, *, train_rows: int, count: int, key) -> Splits:
     share = train_rows / len(ys)
     parts = [data.split((np.arange(len(ys)),), share, key=k, by=ys) for k in jr.split(key, count)]
     rows = np.stack([np.concatenate([first, rest]) for (first,), (rest,) in parts])
-    scale = data.Standardise.fit(xs)  # of all inputs, no label among them, so that the splits share one table
-    return Splits(jnp.asarray(scale(xs)), jnp.asarray(ys), rows, round(CORE * train_rows), train_rows)
+    scale = data.Standardise.fit(
+        xs
+    )  # of all inputs, no label among them, so that the splits share one table
+    return Splits(
+        jnp.asarray(scale(xs)), jnp.asarray(ys), rows, round(CORE * train_rows), train_rows
+    )
 
 
 @partial(jax.jit, static_argnames="way")
@@ -82,10 +98,15 @@ def _learn(way, nets, strengths, batches, judged, table, keys):
 
 
 def learn(way, nets, splits: Splits, batches, *, key, strengths=((0.0, 0.0),)):
-    """The stacked networks trained by `way(strength)`, all at once, one for each split and strength, and their logits
-    on the judged rows after each epoch; in both the splits come first and then the strengths."""
-    count, each = len(splits.rows), len(strengths)
-    again = lambda a: jnp.repeat(jnp.asarray(a), each, axis=0) if len(a) == count else jnp.asarray(a)
+    """The stacked networks trained by `way(strength)`, all at once, one for each split and
+    strength, and their logits on the judged rows after each epoch; in both the splits come first
+    and then the strengths.
+    """
+    count = len(splits.rows)
+    each = len(strengths)
+    again = lambda a: (
+        jnp.repeat(jnp.asarray(a), each, axis=0) if len(a) == count else jnp.asarray(a)
+    )
     found = _learn(
         way,
         nets,
@@ -127,7 +148,9 @@ def quickly(strength):
 def penalised(strength):
     """With a ridge and a lasso penalty, in this order."""
     ridge, lasso = strength
-    return train.descend(train.lasso(train.weight_decay(loss, strength=ridge), strength=lasso), optax.adam(RATE))
+    return train.descend(
+        train.lasso(train.weight_decay(loss, strength=ridge), strength=lasso), optax.adam(RATE)
+    )
 
 
 def noisily(strength):
@@ -150,13 +173,16 @@ def logistic(splits: Splits, batches, key):
 
 def peer(splits: Splits, model) -> np.ndarray:
     """Percent of the test rows that a model of scikit-learn gets wrong, by split."""
-    xs, ys = np.asarray(splits.xs), np.asarray(splits.ys)
+    xs = np.asarray(splits.xs)
+    ys = np.asarray(splits.ys)
     parts = [(rows[: splits.cut], rows[splits.cut :]) for rows in splits.rows]
     return np.array([100 * (1 - model.fit(xs[a], ys[a]).score(xs[b], ys[b])) for a, b in parts])
 
 
 class Ablation(NamedTuple):
-    """Test errors in percent, by trick and split, and the logits of the plain network and of the one with dropout."""
+    """Test errors in percent, by trick and split, and the logits of the plain network and of the
+    one with dropout.
+    """
 
     errors: dict[str, np.ndarray]
     plain: np.ndarray
@@ -165,16 +191,21 @@ class Ablation(NamedTuple):
 
 def ablation(splits: Splits, batches, *, dropout: float, rng, key) -> Ablation:
     """Every trick alone, on the same splits."""
-    d, keys = splits.xs.shape[1], jr.split(key, 4)
+    d = splits.xs.shape[1]
+    keys = jr.split(key, 4)
     strengths = [(0.0, 0.0)] * MEMBERS + [(0.0, 0.0), (1e-3, 0.0), (0.0, 3e-4)]
     shorter = splits.batches(rng, splits.core)
-    ways = np.stack([shorter if way == MEMBERS else batches for way in range(len(strengths))], axis=1)
+    ways = np.stack(
+        [shorter if way == MEMBERS else batches for way in range(len(strengths))], axis=1
+    )
     nets = drawn(ways.shape[0] * ways.shape[1], d, keys[0])
     first = jax.tree.map(lambda a: a[:: len(strengths)], nets)
     every = ways.reshape(-1, *ways.shape[2:])
     found, logits = learn(penalised, nets, splits, every, key=keys[1], strengths=strengths)
     members = jax.tree.map(lambda a: a[:, :MEMBERS], found)
-    pooled = jax.jit(jax.vmap(lambda net, rows: predict(layers.Ensemble(net), splits.xs[rows])[:, 0]))
+    pooled = jax.jit(
+        jax.vmap(lambda net, rows: predict(layers.Ensemble(net), splits.xs[rows])[:, 0])
+    )
     logits, last = np.asarray(logits), lambda way: np.asarray(logits)[:, way, -1]
     _, dropped = learn(plainly, thinned(first, d, dropout), splits, batches, key=keys[2])
     _, noisy = learn(noisily, first, splits, batches, key=keys[3])
@@ -191,9 +222,12 @@ def ablation(splits: Splits, batches, *, dropout: float, rng, key) -> Ablation:
 
 
 def stopped(splits: Splits, logits: np.ndarray) -> np.ndarray:
-    """The logits of the epoch whose loss is least on the rows to stop by; `logits` are `splits epochs judged`."""
+    """The logits of the epoch whose loss is least on the rows to stop by; `logits` are
+    `splits epochs judged`.
+    """
     held = splits.rows[:, splits.core : splits.cut]
-    z, y = logits[:, :, : held.shape[1]], np.asarray(splits.ys)[held][:, None]
+    z = logits[:, :, : held.shape[1]]
+    y = np.asarray(splits.ys)[held][:, None]
     best = (np.logaddexp(0, z) - y * z).mean(axis=-1).argmin(axis=1)
     return logits[np.arange(len(logits)), best]
 
@@ -204,7 +238,14 @@ def mean(errors: np.ndarray) -> tuple[float, float]:
 
 
 def column(name: str, errors: dict[str, np.ndarray], null: float) -> Column:
-    """The means with their errors; the constant guess is drawn where it is near, and said where it is far."""
+    """The means with their errors; the constant guess is drawn where it is near, and said where it
+    is far.
+    """
     near = null < 2 * max(error.mean() for error in errors.values())
     title = name if near else f"{name} (null: {null:.1f} %)"
-    return Column("test error, %", {way: mean(e) for way, e in errors.items()}, {"null": null} if near else {}, title)
+    return Column(
+        "test error, %",
+        {way: mean(e) for way, e in errors.items()},
+        {"null": null} if near else {},
+        title,
+    )

@@ -1,4 +1,6 @@
-"""Two tables of real data (lecture 10, exercise 6): credit-card defaults and spam, and what each trick is worth."""
+"""Two tables of real data (lecture 10, exercise 6): credit-card defaults and spam, and what each
+trick is worth.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -27,28 +29,38 @@ from .splits import MEMBERS, ablation, column, drawn, learn, logistic, mean, pee
     data=("default",),
 )
 def default(key):
-    r"""On the 10,000 credit-card holders of *Default*, 70 % to train on and ten random splits, a network of one hidden
-    layer of ten units with dropout errs as often as logistic regression, to 0.3 points, and ranks as well (area under
-    the curve at least 0.94). Both err less than who says that nobody defaults, and no trick changes much."""
+    r"""On the 10,000 credit-card holders of *Default*, 70 % to train on and ten random splits, a
+    network of one hidden layer of ten units with dropout errs as often as logistic regression, to
+    0.3 points, and ranks as well (area under the curve at least 0.94). Both err less than who says
+    that nobody defaults, and no trick changes much.
+    """
     rng, (key_split, key_line, key_nets) = chance(key), jr.split(key, 3)
     splits = split("default", train_rows=7000, count=10, key=key_split)
     batches = splits.batches(rng, splits.cut)
     lines, peers = logistic(splits, batches, key_line)
     nets = ablation(splits, batches, dropout=0.1, rng=rng, key=key_nets)
-    line, labels = splits.mistakes(lines), np.asarray(splits.ys)[splits.rows[:, splits.cut :]]
-    area = lambda z: mean(np.array([roc_auc_score(*pair) for pair in zip(labels, z[:, splits.cut - splits.core :])]))
+    line = splits.mistakes(lines)
+    labels = np.asarray(splits.ys)[splits.rows[:, splits.cut :]]
+    area = lambda z: mean(
+        np.array([roc_auc_score(*pair) for pair in zip(labels, z[:, splits.cut - splits.core :])])
+    )
     areas = np.array([area(z) for z in (nets.dropped, nets.plain, lines)])
     null = 100 * labels.mean()
     means = {name: errors.mean() for name, errors in nets.errors.items()}
     return Verdict(
         between("logistic regression: test error over 10 splits, %", line.mean(), 2.46, 2.86),
         close("the same by scikit-learn, %", line.mean(), peers.mean(), tolerance=0.1),
-        close("network with dropout less logistic, points", means["dropout"] - line.mean(), 0.0, tolerance=0.3),
+        close(
+            "network with dropout less logistic, points",
+            means["dropout"] - line.mean(),
+            0.0,
+            tolerance=0.3,
+        ),
         at_least("area under the curve: dropout, no trick, logistic", areas[:, 0], 0.94),
         close("nobody defaults, %", null, 3.33, tolerance=0.01),
         at_most("the errors with each trick, %", list(means.values()), 0.95 * null),
         figure=Dots(column("Default", {"logistic regression": line, **nets.errors}, null)),
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -60,14 +72,20 @@ def default(key):
     data=("default", "spambase"),
 )
 def tricks(key):
-    r"""Early stopping, $L^2$ and $L^1$ penalties, dropout, noise on the inputs and the average of restarts, each alone,
-    on a network of ten hidden units: with each the mean test error, over ten splits of *Default* and five of
-    *Spambase*, is below that of the constant guess. On *Spambase* the average of restarts errs less than they do."""
-    rng, checks, columns = chance(key), [], []
+    r"""Early stopping, $L^2$ and $L^1$ penalties, dropout, noise on the inputs and the average of
+    restarts, each alone, on a network of ten hidden units: with each the mean test error, over ten
+    splits of *Default* and five of *Spambase*, is below that of the constant guess. On *Spambase*
+    the average of restarts errs less than they do.
+    """
+    rng = chance(key)
+    checks = []
+    columns = []
     for name, rows, count, dropout in (("default", 7000, 10, 0.1), ("spambase", 3065, 5, 0.2)):
         key, key_split, key_nets = jr.split(key, 3)
         splits = split(name, train_rows=rows, count=count, key=key_split)
-        found = ablation(splits, splits.batches(rng, splits.cut), dropout=dropout, rng=rng, key=key_nets)
+        found = ablation(
+            splits, splits.batches(rng, splits.cut), dropout=dropout, rng=rng, key=key_nets
+        )
         null = 100 * float(splits.ys.mean())
         worst = [e.mean() + 2 * e.std(ddof=1) / np.sqrt(count) for e in found.errors.values()]
         checks.append(at_most(f"{name}: errors with two standard errors, %", worst, null))
@@ -80,7 +98,20 @@ def tricks(key):
     )
 
 
-ESL = ("!", "$", "remove", "free", "hp", "george", "our", "capital_run_length", "edu", "000", "business", "money")
+ESL = (
+    "!",
+    "$",
+    "remove",
+    "free",
+    "hp",
+    "george",
+    "our",
+    "capital_run_length",
+    "edu",
+    "000",
+    "business",
+    "money",
+)
 
 
 @claim(
@@ -92,36 +123,60 @@ ESL = ("!", "$", "remove", "free", "hp", "george", "our", "capital_run_length", 
     data=("spambase",),
 )
 def spam(key):
-    r"""On *Spambase*, with $\log(x + 0.1)$ in place of $x$ and 3,065 mails to train on, networks of ten hidden units
-    err on at most 6 % of the others: less than logistic regression, and about as often as an additive logistic model
-    of splines (ESL: 5.5 %). The average of five restarts errs no more than its members do on average. Shuffling one
-    feature at a time tells what the network leans on, as the curves of the additive model do."""
-    rng, keys = chance(key), jr.split(key, 5)
+    r"""On *Spambase*, with $\log(x + 0.1)$ in place of $x$ and 3,065 mails to train on, networks of
+    ten hidden units err on at most 6 % of the others: less than logistic regression, and about as
+    often as an additive logistic model of splines (ESL: 5.5 %). The average of five restarts errs
+    no more than its members do on average. Shuffling one feature at a time tells what the network
+    leans on, as the curves of the additive model do.
+    """
+    rng = chance(key)
+    keys = jr.split(key, 5)
     splits = split("spambase", train_rows=3065, count=5, key=keys[0])
     batches = splits.batches(rng, splits.cut)
-    nets = layers.Ensemble(jax.tree.map(lambda a: a.reshape(5, MEMBERS, *a.shape[1:]), drawn(5 * MEMBERS, 57, keys[1])))
+    nets = layers.Ensemble(
+        jax.tree.map(lambda a: a.reshape(5, MEMBERS, *a.shape[1:]), drawn(5 * MEMBERS, 57, keys[1]))
+    )
     found, logits = learn(together, nets, splits, batches, key=keys[2], strengths=((1e-3, 0.0),))
     found = jax.tree.map(lambda a: a[:, 0], found)  # of the only strength
-    each = jax.jit(jax.vmap(lambda net, rows: jax.vmap(lambda one: predict(one, splits.xs[rows])[:, 0])(net.members)))
+    each = jax.jit(
+        jax.vmap(
+            lambda net, rows: jax.vmap(lambda one: predict(one, splits.xs[rows])[:, 0])(net.members)
+        )
+    )
     members = np.asarray(each(found, splits.judged))  # splits members judged
     lines, peers = logistic(splits, batches, keys[3])
-    splines = peer(splits, make_pipeline(SplineTransformer(n_knots=4, extrapolation="linear"), LogisticRegression()))
+    splines = peer(
+        splits,
+        make_pipeline(SplineTransformer(n_knots=4, extrapolation="linear"), LogisticRegression()),
+    )
     errors = {
         "logistic regression": splits.mistakes(lines),
         "additive, splines": splines,
         "network": splits.mistakes(members).mean(axis=1),
         "five networks": splits.mistakes(logits[:, 0, -1]),
     }
-    one, rows = jax.tree.map(lambda a: a[0], found), splits.rows[0, splits.cut :]
+    one = jax.tree.map(lambda a: a[0], found)
+    rows = splits.rows[0, splits.cut :]
     seen = explain.importance(
-        one, (splits.xs[rows], splits.ys[rows]), train.binary_error_rate,
-        features=data.load("spambase").features, key=keys[4],
-    )  # fmt: skip
-    pooled, risk = np.asarray(logits[:, 0, -1]), lambda z: np.logaddexp(0, z) - np.asarray(splits.ys)[splits.judged] * z
-    jensen = np.stack([risk(m) for m in members.swapaxes(0, 1)]).mean(axis=(0, 2)) - risk(pooled).mean(axis=1)
+        one,
+        (splits.xs[rows], splits.ys[rows]),
+        train.binary_error_rate,
+        features=data.load("spambase").features,
+        key=keys[4],
+    )
+    pooled = np.asarray(logits[:, 0, -1])
+    risk = lambda z: np.logaddexp(0, z) - np.asarray(splits.ys)[splits.judged] * z
+    jensen = np.stack([risk(m) for m in members.swapaxes(0, 1)]).mean(axis=(0, 2)) - risk(
+        pooled
+    ).mean(axis=1)
     return Verdict(
         *_accuracy(errors, peers),
-        close("the pooled logit less the mean of the members'", pooled, members.mean(axis=1), tolerance=1e-9),
+        close(
+            "the pooled logit less the mean of the members'",
+            pooled,
+            members.mean(axis=1),
+            tolerance=1e-9,
+        ),
         at_least("mean log loss of the members less that of the average, each split", jensen, 0.0),
         *_leans(seen, one, splits, rows, rng),
         figure=seen,
@@ -131,18 +186,30 @@ def spam(key):
 def _accuracy(errors, peers):
     at = {name: e.mean() for name, e in errors.items()}
     return (
-        between("logistic regression: test error over 5 splits, %", at["logistic regression"], 4.7, 6.7),
-        close("the same by scikit-learn, %", at["logistic regression"], peers.mean(), tolerance=0.4),
+        between(
+            "logistic regression: test error over 5 splits, %", at["logistic regression"], 4.7, 6.7
+        ),
+        close(
+            "the same by scikit-learn, %", at["logistic regression"], peers.mean(), tolerance=0.4
+        ),
         at_most("network: test error, %", at["network"], 6.0),
-        at_most("network less logistic regression, points", at["network"] - at["logistic regression"], 0.0),
-        at_most("average of five, less its members, points", at["five networks"] - at["network"], 0.0),
+        at_most(
+            "network less logistic regression, points",
+            at["network"] - at["logistic regression"],
+            0.0,
+        ),
+        at_most(
+            "average of five, less its members, points", at["five networks"] - at["network"], 0.0
+        ),
         between("additive model of splines, %", at["additive, splines"], 4.2, 6.2),
     )
 
 
 def _leans(seen, net, splits, rows, rng):
     """The importance of the first feature once more, by hand, and who comes first."""
-    top, xs, ys = seen.order[0], np.asarray(splits.xs)[rows], np.asarray(splits.ys)[rows]
+    top = seen.order[0]
+    xs = np.asarray(splits.xs)[rows]
+    ys = np.asarray(splits.ys)[rows]
     wrong = jax.jit(lambda xs: (predict(net, xs)[:, 0] > 0) != ys)
 
     def shuffled():
@@ -154,7 +221,14 @@ def _leans(seen, net, splits, rows, rng):
     error = np.hypot(seen.error[top], again.std(ddof=1) / np.sqrt(10))
     known = [any(word in seen.features[j] for word in ESL) for j in seen.order[:5]]
     return (
-        within(f"rise of the error without {seen.features[top]}", seen.rise[top], again.mean(), error=error),
-        at_least("of the five features it leans on most, those that ESL finds to matter", sum(known), 4),
+        within(
+            f"rise of the error without {seen.features[top]}",
+            seen.rise[top],
+            again.mean(),
+            error=error,
+        ),
+        at_least(
+            "of the five features it leans on most, those that ESL finds to matter", sum(known), 4
+        ),
         at_least("rise of the error without the first of them, points", 100 * seen.rise[top], 0.5),
     )

@@ -1,5 +1,6 @@
-"""Differentiation written out in plain Python, to compare with: dual numbers forwards, and a tape that is run
-backwards."""
+"""Differentiation written out in plain Python, to compare with: dual numbers forwards, and a tape
+that is run backwards.
+"""
 
 import math
 from typing import Any
@@ -27,7 +28,9 @@ class Dual:
 
 
 class Node:
-    """A value of a graph that is built as it is computed: what it was made of, with the slope by each of them."""
+    """A value of a graph that is built as it is computed: what it was made of, with the slope by
+    each of them.
+    """
 
     def __init__(self, value: float, made_of: tuple[tuple["Node", float], ...] = ()):
         self.value, self.made_of, self.grad = value, made_of, 0.0
@@ -47,7 +50,9 @@ class Node:
         return Node(math.tanh(self.value), ((self, 1 - math.tanh(self.value) ** 2),))
 
     def backward(self) -> int:
-        """Adds the slope of this value to `grad` of all it was made of, last made first; the nodes visited."""
+        """Adds the slope of this value to `grad` of all it was made of, last made first; the nodes
+        visited.
+        """
         order: list[Node] = []
         _after_parts(self, set(), order)
         slopes = dict.fromkeys(order, 0.0) | {self: 1.0}
@@ -68,7 +73,9 @@ def _after_parts(node: Node, seen: set[Node], order: list[Node]) -> None:
 
 
 def random_graph(recipe: list[Any], inputs: list[Any], *, how: dict[str, Any]) -> Any:
-    """The last value of a graph in which each step takes two earlier values; `how` says what the steps mean."""
+    """The last value of a graph in which each step takes two earlier values; `how` says what the
+    steps mean.
+    """
     values = list(inputs)
     for word, i, j in recipe:
         values.append(how[word](values[i], values[j]))

@@ -24,18 +24,33 @@ _values = jax.jit(predict)
 
 
 @claim(
-    "L10-1.6-uat", title="Universal approximation", kind="theorem", of=("models.step_network", "models.ridge_network"),
+    "L10-1.6-uat",
+    title="Universal approximation",
+    kind="theorem",
+    of=("models.step_network", "models.ridge_network"),
     cites="Cybenko 1989; Hornik, Stinchcombe & White 1989",
-)  # fmt: skip
+)
 def uat(key):
-    r"""For a continuous $\sigma$ with limits 0 and 1, any continuous $f^*$ on a compact set and any $\epsilon > 0$
-    some finite shallow network is within $\epsilon$ everywhere. On an interval $f^*(c_0) + \sum_i (f^*(c_i) -
-    f^*(c_{i-1}))\, \sigma(k(x - t_i))$ with steep units is such a network, of error $O(1/N)$."""
-    widths, curves, checks = (50, 100, 200, 400), {}, []
-    cases = {"sin 2πx": (lambda x: jnp.sin(2 * jnp.pi * x), lambda x: np.sin(2 * np.pi * x), 0.0, 2 * np.pi),
-             "|x|": (jnp.abs, np.abs, -1.0, 1.0)}  # fmt: skip
+    r"""For a continuous $\sigma$ with limits 0 and 1, any continuous $f^*$ on a compact set and any
+    $\epsilon > 0$ some finite shallow network is within $\epsilon$ everywhere. On an interval
+    $f^*(c_0) + \sum_i (f^*(c_i) - f^*(c_{i-1}))\, \sigma(k(x - t_i))$ with steep units is such a
+    network, of error $O(1/N)$.
+    """
+    widths = (50, 100, 200, 400)
+    curves = {}
+    checks = []
+    cases = {
+        "sin 2πx": (
+            lambda x: jnp.sin(2 * jnp.pi * x),
+            lambda x: np.sin(2 * np.pi * x),
+            0.0,
+            2 * np.pi,
+        ),
+        "|x|": (jnp.abs, np.abs, -1.0, 1.0),
+    }
     for name, (f, by_numpy, low, slope) in cases.items():
-        x, k = np.linspace(low, 1, 10_001), 1e5
+        x = np.linspace(low, 1, 10_001)
+        k = 1e5
         nets = [models.step_network(f, low=low, high=1.0, width=N, steepness=k) for N in widths]
         error = np.array([np.abs(on(net, x) - by_numpy(x)).max() for net in nets])
         t = np.linspace(low, 1, widths[0] + 2)
@@ -48,65 +63,123 @@ def uat(key):
             at_most(f"{name}, N = 400: largest error on 10,001 points", error[-1], 1e-2),
             falls(f"{name}: error by N", error),
             close(
-                f"{name}: error over slope × half a cell", error / (slope * h / 2), 1.0, tolerance=0.1, method="trend"
+                f"{name}: error over slope × half a cell",
+                error / (slope * h / 2),
+                1.0,
+                tolerance=0.1,
+                method="trend",
             ),
         ]
     square = lambda t: np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2)
-    xs, new = square(np.linspace(-1, 1, 40)), square((np.arange(39) - 19) / 19.5)  # the middles of the cells
+    xs, new = (
+        square(np.linspace(-1, 1, 40)),
+        square((np.arange(39) - 19) / 19.5),
+    )  # the middles of the cells
     g = lambda x: np.sin(6 * x[:, 0]) * np.cos(5 * x[:, 1])
     fits = [
-        models.ridge_network(xs, g(xs), width=M, activation=layers.sigmoid, spread=4.0, key=key) for M in (50, 200, 800)
+        models.ridge_network(xs, g(xs), width=M, activation=layers.sigmoid, spread=4.0, key=key)
+        for M in (50, 200, 800)
     ]
-    miss = [np.sqrt(np.mean((np.asarray(_values(net, jnp.asarray(new)))[:, 0] - g(new)) ** 2)) for net in fits]
+    miss = [
+        np.sqrt(np.mean((np.asarray(_values(net, jnp.asarray(new)))[:, 0] - g(new)) ** 2))
+        for net in fits
+    ]
     return Verdict(
         *checks,
         falls("two inputs, M = 50, 200, 800 random units: error on new points", miss),
         assumed=("σ is continuous, or at least bounded and measurable",),
         figure=Chart(
-            Panel("units N", "largest error", points=curves, log="xy",
-                  bounds={"π/N": (np.array(widths), np.pi / np.array(widths))}),
-            Panel("units M", "typical error, two inputs", points={"sigmoid": ((50, 200, 800), miss)}, log="xy"),
+            Panel(
+                "units N",
+                "largest error",
+                points=curves,
+                log="xy",
+                bounds={"π/N": (np.array(widths), np.pi / np.array(widths))},
+            ),
+            Panel(
+                "units M",
+                "typical error, two inputs",
+                points={"sigmoid": ((50, 200, 800), miss)},
+                log="xy",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 @claim(
-    "L10-1.6-uat-control", title="Polynomial activations do not suffice", kind="theorem", of=("models.ridge_network",),
+    "L10-1.6-uat-control",
+    title="Polynomial activations do not suffice",
+    kind="theorem",
+    of=("models.ridge_network",),
     cites="Leshno, Lin, Pinkus & Schocken 1993",
-)  # fmt: skip
+)
 def uat_control(key):
-    r"""If $\sigma$ is a polynomial of degree $k$, so is every network, whatever its width: with $\sigma(z) = z^2$ the
-    best fit of $|x|$ is the best parabola for $M = 10$, 100 and 1000 alike."""
+    r"""If $\sigma$ is a polynomial of degree $k$, so is every network, whatever its width: with
+    $\sigma(z) = z^2$ the best fit of $|x|$ is the best parabola for $M = 10$, 100 and 1000 alike.
+    """
     x = np.linspace(-1, 1, 201)
     parabola = np.polyval(np.polyfit(x, np.abs(x), 2), x)
-    fit = lambda M, phi: models.ridge_network(x[:, None], np.abs(x), width=M, activation=phi, spread=2.0, key=key)
+    fit = lambda M, phi: models.ridge_network(
+        x[:, None], np.abs(x), width=M, activation=phi, spread=2.0, key=key
+    )
     squares = [on(fit(M, jnp.square), x) for M in (10, 100, 1000)]
     miss = lambda y: np.sqrt(np.mean((y - np.abs(x)) ** 2))
     sigmoids = [miss(on(fit(M, layers.sigmoid), x)) for M in (10, 100)]
     return Verdict(
-        *[close(f"M = {M}: the network and the best parabola", y, parabola, tolerance=1e-8, method="brute force")
-          for M, y in zip((10, 100, 1000), squares)],
-        close("the errors of all three", [miss(y) for y in squares], miss(parabola), tolerance=1e-8),
-        refuted(at_least("sigmoids: their error, against the parabola's", min(sigmoids), miss(parabola))),
-        figure=Chart(Panel("x", "f(x)", lines={"|x|": (x, np.abs(x)), "1000 squares": (x, squares[-1]),
-                                               "100 sigmoids": (x, on(fit(100, layers.sigmoid), x))})),
-    )  # fmt: skip
+        *[
+            close(
+                f"M = {M}: the network and the best parabola",
+                y,
+                parabola,
+                tolerance=1e-8,
+                method="brute force",
+            )
+            for M, y in zip((10, 100, 1000), squares)
+        ],
+        close(
+            "the errors of all three", [miss(y) for y in squares], miss(parabola), tolerance=1e-8
+        ),
+        refuted(
+            at_least("sigmoids: their error, against the parabola's", min(sigmoids), miss(parabola))
+        ),
+        figure=Chart(
+            Panel(
+                "x",
+                "f(x)",
+                lines={
+                    "|x|": (x, np.abs(x)),
+                    "1000 squares": (x, squares[-1]),
+                    "100 sigmoids": (x, on(fit(100, layers.sigmoid), x)),
+                },
+            )
+        ),
+    )
 
 
-@claim("L10-2.2-product", title="Products from squares", kind="identity", of=("models.product_network",))
+@claim(
+    "L10-2.2-product",
+    title="Products from squares",
+    kind="identity",
+    of=("models.product_network",),
+)
 def product(key):
-    r"""$x_1 x_2 = \frac14 [(x_1 + x_2)^2 - (x_1 - x_2)^2]$, and more factors by a tree of such products; with squares
-    by a ReLU network each product is one as well."""
+    r"""$x_1 x_2 = \frac14 [(x_1 + x_2)^2 - (x_1 - x_2)^2]$, and more factors by a tree of such
+    products; with squares by a ReLU network each product is one as well.
+    """
     rng = chance(key)
     whole = rng.integers(-9, 10, size=(1000, 8)).astype(float)
     gate = lambda a, b: ((a + b) ** 2 - (a - b) ** 2) / 4
 
     def by_tree(factors):
         while factors.shape[1] > 1:
-            factors = np.c_[gate(factors[:, :-1:2], factors[:, 1::2]), factors[:, 2 * (factors.shape[1] // 2) :]]
+            factors = np.c_[
+                gate(factors[:, :-1:2], factors[:, 1::2]), factors[:, 2 * (factors.shape[1] // 2) :]
+            ]
         return factors[:, 0]
 
-    checks, m, M = [], 7, 1.5
+    checks = []
+    m = 7
+    M = 1.5
     for k in (2, 3, 5):
         net = models.product_network(k, depth=m, bound=M)
         xs = rng.uniform(-M, M, size=(4000, k))
@@ -114,25 +187,45 @@ def product(key):
         error = np.abs(np.asarray(_values(net, jnp.asarray(xs)))[:, 0] - np.prod(xs, axis=1))
         checks.append(at_most(f"network of {k} factors: error over its bound", error / bound, 1.0))
     return Verdict(
-        equal("1000 products of two whole numbers", gate(whole[:, 0], whole[:, 1]), whole[:, 0] * whole[:, 1]),
-        *[equal(f"by a tree, {k} factors", by_tree(whole[:, :k]), np.prod(whole[:, :k], axis=1)) for k in (3, 5, 8)],
-        refuted(equal("with a half for the quarter", 2 * gate(whole[:, 0], whole[:, 1]), whole[:, 0] * whole[:, 1])),
+        equal(
+            "1000 products of two whole numbers",
+            gate(whole[:, 0], whole[:, 1]),
+            whole[:, 0] * whole[:, 1],
+        ),
+        *[
+            equal(f"by a tree, {k} factors", by_tree(whole[:, :k]), np.prod(whole[:, :k], axis=1))
+            for k in (3, 5, 8)
+        ],
+        refuted(
+            equal(
+                "with a half for the quarter",
+                2 * gate(whole[:, 0], whole[:, 1]),
+                whole[:, 0] * whole[:, 1],
+            )
+        ),
         *checks,
     )
 
 
 @claim(
-    "L10-2.2-squaring", title="Squares by a deep ReLU network", kind="model",
-    of=("models.square_network", "models.product_network"), cites="Yarotsky 2017",
-)  # fmt: skip
+    "L10-2.2-squaring",
+    title="Squares by a deep ReLU network",
+    kind="model",
+    of=("models.square_network", "models.product_network"),
+    cites="Yarotsky 2017",
+)
 def squaring(key):
-    r"""With $g(x) = \min(2x, 2 - 2x)$, $x - \sum_{s=1}^m g^{\circ s}(x) / 4^s$ is a ReLU network of $O(m)$ units that
-    is off $x^2$ on $[0, 1]$ by exactly $4^{-(m+1)}$ at worst. So $x_1 x_2$ on $[-M, M]^2$ costs $M^2\,
-    4^{-(m+1)}$."""
-    depths, x = np.arange(1, 7), np.arange(2**9 + 1) / 2**9
+    r"""With $g(x) = \min(2x, 2 - 2x)$, $x - \sum_{s=1}^m g^{\circ s}(x) / 4^s$ is a ReLU network of
+    $O(m)$ units that is off $x^2$ on $[0, 1]$ by exactly $4^{-(m+1)}$ at worst. So $x_1 x_2$ on
+    $[-M, M]^2$ costs $M^2\, 4^{-(m+1)}$.
+    """
+    depths = np.arange(1, 7)
+    x = np.arange(2**9 + 1) / 2**9
     nets = [models.square_network(int(m)) for m in depths]
     values = np.stack([on(net, x) for net in nets])
-    folded, sums, z = [x], x, x
+    folded = [x]
+    sums = x
+    z = x
     for s in depths:
         z = np.minimum(2 * z, 2 - 2 * z)
         sums = sums - z / 4.0**s
@@ -142,39 +235,75 @@ def squaring(key):
     a = np.linspace(-2.5, 2.5, 161)
     pairs = np.stack(np.meshgrid(a, a), axis=-1).reshape(-1, 2)
     gates = [models.product_network(depth=int(m), bound=2.5) for m in (1, 3, 5)]
-    off = [np.abs(np.asarray(_values(net, jnp.asarray(pairs)))[:, 0] - np.prod(pairs, axis=1)).max() for net in gates]
+    off = [
+        np.abs(np.asarray(_values(net, jnp.asarray(pairs)))[:, 0] - np.prod(pairs, axis=1)).max()
+        for net in gates
+    ]
     return Verdict(
         close("the network and the sum, m = 1 to 6", values, np.stack(folded[1:]), tolerance=1e-14),
-        close("largest error on a grid, over 4^−(m+1)", error * 4.0 ** (depths + 1), 1.0, tolerance=1e-9),
+        close(
+            "largest error on a grid, over 4^−(m+1)",
+            error * 4.0 ** (depths + 1),
+            1.0,
+            tolerance=1e-9,
+        ),
         refuted(close("over 4^−m", error * 4.0**depths, 1.0, tolerance=1e-9)),
         equal("hidden units", units, 3 * depths),
-        at_most("product on [−2.5, 2.5]², m = 1, 3, 5: largest error, against M² 4^−(m+1)", off,
-                2.5**2 * 4.0 ** -np.array([2, 4, 6]), slack=1e-12),
-        figure=Chart(
-            Panel("x", "approximation less x²", lines={f"m = {m}": (x, values[m - 1] - x**2) for m in (1, 2, 3)}),
-            Panel("hidden layers m", "largest error", points={"measured": (depths, error)},
-                  bounds={"4^−(m+1)": (depths, 4.0 ** -(depths + 1))}, log="y"),
+        at_most(
+            "product on [−2.5, 2.5]², m = 1, 3, 5: largest error, against M² 4^−(m+1)",
+            off,
+            2.5**2 * 4.0 ** -np.array([2, 4, 6]),
+            slack=1e-12,
         ),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "x",
+                "approximation less x²",
+                lines={f"m = {m}": (x, values[m - 1] - x**2) for m in (1, 2, 3)},
+            ),
+            Panel(
+                "hidden layers m",
+                "largest error",
+                points={"measured": (depths, error)},
+                bounds={"4^−(m+1)": (depths, 4.0 ** -(depths + 1))},
+                log="y",
+            ),
+        ),
+    )
 
 
 @claim(
-    "L10-2.2-narrow-uat", title="Deep and narrow: width d + 1 suffices, d does not", kind="theorem",
-    of=("models.max_affine_network", "models.multiply", "train.descend"), cites="Hanin 2019; Johnson 2019",
-)  # fmt: skip
+    "L10-2.2-narrow-uat",
+    title="Deep and narrow: width d + 1 suffices, d does not",
+    kind="theorem",
+    of=("models.max_affine_network", "models.multiply", "train.descend"),
+    cites="Hanin 2019; Johnson 2019",
+)
 def narrow(key):
-    r"""A ReLU network of width $d + 1$ is exactly $\max_j (a_j^\top x + b_j)$ on $[0, 1]^d$ with a layer for each
-    form, and so comes near every convex function. Of width $d$ it cannot: where it is at least its value at the
-    centre it is so out to the border, so it misses $1 - \|x\|^2$ on $[-1, 1]^2$ by $\frac12$ or more."""
-    rng, checks = chance(key), []
+    r"""A ReLU network of width $d + 1$ is exactly $\max_j (a_j^\top x + b_j)$ on $[0, 1]^d$ with a
+    layer for each form, and so comes near every convex function. Of width $d$ it cannot: where it
+    is at least its value at the centre it is so out to the border, so it misses $1 - \|x\|^2$ on
+    $[-1, 1]^2$ by $\frac12$ or more.
+    """
+    rng = chance(key)
+    checks = []
     for d in (2, 3):
-        A, b, xs = rng.normal(size=(9, d)), rng.normal(size=9), rng.uniform(size=(10_000, d))
+        A = rng.normal(size=(9, d))
+        b = rng.normal(size=9)
+        xs = rng.uniform(size=(10_000, d))
         net = models.max_affine_network(A, b)
         got = np.asarray(_values(net, jnp.asarray(xs)))[:, 0]
         checks += [
-            close(f"d = {d}: nine forms at 10,000 points", got, (xs @ A.T + b).max(axis=1), tolerance=1e-12),
+            close(
+                f"d = {d}: nine forms at 10,000 points",
+                got,
+                (xs @ A.T + b).max(axis=1),
+                tolerance=1e-12,
+            ),
             equal(
-                f"d = {d}: widths of the hidden layers", [len(part.W) for part in net.body.layers[:-1:2]], [d + 1] * 8
+                f"d = {d}: widths of the hidden layers",
+                [len(part.W) for part in net.body.layers[:-1:2]],
+                [d + 1] * 8,
             ),
         ]
     side = np.linspace(-1, 1, 21)
@@ -182,30 +311,45 @@ def narrow(key):
     ys = 1 - np.sum(xs**2, axis=1)
     spots = np.stack(np.meshgrid(*[np.linspace(-0.8, 0.8, 5)] * 2), axis=-1).reshape(-1, 2)
     tangent = lambda spots: models.multiply(
-        models.max_affine_network(2 * spots, -np.sum(spots**2, axis=1) - 1, low=-1.0), -1.0)  # fmt: skip
+        models.max_affine_network(2 * spots, -np.sum(spots**2, axis=1) - 1, low=-1.0), -1.0
+    )
     written = np.abs(np.asarray(_values(tangent(spots), jnp.asarray(xs)))[:, 0] - ys).max()
     few = np.array([[0.5, 0.0], [-0.5, 0.0], [0.0, 0.5], [0.0, -0.5], [0.0, 0.0]])
     shake = lambda key: tree.axpy(0.05, tree.normal_like(key, tangent(few)), tangent(few))
     keys = jr.split(key, 5)
-    thin = jax.vmap(lambda key: models.MLP.init(2, 2, 2, 2, 2, 1, key=key))(jr.split(jr.fold_in(key, 1), 40))
+    thin = jax.vmap(lambda key: models.MLP.init(2, 2, 2, 2, 2, 1, key=key))(
+        jr.split(jr.fold_in(key, 1), 40)
+    )
     two = _trained(thin, jnp.asarray(xs), jnp.asarray(ys)).reshape(5, 8).min(axis=1)
     three = _trained(jax.vmap(shake)(keys), jnp.asarray(xs), jnp.asarray(ys))
     seeds = np.arange(1, 6)
     return Verdict(
         *checks,
         at_most("width 3, 25 tangent planes: largest error", written, 0.1),
-        at_least("width 2, trained, the best of 8 starts for each of 5 seeds: largest error", two, 0.5, slack=1e-9),
+        at_least(
+            "width 2, trained, the best of 8 starts for each of 5 seeds: largest error",
+            two,
+            0.5,
+            slack=1e-9,
+        ),
         at_most("width 3, trained from five planes with noise, 5 seeds", three, 0.45),
-        figure=Chart(Panel("seed", "largest error on [−1, 1]²",
-                           points={"width 2": (seeds, two), "width 3": (seeds, three)},
-                           bounds={"least for width 2": (seeds, np.full(5, 0.5))})),
-    )  # fmt: skip
+        figure=Chart(
+            Panel(
+                "seed",
+                "largest error on [−1, 1]²",
+                points={"width 2": (seeds, two), "width 3": (seeds, three)},
+                bounds={"least for width 2": (seeds, np.full(5, 0.5))},
+            )
+        ),
+    )
 
 
 @jax.jit
 def _trained(nets, xs, ys):
     """The largest error of each network after training, the best on the way counting."""
-    step = train.descend(lambda net, batch, key: train.squared_error(net, (xs, ys)), optax.adam(0.01))
+    step = train.descend(
+        lambda net, batch, key: train.squared_error(net, (xs, ys)), optax.adam(0.01)
+    )
     worst = lambda state: jnp.abs(predict(state.model, xs)[:, 0] - ys).max()
     learn = lambda net: run(step, net, jnp.zeros(400), key=jr.key(0), keep=worst)[1][0].min()
     return jax.vmap(learn)(nets)

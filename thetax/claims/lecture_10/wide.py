@@ -1,4 +1,6 @@
-"""Networks of one hidden layer on a noisy sine, many trained together: what §4.1, §4.2 and §4.5 are tried on."""
+"""Networks of one hidden layer on a noisy sine, many trained together: what §4.1, §4.2 and §4.5 are
+tried on.
+"""
 
 from typing import Any
 
@@ -11,16 +13,28 @@ import optax
 from ... import layers, models, train
 
 
-def sine(rng: np.random.Generator, count: int, n: int, *, noise: float, waves: float = 1.0) -> tuple[Any, Any]:
-    """`count` sets of n places evenly over a period, and the sine there under noise, in single precision."""
+def sine(
+    rng: np.random.Generator, count: int, n: int, *, noise: float, waves: float = 1.0
+) -> tuple[Any, Any]:
+    """`count` sets of n places evenly over a period, and the sine there under noise, in single
+    precision.
+    """
     xs = np.tile(np.linspace(-np.pi, np.pi, n), (count, 1))
     ys = np.sin(waves * xs) + noise * rng.normal(size=xs.shape)
     return jnp.asarray(xs[:, :, None], jnp.float32), jnp.asarray(ys, jnp.float32)
 
 
-def networks(rng: np.random.Generator, count: int, width: int, *, steepness: float, scale: float) -> models.MLP:
-    """Stacked networks of tanh units whose centres are spread evenly over the period, in single precision."""
-    W = steepness * rng.choice([-1, 1], size=(count, width, 1)) * rng.uniform(0.5, 1.5, size=(count, width, 1))
+def networks(
+    rng: np.random.Generator, count: int, width: int, *, steepness: float, scale: float
+) -> models.MLP:
+    """Stacked networks of tanh units whose centres are spread evenly over the period, in single
+    precision.
+    """
+    W = (
+        steepness
+        * rng.choice([-1, 1], size=(count, width, 1))
+        * rng.uniform(0.5, 1.5, size=(count, width, 1))
+    )
     b = -W[:, :, 0] * rng.permuted(np.tile(np.linspace(-np.pi, np.pi, width), (count, 1)), axis=1)
     beta = scale * rng.normal(size=(count, 1, width)) / np.sqrt(width)
     return stacked(W, b, beta)
@@ -41,17 +55,24 @@ def repeat(tree: Any, times: int) -> Any:
     return jax.tree.map(lambda a: jnp.repeat(a, times, axis=0), tree)
 
 
-def trained(nets: Any, data: Any, strengths: Any, *, steps: int, rate: float = 1e-2, looks: int = 1) -> Any:
-    """Each network after each of `looks` equal parts of the steps of Adam on its own data, with its own decay.
+def trained(
+    nets: Any, data: Any, strengths: Any, *, steps: int, rate: float = 1e-2, looks: int = 1
+) -> Any:
+    """Each network after each of `looks` equal parts of the steps of Adam on its own data, with its
+    own decay.
 
-    The rate falls to zero along a cosine. All of them are one program."""
+    The rate falls to zero along a cosine. All of them are one program.
+    """
 
     def one(net, xs, ys, strength):
         objective = train.weight_decay(train.squared_error, strength=strength)
         adam = optax.adam(optax.cosine_decay_schedule(rate, steps))
         iteration = train.descend(lambda model, batch, key: objective(model, (xs, ys)), adam)
         step = lambda state, _: iteration.step(state, None, key=jr.key(0))
-        part = lambda state, _: (state := jax.lax.scan(step, state, length=steps // looks)[0], state.model)
+        part = lambda state, _: (
+            state := jax.lax.scan(step, state, length=steps // looks)[0],
+            state.model,
+        )
         return jax.lax.scan(part, iteration.init(net), length=looks)[1]
 
     return jax.jit(jax.vmap(one))(nets, *data, jnp.asarray(strengths, jnp.float32))

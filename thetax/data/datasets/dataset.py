@@ -1,7 +1,8 @@
 """What a dataset is: a name, sources that must agree, a licence, and a fingerprint.
 
-Whatever the source, a dataset is the same arrays (`train_x`, `train_y` and perhaps `test_x`, `test_y`),
-and one SHA-256 over them is pinned. So two sources cannot silently differ, and a damaged cache shows.
+Whatever the source, a dataset is the same arrays (`train_x`, `train_y` and perhaps `test_x`,
+`test_y`), and one SHA-256 over them is pinned. So two sources cannot silently differ, and a damaged
+cache shows.
 """
 
 import hashlib
@@ -18,8 +19,9 @@ from ..io.sources import Form, Source
 class Data(NamedTuple):
     """A dataset in memory.
 
-    Images are float32 in [0, 1], `n h w` if grey and `n c h w` if coloured; tables are float32, `n d`; texts are
-    strings, `n` of them (NumPy's `StringDType`). Labels are int32, targets of a regression float32.
+    Images are float32 in [0, 1], `n h w` if grey and `n c h w` if coloured; tables are float32,
+    `n d`; texts are strings, `n` of them (NumPy's `StringDType`). Labels are int32, targets of a
+    regression float32.
     """
 
     train: tuple[np.ndarray, np.ndarray]  # xs, ys; everything, where there is no official split
@@ -42,10 +44,14 @@ class Dataset:
     sources: tuple[Source, ...] = field(default=(), repr=False)
     forms: tuple[Form, ...] = field(default=(), repr=False)  # what a folder of the user may hold
     embedded: Callable[[], Arrays] | None = field(default=None, repr=False)
-    files: Mapping[str, str] = field(default_factory=dict, repr=False)  # kept as they are, with the SHA-256 of each
+    files: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # kept as they are, with the SHA-256 of each
 
     def data(self, arrays: Arrays) -> Data:
-        """The arrays as a learner wants them: pixels in [0, 1], texts as strings, labels as int32."""
+        """The arrays as a learner wants them: pixels in [0, 1], texts as strings, labels as
+        int32.
+        """
         test = _pair(arrays, "test") if "test_x" in arrays else None
         return Data(_pair(arrays, "train"), test, self.classes, self.features)
 
@@ -69,13 +75,15 @@ def fingerprint(arrays: Arrays) -> str:
 
 
 def _pair(arrays: Arrays, part: str) -> tuple[np.ndarray, np.ndarray]:
-    xs, ends = arrays[f"{part}_x"], arrays.get(f"{part}_ends")
+    xs = arrays[f"{part}_x"]
+    ends = arrays.get(f"{part}_ends")
     return _pixels(xs) if ends is None else strings(xs, ends), _labels(arrays[f"{part}_y"])
 
 
 def strings(xs: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Strings out of one buffer of UTF-8, each from the end of the one before it to its own."""
-    data, stops = xs.tobytes(), ends.tolist()
+    data = xs.tobytes()
+    stops = ends.tolist()
     texts = [data[start:stop].decode() for start, stop in zip([0, *stops], stops)]
     return np.array(texts, np.dtypes.StringDType())
 

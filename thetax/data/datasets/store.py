@@ -1,7 +1,8 @@
 """From a name to arrays: the cache first, then each source until one gives the very data.
 
-A dataset is cached as one npz file, a pretrained network perhaps as a folder of its files; both are written under a
-temporary name and renamed, so that they are there whole or not at all, and checked whenever they are loaded.
+A dataset is cached as one npz file, a pretrained network perhaps as a folder of its files; both are
+written under a temporary name and renamed, so that they are there whole or not at all, and checked
+whenever they are loaded.
 """
 
 import difflib
@@ -59,27 +60,37 @@ def load(name: str, *, folder: str | Path | None = None) -> Data:
     dataset = _find(name)
     if dataset in _OTHERS:
         way = f"fetch_model({name!r})" if dataset.files else f"load_arrays({name!r})"
-        raise ValueError(f"name={name!r} is no set of examples with labels; {way} gives what it holds.")
-    return dataset.data(dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder)))
+        raise ValueError(
+            f"name={name!r} is no set of examples with labels; {way} gives what it holds."
+        )
+    return dataset.data(
+        dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder))
+    )
 
 
 def load_arrays(name: str, *, folder: str | Path | None = None) -> Arrays:
-    """What is kept under that name, as it is kept, fetched if it is not in the cache: weights, or files of pictures.
+    """What is kept under that name, as it is kept, fetched if it is not in the cache: weights, or
+    files of pictures.
 
     >>> {part: array.shape for part, array in load_arrays("digits").items()}
     {'train_x': (1797, 8, 8), 'train_y': (1797,)}
     """
     dataset = _find(name)
     if dataset.files:
-        raise ValueError(f"name={name!r} is kept as files, not as arrays; fetch_model({name!r}) gives their folder.")
+        raise ValueError(
+            f"name={name!r} is kept as files, not as arrays; fetch_model({name!r}) gives their "
+            "folder."
+        )
     return dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder))
 
 
 def fetch_model(name: str, *, folder: str | Path | None = None) -> Path:
-    """The folder, in the cache, with the files of a pretrained network as its makers lay them out; fetched if missing.
+    """The folder, in the cache, with the files of a pretrained network as its makers lay them out;
+    fetched if missing.
 
-    `"minilm"` has `model.safetensors`, `config.json` and the files of its tokeniser, as Hugging Face's libraries read
-    them; `"smollm2"` has one GGUF file. Each file has the SHA-256 that is pinned for it, at every call.
+    `"minilm"` has `model.safetensors`, `config.json` and the files of its tokeniser, as Hugging
+    Face's libraries read them; `"smollm2"` has one GGUF file. Each file has the SHA-256 that is
+    pinned for it, at every call.
     """
     dataset = _find(name)
     if not dataset.files:
@@ -91,7 +102,9 @@ def fetch_model(name: str, *, folder: str | Path | None = None) -> Path:
 
 
 def fetch(name: str, *, folder: str | Path | None = None) -> Path | None:
-    """Sees that the dataset is in the cache, whole; gives the file or folder (None for what needs no fetching)."""
+    """Sees that the dataset is in the cache, whole; gives the file or folder (None for what needs
+    no fetching).
+    """
     dataset = _find(name)
     if dataset.embedded:
         return None
@@ -106,7 +119,9 @@ def cached(dataset: Dataset) -> Path | None:
 
 
 def _place(dataset: Dataset) -> Path:
-    return cache_folder("data", dataset.name) / ("files" if dataset.files else f"{dataset.name}.npz")
+    return cache_folder("data", dataset.name) / (
+        "files" if dataset.files else f"{dataset.name}.npz"
+    )
 
 
 def _find(name: str) -> Dataset:
@@ -120,7 +135,9 @@ def _find(name: str) -> Dataset:
 
 def _folder(folder: str | Path | None) -> Path | None:
     if folder is not None and not Path(folder).is_dir():
-        raise ValueError(f"folder={str(folder)!r} is not a folder; give one that holds the files, or none.")
+        raise ValueError(
+            f"folder={str(folder)!r} is not a folder; give one that holds the files, or none."
+        )
     return None if folder is None else Path(folder)
 
 
@@ -153,8 +170,13 @@ def _from_cache(dataset: Dataset) -> Arrays | None:
 
 
 def _checked_folder(path: Path, dataset: Dataset) -> Arrays:
-    """No arrays, once every file of the folder is the one expected; none of them is read into memory."""
-    sums = {name: digest(path / name) if (path / name).is_file() else "no file" for name in dataset.files}
+    """No arrays, once every file of the folder is the one expected; none of them is read into
+    memory.
+    """
+    sums = {
+        name: digest(path / name) if (path / name).is_file() else "no file"
+        for name in dataset.files
+    }
     _compare(sums, dataset)
     return {}
 
@@ -162,8 +184,11 @@ def _checked_folder(path: Path, dataset: Dataset) -> Arrays:
 def _compare(sums: Mapping[str, str], dataset: Dataset) -> None:
     wrong = [name for name, sha256 in dataset.files.items() if sums.get(name) != sha256]
     if wrong:
-        expected, got = dataset.files[wrong[0]], sums.get(wrong[0], "no file")
-        raise ValueError(f"{wrong[0]} is not the file of {dataset.name}: expected SHA-256 {expected}, got {got}")
+        expected = dataset.files[wrong[0]]
+        got = sums.get(wrong[0], "no file")
+        raise ValueError(
+            f"{wrong[0]} is not the file of {dataset.name}: expected SHA-256 {expected}, got {got}"
+        )
 
 
 def _limit(dataset: Dataset) -> int:
@@ -172,10 +197,14 @@ def _limit(dataset: Dataset) -> int:
 
 def _checked(arrays: Arrays, dataset: Dataset) -> Arrays:
     if dataset.files:
-        _compare({name: hashlib.sha256(array.data).hexdigest() for name, array in arrays.items()}, dataset)
+        _compare(
+            {name: hashlib.sha256(array.data).hexdigest() for name, array in arrays.items()},
+            dataset,
+        )
     elif (got := fingerprint(arrays)) != dataset.fingerprint:
         raise ValueError(
-            f"these are not the arrays of {dataset.name}: expected fingerprint {dataset.fingerprint}, got {got}"
+            f"these are not the arrays of {dataset.name}: expected fingerprint "
+            f"{dataset.fingerprint}, got {got}"
         )
     return arrays
 
@@ -198,8 +227,12 @@ def _from_sources(dataset: Dataset, folder: Path | None, *, work: Path) -> Array
 
 def _candidates(dataset: Dataset, folder: Path | None, failures: list[str]) -> Iterator[Source]:
     if folder is not None:
-        ours = Form((f"{dataset.name}.npz",), lambda files: read_npz(*files.values()), _limit(dataset))
-        here = in_folder(folder, dataset.sources, dataset.forms if dataset.files else (ours, *dataset.forms))
+        ours = Form(
+            (f"{dataset.name}.npz",), lambda files: read_npz(*files.values()), _limit(dataset)
+        )
+        here = in_folder(
+            folder, dataset.sources, dataset.forms if dataset.files else (ours, *dataset.forms)
+        )
         if not here:
             failures.append(f"folder {folder}: holds none of the sets of files named below")
         yield from here
@@ -220,7 +253,11 @@ def _sorry(dataset: Dataset, failures: list[str]) -> str:
 
 def _listed(files: tuple[str, ...]) -> str:
     few = len(files) <= _SHOWN
-    return ", ".join(files) if few else f"{', '.join(files[:3])} and so on to {files[-1]}, {len(files)} in all"
+    return (
+        ", ".join(files)
+        if few
+        else f"{', '.join(files[:3])} and so on to {files[-1]}, {len(files)} in all"
+    )
 
 
 def _save(path: Path, arrays: Arrays) -> None:
@@ -254,7 +291,9 @@ def _save_files(path: Path, arrays: Arrays) -> None:
 
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
-    """Holds other processes off this dataset while it is fetched (where the system has such locks)."""
+    """Holds other processes off this dataset while it is fetched (where the system has such
+    locks).
+    """
     try:
         import fcntl
     except ImportError:

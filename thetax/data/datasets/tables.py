@@ -8,8 +8,10 @@ from ..io.sources import Files, Form, Package, Web
 from .dataset import Dataset
 
 _WORDS = (
-    "make address all 3d our over remove internet order mail receive will people report addresses free business "
-    "email you credit your font 000 money hp hpl george 650 lab labs telnet 857 data 415 85 technology 1999 parts "
+    "make address all 3d our over remove internet order mail receive will people report addresses "
+    "free business "
+    "email you credit your font 000 money hp hpl george 650 lab labs telnet 857 data 415 85 "
+    "technology 1999 parts "
     "pm direct cs meeting original project re edu table conference"
 )
 _SPAM = (
@@ -22,18 +24,23 @@ _WEEK = ("mon", "tues", "wed", "thur", "fri")
 _CAR = ("cylinders", "displacement", "horsepower", "weight", "acceleration", "year", "origin")
 
 
-def _choice(columns: dict[str, list[str]], column: str, options: tuple[str, ...], *, name: str) -> np.ndarray:
+def _choice(
+    columns: dict[str, list[str]], column: str, options: tuple[str, ...], *, name: str
+) -> np.ndarray:
     """A column of a few words as numbers: 0 for the first option, 1 for the second, and so on."""
     words = columns.get(column, [])
     strange = [word for word in words if word not in options]
     if not words or strange:
         came = repr(strange[0]) if strange else "nothing"
-        raise ValueError(f"{name}: column {column!r} must hold {' or '.join(options)}; it holds {came}.")
+        raise ValueError(
+            f"{name}: column {column!r} must hold {' or '.join(options)}; it holds {came}."
+        )
     return np.array([options.index(word) for word in words], np.int32)
 
 
 def _from_default(files: Files) -> Arrays:
-    name, columns = files["Default.csv"].name, read_csv(files["Default.csv"])
+    name = files["Default.csv"].name
+    columns = read_csv(files["Default.csv"])
     student = _choice(columns, "student", ("No", "Yes"), name=name)
     money = numbers(columns, ("balance", "income"), name=name)
     xs = np.concatenate([student[:, None].astype(np.float32), money], axis=1)
@@ -41,21 +48,27 @@ def _from_default(files: Files) -> Arrays:
 
 
 def _from_nyse(files: Files) -> Arrays:
-    """Each day with the next one's log volume, and which day of the week that is (0 is Monday); a row belongs to
-    the part its target is in."""
-    name, columns = files["NYSE.csv"].name, read_csv(files["NYSE.csv"])
+    """Each day with the next one's log volume, and which day of the week that is (0 is Monday); a
+    row belongs to the part its target is in.
+    """
+    name = files["NYSE.csv"].name
+    columns = read_csv(files["NYSE.csv"])
     days = numbers(columns, _NYSE, name=name)
     week = _choice(columns, "day_of_week", _WEEK, name=name).astype(np.float32)
     train = _choice(columns, "train", ("FALSE", "TRUE"), name=name)[1:] == 1
-    xs, ys = np.concatenate([days[:-1], week[1:, None]], axis=1), days[1:, 1]
+    xs = np.concatenate([days[:-1], week[1:, None]], axis=1)
+    ys = days[1:, 1]
     return {"train_x": xs[train], "train_y": ys[train], "test_x": xs[~train], "test_y": ys[~train]}
 
 
 def _from_auto(files: Files) -> Arrays:
     """Cars and how far they go; the origin as three numbers of which one is 1."""
-    name, columns = files["Auto.csv"].name, read_csv(files["Auto.csv"])
+    name = files["Auto.csv"].name
+    columns = read_csv(files["Auto.csv"])
     origin = _choice(columns, "origin", ("1", "2", "3"), name=name)
-    xs = np.concatenate([numbers(columns, _CAR[:-1], name=name), np.eye(3, dtype=np.float32)[origin]], axis=1)
+    xs = np.concatenate(
+        [numbers(columns, _CAR[:-1], name=name), np.eye(3, dtype=np.float32)[origin]], axis=1
+    )
     return {"train_x": xs, "train_y": numbers(columns, ("mpg",), name=name)[:, 0]}
 
 
@@ -68,8 +81,13 @@ def _from_kernlab(files: Files) -> Arrays:
     frames = read_rda(files["spam.rda"])
     *xs, kinds = frames.get("spam", {"": np.array(0.0)}).values()
     if len(xs) != 57 or any(x.dtype.kind != "f" for x in xs) or kinds.dtype.kind != "U":
-        raise ValueError(f"{files['spam.rda'].name}: is not the frame 'spam' of 57 numbers and a word a row.")
-    return {"train_x": np.stack(xs, axis=1).astype(np.float32), "train_y": (kinds == "spam").astype(np.int32)}
+        raise ValueError(
+            f"{files['spam.rda'].name}: is not the frame 'spam' of 57 numbers and a word a row."
+        )
+    return {
+        "train_x": np.stack(xs, axis=1).astype(np.float32),
+        "train_y": (kinds == "spam").astype(np.int32),
+    }
 
 
 _DEFAULT_FORM = Form(("Default.csv",), _from_default, 1 << 20)
@@ -78,11 +96,16 @@ _AUTO_FORM = Form(("Auto.csv",), _from_auto, 1 << 20)
 _UCI_FORM = Form(("spambase.data",), _from_uci, 2 << 20)
 _KERNLAB_FORM = Form(("spam.rda",), _from_kernlab, 4 << 20)
 
-_ISL = "BSD-3-Clause as part of the ISLP package; G. James, D. Witten, T. Hastie, R. Tibshirani, J. Taylor"
+_ISL = (
+    "BSD-3-Clause as part of the ISLP package; G. James, D. Witten, T. Hastie, R. Tibshirani, J. "
+    "Taylor"
+)
 
 
 def _islp(form: Form) -> tuple[Web, Package]:
-    """The data of *An Introduction to Statistical Learning*, from its package's source or its wheel."""
+    """The data of *An Introduction to Statistical Learning*, from its package's source or its
+    wheel.
+    """
     return (
         Web("https://raw.githubusercontent.com/intro-stat-learning/ISLP/main/ISLP/data/", form, {}),
         Package(
@@ -100,7 +123,8 @@ def _islp(form: Form) -> tuple[Web, Package]:
 
 default = Dataset(
     name="default",
-    about="10,000 credit-card holders: does one default, given student, balance and income (simulated)",
+    about="10,000 credit-card holders: does one default, given student, balance and income "
+    "(simulated)",
     licence=_ISL,
     size=160_000,
     classes=("no", "yes"),
@@ -112,7 +136,8 @@ default = Dataset(
 
 nyse = Dataset(
     name="nyse",
-    about="6,050 trading days in order: tomorrow's log volume from today's figures and its weekday; tested after 1979",
+    about="6,050 trading days in order: tomorrow's log volume from today's figures and its "
+    "weekday; tested after 1979",
     licence=_ISL,
     size=122_000,
     features=(*_NYSE, "next_weekday"),
@@ -123,7 +148,8 @@ nyse = Dataset(
 
 auto = Dataset(
     name="auto",
-    about="392 cars of 1970 to 1982: miles to the gallon, from engine, weight, year and origin; no official split",
+    about="392 cars of 1970 to 1982: miles to the gallon, from engine, weight, year and origin; "
+    "no official split",
     licence=_ISL,
     size=16_000,
     features=(*_CAR[:-1], "american", "european", "japanese"),

@@ -1,7 +1,8 @@
 r"""Data one can draw: small problems as pure functions of a key.
 
-Each is `toy(n, *, noise, key) -> (xs, ys)` with xs of shape `n d` and ys of shape `n`, labels as int32,
-every class as often as any other (give or take one) where the classes are drawn and not computed.
+Each is `toy(n, *, noise, key) -> (xs, ys)` with xs of shape `n d` and ys of shape `n`, labels as
+int32, every class as often as any other (give or take one) where the classes are drawn and not
+computed.
 """
 
 import jax.numpy as jnp
@@ -66,8 +67,11 @@ def circles(n: int, *, noise: float = 0.05, key: PRNGKeyArray) -> Plane:
     return _jitter(_polar(jnp.where(ys == 0, 1.0, 0.5), angle), noise, k_noise), ys
 
 
-def spirals(n: int, *, classes: int = 2, turns: float = 1.0, noise: float = 0.02, key: PRNGKeyArray) -> Plane:
-    r"""Arms $r \mapsto (r, 2\pi(\text{turns} \cdot r + y / \text{classes}))$ in polar coordinates, $r \le 1$.
+def spirals(
+    n: int, *, classes: int = 2, turns: float = 1.0, noise: float = 0.02, key: PRNGKeyArray
+) -> Plane:
+    r"""Arms $r \mapsto (r, 2\pi(\text{turns} \cdot r + y / \text{classes}))$ in polar coordinates,
+    $r \le 1$.
 
     >>> xs, ys = spirals(90, classes=3, key=jr.key(0))
     >>> jnp.bincount(ys).tolist()
@@ -75,7 +79,9 @@ def spirals(n: int, *, classes: int = 2, turns: float = 1.0, noise: float = 0.02
     """
     k_labels, k_radii, k_noise = jr.split(key, 3)
     ys = _balanced(n, classes, k_labels)
-    radius = jnp.sqrt(jr.uniform(k_radii, (n,), minval=0.01))  # even along the arm, and off the centre
+    radius = jnp.sqrt(
+        jr.uniform(k_radii, (n,), minval=0.01)
+    )  # even along the arm, and off the centre
     angle = 2 * jnp.pi * (turns * radius + ys.astype(jnp.float32) / classes)
     return _jitter(_polar(radius, angle), noise, k_noise), ys
 
@@ -96,9 +102,16 @@ def blobs(
 
 
 def teacher_student(
-    n: int, *, features: int = 8, width: int = 16, classes: int = 2, noise: float = 0.0, key: PRNGKeyArray
+    n: int,
+    *,
+    features: int = 8,
+    width: int = 16,
+    classes: int = 2,
+    noise: float = 0.0,
+    key: PRNGKeyArray,
 ) -> tuple[Float[Array, "n {features}"], Int[Array, " n"]]:
-    r"""Labels of a random network: $y = \arg\max(V \tanh(Ux) + \text{noise} \cdot \varepsilon)$, $x \sim N(0, I)$.
+    r"""Labels of a random network: $y = \arg\max(V \tanh(Ux) + \text{noise} \cdot \varepsilon)$,
+    $x \sim N(0, I)$.
 
     What a student of the same shape can learn without error, as long as there is no noise.
 
@@ -114,7 +127,9 @@ def teacher_student(
     return xs, jnp.argmax(_jitter(logits, noise, k_noise), axis=1).astype(jnp.int32)
 
 
-def sinusoid(n: int, *, noise: float = 0.1, key: PRNGKeyArray) -> tuple[Float[Array, "n 1"], Float[Array, " n"]]:
+def sinusoid(
+    n: int, *, noise: float = 0.1, key: PRNGKeyArray
+) -> tuple[Float[Array, "n 1"], Float[Array, " n"]]:
     r"""$y = \sin x + \text{noise} \cdot \varepsilon$, $x$ uniform on $[-\pi, \pi]$.
 
     >>> xs, ys = sinusoid(20, noise=0.0, key=jr.key(0))

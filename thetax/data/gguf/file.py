@@ -1,13 +1,16 @@
-r"""Networks in GGUF, the file format of llama.cpp: metadata, then tensors, most of them in a few bits a number.
+r"""Networks in GGUF, the file format of llama.cpp: metadata, then tensors, most of them in a few
+bits a number.
 
-No number of the header is trusted before it is held against the size of the file. The tensors stay on disk until one is
-asked for, when the library `gguf` makes float32 of its blocks. Two things differ from the same network as Hugging Face
-has it:
+No number of the header is trusted before it is held against the size of the file. The tensors stay
+on disk until one is asked for, when the library `gguf` makes float32 of its blocks. Two things
+differ from the same network as Hugging Face has it:
 
-- Sizes are stored with the innermost first. Here they are turned round, so that a weight is (out, in).
-- Rotary positions turn pairs of rows of $W_q$ and $W_k$ within each head. Hugging Face pairs row $i$ with $i + d/2$;
-  the converter of llama.cpp puts the two next to each other, $2i$ and $2i + 1$, in files whose `general.architecture`
-  is `llama`. `rotary_halves` undoes it for `attn_q` and `attn_k`. (Those of `qwen2` are not permuted.)
+- Sizes are stored with the innermost first. Here they are turned round, so that a weight is (out,
+  in).
+- Rotary positions turn pairs of rows of $W_q$ and $W_k$ within each head. Hugging Face pairs row
+  $i$ with $i + d/2$; the converter of llama.cpp puts the two next to each other, $2i$ and $2i + 1$,
+  in files whose `general.architecture` is `llama`. `rotary_halves` undoes it for `attn_q` and
+  `attn_k`. (Those of `qwen2` are not permuted.)
 """
 
 import math
@@ -38,7 +41,9 @@ class TokenTable(NamedTuple):
     """The vocabulary of a network as a GGUF file has it."""
 
     kind: str  # "gpt2" for pieces of bytes, "llama" for those of SentencePiece
-    split: str  # how text is cut before it is pieced, such as "smollm"; "" where the file does not say
+    split: (
+        str  # how text is cut before it is pieced, such as "smollm"; "" where the file does not say
+    )
     tokens: list[str]
     merges: list[tuple[str, str]]  # which two pieces become one, the first rule first
     special: dict[str, int]  # "bos", "eos", "unknown", "padding", as far as there are such
@@ -48,16 +53,21 @@ class TokenTable(NamedTuple):
 
 
 def read_gguf(path: str | Path) -> Gguf:
-    """The metadata of a GGUF file, and its tensors by name; of a folder, those of the one GGUF file in it.
+    """The metadata of a GGUF file, and its tensors by name; of a folder, those of the one GGUF file
+    in it.
 
-    A file that is cut off, or announces more than it holds, is a `ValueError`. Needs `pip install 'thetax[text]'`.
+    A file that is cut off, or announces more than it holds, is a `ValueError`. Needs
+    `pip install 'thetax[text]'`.
 
     >>> import gguf, tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tiny.gguf"
     >>> writer = gguf.GGUFWriter(path, "llama")
     >>> writer.add_uint32("llama.block_count", 1)
     >>> writer.add_tensor("output.weight", np.ones((2, 32), np.float32))
-    >>> writer.write_header_to_file(); writer.write_kv_data_to_file(); writer.write_tensors_to_file(); writer.close()
+    >>> writer.write_header_to_file()
+    ... writer.write_kv_data_to_file()
+    ... writer.write_tensors_to_file()
+    ... writer.close()
     >>> metadata, tensors = read_gguf(path)
     >>> metadata
     {'general.architecture': 'llama', 'llama.block_count': 1}
@@ -78,9 +88,11 @@ def read_gguf(path: str | Path) -> Gguf:
 
 
 def rotary_halves(W: np.ndarray, *, heads: int) -> np.ndarray:
-    r"""The rows of each head from the order of pairs to that of halves: row $2i + j$ becomes row $i + jd/2$.
+    r"""The rows of each head from the order of pairs to that of halves: row $2i + j$ becomes row
+    $i + jd/2$.
 
-    For the weights (heads × d, in), or biases, of queries and keys; of keys, `heads` is `head_count_kv`.
+    For the weights (heads × d, in), or biases, of queries and keys; of keys, `heads` is
+    `head_count_kv`.
 
     >>> rotary_halves(np.array([0, 2, 1, 3]), heads=1).tolist()
     [0, 1, 2, 3]
@@ -89,7 +101,8 @@ def rotary_halves(W: np.ndarray, *, heads: int) -> np.ndarray:
 
 
 def rotary_pairs(W: np.ndarray, *, heads: int) -> np.ndarray:
-    r"""The inverse of `rotary_halves`, as llama.cpp's converter does it: row $i + jd/2$ becomes row $2i + j$.
+    r"""The inverse of `rotary_halves`, as llama.cpp's converter does it: row $i + jd/2$ becomes row
+    $2i + j$.
 
     >>> rotary_pairs(np.array([0, 1, 2, 3]), heads=1).tolist()
     [0, 2, 1, 3]
@@ -99,7 +112,10 @@ def rotary_pairs(W: np.ndarray, *, heads: int) -> np.ndarray:
 
 def _ordered(name: str, W: np.ndarray, heads: int, *, pairs_first: bool) -> np.ndarray:
     if heads < 1 or len(W) % (2 * heads):
-        raise ValueError(f"{name}: {len(W)} rows do not divide into {heads} heads of pairs; give the heads of this W.")
+        raise ValueError(
+            f"{name}: {len(W)} rows do not divide into {heads} heads of pairs; give the heads of "
+            "this W."
+        )
     half = len(W) // heads // 2
     inner = (half, 2) if pairs_first else (2, half)
     return W.reshape(heads, *inner, *W.shape[1:]).swapaxes(1, 2).reshape(W.shape)
@@ -110,7 +126,10 @@ def _one(path: Path) -> Path:
         return path
     files = sorted(path.glob("*.gguf"))
     if len(files) != 1:
-        raise ValueError(f"{path}: has {len(files)} files that end in .gguf; give the folder of one, or the file.")
+        raise ValueError(
+            f"{path}: has {len(files)} files that end in .gguf; give the folder of one, or the "
+            "file."
+        )
     return files[0]
 
 
@@ -121,17 +140,29 @@ class _Tensors(Mapping[str, np.ndarray]):
         self.data, self.infos, self.start = data, infos, start
 
     def __getitem__(self, name: str) -> np.ndarray:
-        gguf, info = library(), self.infos[name]
-        begin, kind = self.start + info.offset, gguf.GGMLQuantizationType(info.kind)
+        gguf = library()
+        info = self.infos[name]
+        begin = self.start + info.offset
+        kind = gguf.GGMLQuantizationType(info.kind)
         raw = np.asarray(self.data[begin : begin + info.size])
         plain = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}.get(kind.name)
         if plain:
-            return np.frombuffer(raw.tobytes(), plain).astype(np.float32, copy=False).reshape(info.shape)
+            return (
+                np.frombuffer(raw.tobytes(), plain)
+                .astype(np.float32, copy=False)
+                .reshape(info.shape)
+            )
         try:
             rows = raw.reshape(-1, info.size // max(math.prod(info.shape[:-1]), 1))
-            return gguf.quants.dequantize(rows, kind).astype(np.float32, copy=False).reshape(info.shape)
+            return (
+                gguf.quants.dequantize(rows, kind)
+                .astype(np.float32, copy=False)
+                .reshape(info.shape)
+            )
         except NotImplementedError:
-            raise ValueError(f"Gguf: {name} is stored as {kind.name}, which cannot be made float32 here.") from None
+            raise ValueError(
+                f"Gguf: {name} is stored as {kind.name}, which cannot be made float32 here."
+            ) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.infos)
@@ -146,17 +177,32 @@ def _rule(merge: Any) -> tuple[str, str, str]:
 
 def _token_table(metadata: Mapping[str, Any]) -> TokenTable:
     get = lambda name, default: metadata.get(f"tokenizer.ggml.{name}", default)
-    tokens, merges, kinds = get("tokens", None), get("merges", []), get("token_type", [])
+    tokens = get("tokens", None)
+    merges = get("merges", [])
+    kinds = get("token_type", [])
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        raise ValueError("Gguf: the file has no list of tokens (tokenizer.ggml.tokens); its tokeniser is elsewhere.")
-    pairs = [(first, second) for first, space, second in map(_rule, merges) if space and " " not in second]
+        raise ValueError(
+            "Gguf: the file has no list of tokens (tokenizer.ggml.tokens); its tokeniser is "
+            "elsewhere."
+        )
+    pairs = [
+        (first, second)
+        for first, space, second in map(_rule, merges)
+        if space and " " not in second
+    ]
     if len(pairs) < len(merges):
-        raise ValueError("Gguf: a rule of tokenizer.ggml.merges does not name two pieces with a space between them.")
+        raise ValueError(
+            "Gguf: a rule of tokenizer.ggml.merges does not name two pieces with a space between "
+            "them."
+        )
     special = {name: get(f"{name}_token_id", None) for name in ("bos", "eos", "unknown", "padding")}
     special = {name: token for name, token in special.items() if token is not None}
     wrong = {name: token for name, token in special.items() if token not in range(len(tokens))}
     if wrong or len(kinds) not in (0, len(tokens)):
-        raise ValueError(f"Gguf: special tokens {wrong}, {len(kinds)} kinds of tokens for a list of {len(tokens)}.")
+        raise ValueError(
+            f"Gguf: special tokens {wrong}, {len(kinds)} kinds of tokens for a list of "
+            f"{len(tokens)}."
+        )
     return TokenTable(
         kind=str(get("model", "")),
         split=str(get("pre", "")),

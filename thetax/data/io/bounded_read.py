@@ -1,8 +1,8 @@
 """Bytes with a name, unpacked within a bound.
 
-A file from outside can be damaged or hostile: it can end early, announce more than it holds, or unpack
-to more than the machine has. So nothing here unpacks more than `limit` bytes, and whatever a parser
-throws at a bad file leaves as one `ValueError` that names the file.
+A file from outside can be damaged or hostile: it can end early, announce more than it holds, or
+unpack to more than the machine has. So nothing here unpacks more than `limit` bytes, and whatever a
+parser throws at a bad file leaves as one `ValueError` that names the file.
 """
 
 import bz2
@@ -38,13 +38,15 @@ def reading(name: str, kind: str) -> Iterator[None]:
     >>> with reading("a.gz", "a gzip file"):
     ...     _ = gzip.decompress(b"no")
     Traceback (most recent call last):
-    ValueError: a.gz: not readable as a gzip file: Not a gzipped file (b'no'). Fetch the file again...
+    ValueError: a.gz: not readable as a gzip file: Not a gzipped file (b'no'). Fetch the file ...
     """
     try:
         yield
     except FileNotFoundError:
         raise
-    except Exception as error:  # a parser of a hostile file may throw anything; all of it means damage
+    except (
+        Exception
+    ) as error:  # a parser of a hostile file may throw anything; all of it means damage
         if isinstance(error, ValueError) and str(error).startswith(f"{name}: "):
             raise
         reason = str(error) or type(error).__name__
@@ -56,7 +58,9 @@ def bounded(stream: io.BufferedIOBase | IO[bytes], *, name: str, limit: int) -> 
     """All of the stream, or a `ValueError` if it holds more than `limit` bytes."""
     data = stream.read(limit + 1)
     if len(data) > limit:
-        raise ValueError(f"{name}: unpacks to more than the {limit:,} bytes expected; it was not unpacked.")
+        raise ValueError(
+            f"{name}: unpacks to more than the {limit:,} bytes expected; it was not unpacked."
+        )
     return data
 
 
@@ -75,7 +79,8 @@ def contents(file: File, *, limit: int = LIMIT) -> Blob:
 
 
 def members(file: File, names: Collection[str], *, limit: int = LIMIT) -> dict[str, Blob]:
-    """The named members of a zip, a tar (packed or not) or a Debian archive; nothing is written to disk.
+    """The named members of a zip, a tar (packed or not) or a Debian archive; nothing is written to
+    disk.
 
     All of them together may unpack to `limit` bytes, and so may all that is passed over on the way.
     """
@@ -122,11 +127,15 @@ class _Bounded(io.BufferedIOBase):
         data = self.stream.read(self.left + 1 if size < 0 else min(size, self.left + 1))
         self.left -= len(data)
         if self.left < 0:
-            raise ValueError(f"{self.name}: unpacks to more than the {self.limit:,} bytes expected.")
+            raise ValueError(
+                f"{self.name}: unpacks to more than the {self.limit:,} bytes expected."
+            )
         return data
 
 
-def _from_zip(raw: io.BufferedIOBase, names: Collection[str], *, name: str, limit: int) -> dict[str, Blob]:
+def _from_zip(
+    raw: io.BufferedIOBase, names: Collection[str], *, name: str, limit: int
+) -> dict[str, Blob]:
     found: dict[str, Blob] = {}
     with zipfile.ZipFile(raw) as archive:
         for wanted in set(names) & set(archive.namelist()):
@@ -151,10 +160,13 @@ def _from_tar(stream: _Bounded, names: Collection[str], *, name: str) -> dict[st
 
 
 def _from_deb(raw: io.BufferedIOBase, *, name: str) -> Blob:
-    """The member `data.tar.*` of a Debian package, an `ar` archive: 60-byte headers, sizes in decimal."""
+    """The member `data.tar.*` of a Debian package, an `ar` archive: 60-byte headers, sizes in
+    decimal.
+    """
     raw.seek(8)
     while len(header := raw.read(60)) == 60:
-        member, size = header[:16].decode("ascii").strip().rstrip("/"), int(header[48:58])
+        member = header[:16].decode("ascii").strip().rstrip("/")
+        size = int(header[48:58])
         if size < 0:
             raise ValueError(f"{name}: member {member!r} has the size {size}.")
         if member.endswith(".zst"):

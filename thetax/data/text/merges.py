@@ -1,8 +1,10 @@
-r"""Pieces of words learned from text: starting with letters, the best pair of neighbours becomes a piece (§6.5).
+r"""Pieces of words learned from text: starting with letters, the best pair of neighbours becomes a
+piece (§6.5).
 
-What is best is a score of three counts, of the pair $ab$ and of $a$ and $b$ alone: `frequency` is byte-pair encoding
-(Sennrich et al. 2016), `association` is WordPiece (Schuster and Nakajima 2012). Counts are kept up to date word by
-word, so that a merge costs as much as the words it changes; equal scores are settled by the alphabet.
+What is best is a score of three counts, of the pair $ab$ and of $a$ and $b$ alone: `frequency` is
+byte-pair encoding (Sennrich et al. 2016), `association` is WordPiece (Schuster and Nakajima 2012).
+Counts are kept up to date word by word, so that a merge costs as much as the words it changes;
+equal scores are settled by the alphabet.
 """
 
 from bisect import bisect_left
@@ -14,8 +16,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 Merge: TypeAlias = tuple[str, str]
-Words: TypeAlias = Mapping[str, int] | Mapping[tuple[str, ...], int]  # how often each occurs, by its letters
-Score: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # counts of ab, a, b -> the score
+Words: TypeAlias = (
+    Mapping[str, int] | Mapping[tuple[str, ...], int]
+)  # how often each occurs, by its letters
+Score: TypeAlias = Callable[
+    [np.ndarray, np.ndarray, np.ndarray], np.ndarray
+]  # counts of ab, a, b -> the score
 
 
 def frequency(ab: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -28,7 +34,8 @@ def frequency(ab: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def association(ab: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    r"""The score $n(ab) / (n(a)\,n(b))$ of WordPiece (§6.5): the pair whose parts are seldom met apart.
+    r"""The score $n(ab) / (n(a)\,n(b))$ of WordPiece (§6.5): the pair whose parts are seldom met
+    apart.
 
     >>> association(np.array([6, 2]), np.array([10, 2]), np.array([10, 2])).tolist()
     [0.06, 0.5]
@@ -37,7 +44,9 @@ def association(ab: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 class Merges(NamedTuple):
-    """What was learned: the pieces, letters first, then each as it was made; and the pairs that were merged."""
+    """What was learned: the pieces, letters first, then each as it was made; and the pairs that
+    were merged.
+    """
 
     pieces: list[str]
     merges: list[Merge]
@@ -52,10 +61,12 @@ def learn_merges(
     letters: Sequence[str] = (),
     least: int = 1,
 ) -> Merges:
-    r"""Merges the pair of the highest score everywhere, again and again, until there are `size` pieces.
+    r"""Merges the pair of the highest score everywhere, again and again, until there are `size`
+    pieces.
 
-    `words` counts words by their letters; `letters` are pieces whether they occur or not. A pair that is met fewer
-    than `least` times is never merged. Of equal scores the pair that comes first by its parts is taken.
+    `words` counts words by their letters; `letters` are pieces whether they occur or not. A pair
+    that is met fewer than `least` times is never merged. Of equal scores the pair that comes first
+    by its parts is taken.
 
     >>> words = {tuple("low"): 5, tuple("lot"): 2, tuple("new"): 6}
     >>> learn_merges(words, size=8, score=frequency, join=str.__add__)
@@ -63,7 +74,8 @@ def learn_merges(
     >>> learn_merges(words, size=7, score=association, join=str.__add__).merges
     [('n', 'e')]
     """
-    corpus, merges = _Corpus(words, letters), []
+    corpus = _Corpus(words, letters)
+    merges = []
     while len(corpus.pieces) < size:
         best = corpus.best(score, least)
         if best is None:
@@ -75,7 +87,9 @@ def learn_merges(
 
 
 class _Corpus:
-    """The distinct words as rows of piece numbers, and the counts of pieces and of pairs in them."""
+    """The distinct words as rows of piece numbers, and the counts of pieces and of pairs in
+    them.
+    """
 
     def __init__(self, words: Words, letters: Sequence[str]):
         self.pieces = sorted({*letters, *(letter for word in words for letter in word)})
@@ -86,8 +100,12 @@ class _Corpus:
         self.words = [[self.number[letter] for letter in word] for word in words]
         self.weight = list(words.values())
         self.slot: dict[tuple[int, int], int] = {}
-        self.pairs = np.zeros((3, 1024), np.int64)  # a, b and the count of ab, a column for each pair
-        self.where: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # the words in which a pair is or was
+        self.pairs = np.zeros(
+            (3, 1024), np.int64
+        )  # a, b and the count of ab, a column for each pair
+        self.where: defaultdict[tuple[int, int], set[int]] = defaultdict(
+            set
+        )  # the words in which a pair is or was
         found: defaultdict[tuple[int, int], int] = defaultdict(int)
         for i, (word, weight) in enumerate(zip(self.words, self.weight)):
             np.add.at(self.count, word, weight)
@@ -97,12 +115,15 @@ class _Corpus:
         self._add(found)
 
     def best(self, score: Score, least: int) -> tuple[int, int] | None:
-        """The pair of the highest score, of equals the first by the alphabet; None if none is left."""
+        """The pair of the highest score, of equals the first by the alphabet; None if none is
+        left.
+        """
         a, b, ab = self.pairs[:, : len(self.slot)]
         live = np.flatnonzero(ab >= least)
         if not len(live):
             return None
-        a, b = a[live], b[live]
+        a = a[live]
+        b = b[live]
         scores = score(ab[live], self.count[a], self.count[b])
         equal = np.flatnonzero(scores == scores.max())
         chosen = equal[np.argmin(self.rank[a[equal]] * len(self.rank) + self.rank[b[equal]])]
@@ -110,9 +131,12 @@ class _Corpus:
 
     def merge(self, a: int, b: int, name: str) -> None:
         """Writes every a b as one piece, from left to right."""
-        new, changed, made = self._named(name), defaultdict(int), 0
+        new = self._named(name)
+        changed = defaultdict(int)
+        made = 0
         for i in self.where.pop((a, b)):
-            old, weight = self.words[i], self.weight[i]
+            old = self.words[i]
+            weight = self.weight[i]
             word = _merged(old, a, b, new)
             if len(word) == len(old):
                 continue
@@ -150,7 +174,8 @@ class _Corpus:
 
 
 def _merged(word: list[int], a: int, b: int, new: int) -> list[int]:
-    merged, i = [], 0
+    merged = []
+    i = 0
     while i < len(word):
         if word[i] == a and i + 1 < len(word) and word[i + 1] == b:
             merged.append(new)

@@ -18,24 +18,46 @@ from .words import NOTHING
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _END = re.compile(r"[.!?]+[\"'”’)\]_]*\s+(?=[\"'“‘(\[_]*[A-Z0-9])|[.!?]+--\s*(?=[\"'“‘]*[A-Z])")
 _SHORT = {
-    "Mr", "Mrs", "Ms", "Messrs", "Mme", "Mlle", "Dr", "Prof", "St", "Rev", "Hon", "Capt", "Col", "Gen", "Lieut", "Lt",
-    "Sergt", "Jr", "Sr", "No", "Vol", "Chap", "viz",
-}  # fmt: skip
+    "Mr",
+    "Mrs",
+    "Ms",
+    "Messrs",
+    "Mme",
+    "Mlle",
+    "Dr",
+    "Prof",
+    "St",
+    "Rev",
+    "Hon",
+    "Capt",
+    "Col",
+    "Gen",
+    "Lieut",
+    "Lt",
+    "Sergt",
+    "Jr",
+    "Sr",
+    "No",
+    "Vol",
+    "Chap",
+    "viz",
+}
 _LAST_WORD = re.compile(r"([^\W\d_]+)\.$")
 
 
 def sentences(text: str) -> list[str]:
     r"""The sentences of plain English prose, in order, each on one line.
 
-    A blank line ends a paragraph and so a sentence; else a sentence ends with . ! or ? where a capital follows, but not
-    after Mr. and its kin or after an initial.
+    A blank line ends a paragraph and so a sentence; else a sentence ends with . ! or ? where a
+    capital follows, but not after Mr. and its kin or after an initial.
 
-    >>> sentences("Mr. E. Gray came\nin. \"Who is it?\" she said. \"Nobody.\"\n\nIt rained")
+    >>> sentences('Mr. E. Gray came\nin. "Who is it?" she said. "Nobody."\n\nIt rained')
     ['Mr. E. Gray came in.', '"Who is it?" she said.', '"Nobody."', 'It rained']
     """
     found = []
     for paragraph in _PARAGRAPH.split(text):
-        paragraph, start = " ".join(paragraph.split()), 0
+        paragraph = " ".join(paragraph.split())
+        start = 0
         for end in _END.finditer(paragraph):
             word = _LAST_WORD.search(paragraph[start : end.start() + 1]) if end[0] == ". " else None
             if word and (word[1] in _SHORT or (len(word[1]) == 1 and word[1] != "I")):
@@ -47,7 +69,9 @@ def sentences(text: str) -> list[str]:
 
 
 class Pairs(NamedTuple):
-    """Pairs of sentences, by their places in the chain of all documents, and whether the second follows the first."""
+    """Pairs of sentences, by their places in the chain of all documents, and whether the second
+    follows the first.
+    """
 
     first: Int[np.ndarray, " n"]
     second: Int[np.ndarray, " n"]
@@ -55,11 +79,12 @@ class Pairs(NamedTuple):
 
 
 def sentence_pairs(documents: Sequence[Sequence[Any]], *, key: PRNGKeyArray) -> Pairs:
-    r"""Each sentence that has a successor in its document, and with it the successor or, as often, another (§6.5).
+    r"""Each sentence that has a successor in its document, and with it the successor or, as often,
+    another (§6.5).
 
-    The other is any sentence of all documents that does not read the same as the true successor, all places alike.
-    A sentence is a text or a row of tokens. The numbers are places in `list(chain.from_iterable(documents))`.
-    (Devlin et al. 2019)
+    The other is any sentence of all documents that does not read the same as the true successor,
+    all places alike. A sentence is a text or a row of tokens. The numbers are places in
+    `list(chain.from_iterable(documents))`. (Devlin et al. 2019)
 
     >>> pairs = sentence_pairs([["a", "b", "c"], ["d", "e"]], key=jr.key(0))
     >>> pairs.first.tolist()
@@ -74,7 +99,8 @@ def sentence_pairs(documents: Sequence[Sequence[Any]], *, key: PRNGKeyArray) -> 
     first = np.setdiff1d(np.arange(len(flat)), ends - 1)
     if not len(first) or len(number) < 2:
         raise ValueError(
-            f"sentence_pairs: {len(flat)} sentences in {len(ends)} documents, {len(number)} of them different, give no "
+            f"sentence_pairs: {len(flat)} sentences in {len(ends)} documents, {len(number)} of "
+            "them different, give no "
             "pair; a document needs two sentences, and all documents two that differ."
         )
     draw = np.random.Generator(np.random.Philox(seed=np.asarray(jr.key_data(key)).ravel().tolist()))
@@ -90,17 +116,20 @@ def _readable(sentence: Any) -> Any:
 
 
 class Input(NamedTuple):
-    """What a model reads: the tokens, and for each the number of the sentence it belongs to; -1 is nothing."""
+    """What a model reads: the tokens, and for each the number of the sentence it belongs to; -1 is
+    nothing.
+    """
 
     tokens: Int[np.ndarray, " t"]
     segments: Int[np.ndarray, " t"]
 
 
 def join_sentences(first: Any, second: Any = None, *, cls: int, sep: int, length: int) -> Input:
-    r"""$[\mathrm{CLS}]\ s_1\ [\mathrm{SEP}]\ (s_2\ [\mathrm{SEP}])$, filled up with -1 to `length` (§6.5).
+    r"""$[\mathrm{CLS}]\ s_1\ [\mathrm{SEP}]\ (s_2\ [\mathrm{SEP}])$, filled up with -1 to `length`
+    (§6.5).
 
-    `first` and `second` are rows of tokens. Where both do not fit, tokens are taken off the end of the longer one (of
-    equals the second), one after the other. (Devlin et al. 2019)
+    `first` and `second` are rows of tokens. Where both do not fit, tokens are taken off the end of
+    the longer one (of equals the second), one after the other. (Devlin et al. 2019)
 
     >>> row = join_sentences([5, 6, 7], [8], cls=1, sep=2, length=8)
     >>> row.tokens.tolist(), row.segments.tolist()
@@ -111,9 +140,13 @@ def join_sentences(first: Any, second: Any = None, *, cls: int, sep: int, length
     parts = [_row(part, (cls, sep)) for part in (first, second) if part is not None]
     room = length - 1 - len(parts)
     if room < len(parts):
-        raise ValueError(f"join_sentences: length={length} has no room for {len(parts)} sentences and their marks.")
+        raise ValueError(
+            f"join_sentences: length={length} has no room for {len(parts)} sentences and their "
+            "marks."
+        )
     kept = _kept([len(part) for part in parts], room)
-    tokens, segments = np.full(length, NOTHING, np.int32), np.full(length, NOTHING, np.int32)
+    tokens = np.full(length, NOTHING, np.int32)
+    segments = np.full(length, NOTHING, np.int32)
     tokens[0], segments[0], place = cls, 0, 1
     for i, (part, n) in enumerate(zip(parts, kept)):
         tokens[place : place + n], tokens[place + n] = part[:n], sep
@@ -147,7 +180,9 @@ def part_sentences(tokens: Any, *, cls: int, sep: int) -> tuple[np.ndarray, np.n
     row = row[row != NOTHING]
     ends = np.flatnonzero(row == sep)
     if not len(row) or row[0] != cls or len(ends) not in (1, 2) or ends[-1] != len(row) - 1:
-        raise ValueError(f"part_sentences: expected {cls} … {sep} or {cls} … {sep} … {sep}, got {row.tolist()}.")
+        raise ValueError(
+            f"part_sentences: expected {cls} … {sep} or {cls} … {sep} … {sep}, got {row.tolist()}."
+        )
     return row[1 : ends[0]], row[ends[0] + 1 : ends[1]] if len(ends) == 2 else None
 
 
@@ -155,7 +190,8 @@ def _row(tokens: Any, marks: tuple[int, int]) -> np.ndarray:
     row = np.asarray(tokens, np.int32)
     if row.ndim != 1 or np.isin(row, marks).any() or (row < NOTHING).any():
         raise ValueError(
-            f"join_sentences: a sentence is a row of tokens other than the marks {marks}; got {row.shape} with "
+            f"join_sentences: a sentence is a row of tokens other than the marks {marks}; got "
+            f"{row.shape} with "
             f"{row[np.isin(row, marks)].tolist()[:3]} in it. Encode it with special=False."
         )
     return row[row != NOTHING]

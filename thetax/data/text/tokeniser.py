@@ -1,7 +1,9 @@
-"""What every vocabulary of pieces can do, whatever its pieces are: numbers of a text, and the text of numbers.
+"""What every vocabulary of pieces can do, whatever its pieces are: numbers of a text, and the text
+of numbers.
 
-A token is the number of a piece, from 0 to V - 1, and -1 stands for nothing, where a short text is filled up. The work
-of cutting a text is done by the library `tokenizers`, which is asked for only when a text comes.
+A token is the number of a piece, from 0 to V - 1, and -1 stands for nothing, where a short text is
+filled up. The work of cutting a text is done by the library `tokenizers`, which is asked for only
+when a text comes.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +18,9 @@ from .words import NOTHING, STRANGE, Texts, filled, listed
 
 
 class Tokeniser(ABC):
-    """Pieces by number; some of them are special: marks that no text is cut into, such as the one for a gap."""
+    """Pieces by number; some of them are special: marks that no text is cut into, such as the one
+    for a gap.
+    """
 
     pieces: tuple[str, ...]
     special: tuple[int, ...]  # the numbers of the special ones, rising
@@ -25,7 +29,9 @@ class Tokeniser(ABC):
         self.pieces = tuple(pieces)
         if len(self.numbers) != len(self.pieces):
             twice = next(piece for i, piece in enumerate(self.pieces) if self.numbers[piece] != i)
-            raise ValueError(f"{self._kind}: the piece {twice!r} is given twice; every piece has one number.")
+            raise ValueError(
+                f"{self._kind}: the piece {twice!r} is given twice; every piece has one number."
+            )
         self.special = tuple(sorted({self.number(name) for name in special}))
 
     def __len__(self) -> int:
@@ -47,25 +53,37 @@ class Tokeniser(ABC):
         return self.numbers[piece]
 
     def tokens(self, text: str, *, special: bool = True) -> Int[np.ndarray, " t"]:
-        """The tokens of one text. The name of a special piece in it stands for that piece; with `special=False` it is
-        text like any other, as what a stranger wrote must be."""
+        """The tokens of one text. The name of a special piece in it stands for that piece; with
+        `special=False` it is text like any other, as what a stranger wrote must be.
+        """
         return np.array(self._cut([text], special)[0], np.int32)
 
     def encode(self, texts: Texts, *, length: int) -> Int[np.ndarray, "n {length}"]:
-        """The first `length` tokens of each text; what is shorter is filled up at the end with -1."""
+        """The first `length` tokens of each text; what is shorter is filled up at the end with
+        -1.
+        """
         if length < 1:
-            raise ValueError(f"{self._kind}.encode: length counts tokens and must be at least 1; got {length}.")
+            raise ValueError(
+                f"{self._kind}.encode: length counts tokens and must be at least 1; got {length}."
+            )
         return filled((row[:length] for row in self._cut(listed(texts), True)), length)
 
     def decode(self, tokens: Any) -> str:
-        """The text of a row of tokens; -1 is nothing, and any other that is no piece's number is `STRANGE`."""
+        """The text of a row of tokens; -1 is nothing, and any other that is no piece's number is
+        `STRANGE`.
+        """
         row = np.asarray(tokens)
         if row.ndim != 1:
-            raise ValueError(f"{self._kind}.decode: expected one row of numbers, got {row.shape}; decode row by row.")
+            raise ValueError(
+                f"{self._kind}.decode: expected one row of numbers, got {row.shape}; decode row "
+                "by row."
+            )
         return "".join(self.spell(row.tolist()))
 
     def spell(self, tokens: Iterable[Any]) -> Iterator[str]:
-        """The text of tokens as they come, for instance out of a model: never half a character, never an empty one."""
+        """The text of tokens as they come, for instance out of a model: never half a character,
+        never an empty one.
+        """
         for text in self._spelled(int(token) for token in tokens if token != NOTHING):
             if text:
                 yield text
@@ -76,16 +94,22 @@ class Tokeniser(ABC):
     def _cut(self, texts: list[str], special: bool) -> list[list[int]]:
         for i, text in enumerate(texts):
             if not isinstance(text, str):
-                raise ValueError(f"{self._kind}: expected texts, but number {i} is {type(text).__name__}.")
+                raise ValueError(
+                    f"{self._kind}: expected texts, but number {i} is {type(text).__name__}."
+                )
             if not _is_unicode(text):
-                raise ValueError(f"{self._kind}: text {i} has half a surrogate pair, which is no character; remove it.")
+                raise ValueError(
+                    f"{self._kind}: text {i} has half a surrogate pair, which is no character; "
+                    "remove it."
+                )
         engine = self._engine if special else self._plain_engine
         return [found.ids for found in engine.encode_batch_fast(texts, add_special_tokens=False)]
 
     @cached_property
     def _engine(self) -> Any:
         """The machine that cuts."""
-        engine, mark = self._made(), engines().AddedToken
+        engine = self._made()
+        mark = engines().AddedToken
         names = [self.pieces[number] for number in self.special]
         engine.add_special_tokens([mark(name, normalized=False, special=True) for name in names])
         return engine
@@ -116,5 +140,7 @@ def engines() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise ImportError("Pieces of words need the library tokenizers: pip install 'thetax[text]'.") from error
+        raise ImportError(
+            "Pieces of words need the library tokenizers: pip install 'thetax[text]'."
+        ) from error
     return tokenizers

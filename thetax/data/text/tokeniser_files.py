@@ -1,7 +1,9 @@
-"""Vocabularies on disk, in the files of Hugging Face: `tokenizer.json`, or `vocab.txt` beside `tokenizer_config.json`.
+"""Vocabularies on disk, in the files of Hugging Face: `tokenizer.json`, or `vocab.txt` beside
+`tokenizer_config.json`.
 
-A file from outside is only data: it is read within a bound, checked piece by piece, and refused where it asks for
-something this library does not do, so that no text is cut in another way than its model learned.
+A file from outside is only data: it is read within a bound, checked piece by piece, and refused
+where it asks for something this library does not do, so that no text is cut in another way than its
+model learned.
 """
 
 import json
@@ -17,31 +19,51 @@ from .wordpiece import INSIDE, LONGEST, UNKNOWN, WordPiece
 
 LIMIT = 32 << 20  # bytes of one file
 BRACKETS = 2_000_000  # lists and objects in one file; each takes far more memory than its two bytes
-CONFIG, JSON, LINES = "tokenizer_config.json", "tokenizer.json", "vocab.txt"
+CONFIG = "tokenizer_config.json"
+JSON = "tokenizer.json"
+LINES = "vocab.txt"
 
 
 def save_tokeniser(tokeniser: Tokeniser, folder: str | Path) -> None:
-    """Writes `tokenizer.json` and what goes with it into a folder; the same vocabulary gives the same bytes.
+    """Writes `tokenizer.json` and what goes with it into a folder; the same vocabulary gives the
+    same bytes.
 
     Each file is there whole or not at all.
     """
-    folder, whole = Path(folder), tokeniser._engine.to_str(pretty=True)
+    folder = Path(folder)
+    whole = tokeniser._engine.to_str(pretty=True)
     folder.mkdir(parents=True, exist_ok=True)
-    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+    }
     if isinstance(tokeniser, WordPiece):
         config |= {"tokenizer_class": "BertTokenizer", "do_lower_case": tokeniser.lower}
-        names = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-        config |= {use: name for use, name in (names | {"mask_token": "[MASK]"}).items() if name in tokeniser.numbers}
+        names = {
+            "unk_token": "[UNK]",
+            "pad_token": "[PAD]",
+            "cls_token": "[CLS]",
+            "sep_token": "[SEP]",
+        }
+        config |= {
+            use: name
+            for use, name in (names | {"mask_token": "[MASK]"}).items()
+            if name in tokeniser.numbers
+        }
         bad = next((piece for piece in tokeniser.pieces if "\n" in piece or "\r" in piece), None)
         if bad is not None:
-            raise ValueError(f"save_tokeniser: the piece {bad!r} breaks a line, and {LINES} has a line for each piece.")
+            raise ValueError(
+                f"save_tokeniser: the piece {bad!r} breaks a line, and {LINES} has a line for "
+                "each piece."
+            )
         _write(folder / LINES, "".join(f"{piece}\n" for piece in tokeniser.pieces))
     _write(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
     _write(folder / JSON, whole + "\n")
 
 
 def load_tokeniser(folder: str | Path) -> WordPiece | BytePairs:
-    """The vocabulary in a folder of Hugging Face: `tokenizer.json` if it is there, else `vocab.txt`.
+    """The vocabulary in a folder of Hugging Face: `tokenizer.json` if it is there, else
+    `vocab.txt`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -55,7 +77,8 @@ def load_tokeniser(folder: str | Path) -> WordPiece | BytePairs:
     if (folder / LINES).exists():
         config = folder / CONFIG
         return read_vocab(
-            folder / LINES, lower=_lower(_object(contents(config, limit=LIMIT))) if config.exists() else True
+            folder / LINES,
+            lower=_lower(_object(contents(config, limit=LIMIT))) if config.exists() else True,
         )
     raise ValueError(f"{folder}: has neither {JSON} nor {LINES}; give the folder of a vocabulary.")
 
@@ -71,34 +94,57 @@ def read_vocab(file: str | Path | Blob, *, lower: bool = True) -> WordPiece:
         lines = data.decode().replace("\r\n", "\n").split("\n")
         if lines.pop():
             raise ValueError(
-                f"{name}: ends in the middle of a line. Fetch it again (a whole one ends with a new line)."
+                f"{name}: ends in the middle of a line. Fetch it again (a whole one ends with a "
+                "new line)."
             )
         return _named(name, lambda: WordPiece(lines, lower=lower))
 
 
 def read_tokenizer_json(file: str | Path | Blob) -> WordPiece | BytePairs:
-    """The vocabulary of a `tokenizer.json`, if it is a WordPiece like BERT's or byte pairs like GPT-2's."""
+    """The vocabulary of a `tokenizer.json`, if it is a WordPiece like BERT's or byte pairs like
+    GPT-2's.
+    """
     blob = contents(file, limit=LIMIT)
     whole = _object(blob)
     with reading(blob.name, "a tokeniser"):
         model = whole["model"]
         kind = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
         if kind not in ("WordPiece", "BPE"):
-            raise ValueError(f"{blob.name}: is a {kind} model; WordPiece and byte-level BPE can be read.")
+            raise ValueError(
+                f"{blob.name}: is a {kind} model; WordPiece and byte-level BPE can be read."
+            )
         pieces, special = _pieces(blob.name, model["vocab"], whole.get("added_tokens") or [])
         if kind == "WordPiece":
             _agree(
-                blob.name, model, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST, continuing_subword_prefix=INSIDE
+                blob.name,
+                model,
+                unk_token=UNKNOWN,
+                max_input_chars_per_word=LONGEST,
+                continuing_subword_prefix=INSIDE,
             )
             _agree(blob.name, whole["pre_tokenizer"], type="BertPreTokenizer")
             lower = _bert_lower(blob.name, whole["normalizer"])
             return _named(blob.name, lambda: WordPiece(pieces, special=special, lower=lower))
-        for option in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
+        for option in (
+            "dropout",
+            "unk_token",
+            "continuing_subword_prefix",
+            "end_of_word_suffix",
+            "byte_fallback",
+        ):
             _expect(
-                not model.get(option), blob.name, f"sets {option} to {model.get(option)!r}, which byte pairs have not"
+                not model.get(option),
+                blob.name,
+                f"sets {option} to {model.get(option)!r}, which byte pairs have not",
             )
-        _expect(whole.get("normalizer") is None, blob.name, "changes the text before it is cut, which is not supported")
-        merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+        _expect(
+            whole.get("normalizer") is None,
+            blob.name,
+            "changes the text before it is cut, which is not supported",
+        )
+        merges = [
+            merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]
+        ]
         _expect(all(map(_is_pair, merges)), blob.name, "has a merge that is not a pair of pieces")
         digits = _has_digits(blob.name, whole["pre_tokenizer"])
         return _named(blob.name, lambda: BytePairs(pieces, merges, special=special, digits=digits))
@@ -108,7 +154,10 @@ def _object(blob: Blob) -> dict[str, Any]:
     """The JSON object in a file."""
     with reading(blob.name, "JSON"):
         if blob.data.count(b"[") + blob.data.count(b"{") > BRACKETS:
-            raise ValueError(f"{blob.name}: has more than {BRACKETS:,} brackets, no vocabulary has so many; not read.")
+            raise ValueError(
+                f"{blob.name}: has more than {BRACKETS:,} brackets, no vocabulary has so many; "
+                "not read."
+            )
         found = json.loads(blob.data.decode())
         _expect(isinstance(found, dict), blob.name, "is no JSON object")
         return found
@@ -123,25 +172,46 @@ def _pieces(name: str, vocab: Any, added: Any) -> tuple[list[str], list[str]]:
         _agree(name, token, lstrip=False, rstrip=False, single_word=False)
         special.append(token["content"])
         known = numbers.setdefault(token["content"], token["id"])
-        _expect(known == token["id"], name, f"gives {token['content']!r} two numbers, {known} and {token['id']}")
+        _expect(
+            known == token["id"],
+            name,
+            f"gives {token['content']!r} two numbers, {known} and {token['id']}",
+        )
     pieces: list[str | None] = [None] * len(numbers)
     for piece, number in numbers.items():
-        whole = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(pieces)
-        _expect(whole, name, f"gives {piece!r} the number {number!r}; {len(pieces)} pieces have 0 to {len(pieces) - 1}")
-        _expect(pieces[number] is None, name, f"gives {piece!r} and {pieces[number]!r} the same number {number}")
+        whole = (
+            isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(pieces)
+        )
+        _expect(
+            whole,
+            name,
+            f"gives {piece!r} the number {number!r}; {len(pieces)} pieces have 0 to "
+            f"{len(pieces) - 1}",
+        )
+        _expect(
+            pieces[number] is None,
+            name,
+            f"gives {piece!r} and {pieces[number]!r} the same number {number}",
+        )
         pieces[number] = piece
     return [piece for piece in pieces if piece is not None], special
 
 
 def _is_pair(merge: Any) -> bool:
-    return isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
+    return (
+        isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
+    )
 
 
 def _bert_lower(name: str, normalizer: Mapping[str, Any]) -> bool:
     _agree(name, normalizer, type="BertNormalizer", clean_text=True, handle_chinese_chars=True)
     lower = normalizer["lowercase"]
     _expect(isinstance(lower, bool), name, f"sets lowercase to {lower!r}")
-    _expect(normalizer.get("strip_accents") in (None, lower), name, "treats accents and capitals differently")
+    _expect(
+        normalizer.get("strip_accents") in (None, lower),
+        name,
+        "treats accents and capitals differently",
+    )
     return lower
 
 
@@ -149,8 +219,16 @@ def _lower(config: Mapping[str, Any]) -> bool:
     """Whether `tokenizer_config.json` asks for lower case; BERT's own default is yes."""
     lower = config.get("do_lower_case", True)
     _expect(isinstance(lower, bool), CONFIG, f"sets do_lower_case to {lower!r}")
-    _expect(config.get("strip_accents") in (None, lower), CONFIG, "treats accents and capitals differently")
-    _expect(config.get("tokenize_chinese_chars", True) is True, CONFIG, "does not cut Chinese characters apart")
+    _expect(
+        config.get("strip_accents") in (None, lower),
+        CONFIG,
+        "treats accents and capitals differently",
+    )
+    _expect(
+        config.get("tokenize_chinese_chars", True) is True,
+        CONFIG,
+        "does not cut Chinese characters apart",
+    )
     return lower
 
 
@@ -160,12 +238,18 @@ def _has_digits(name: str, cut: Mapping[str, Any]) -> bool:
     _agree(name, steps[-1], type="ByteLevel", add_prefix_space=False, use_regex=True)
     if len(steps) == 2:
         _agree(name, steps[0], type="Digits", individual_digits=True)
-    _expect(len(steps) < 3, name, f"cuts words in {len(steps)} steps; GPT-2's way, or digits and then it, can be read")
+    _expect(
+        len(steps) < 3,
+        name,
+        f"cuts words in {len(steps)} steps; GPT-2's way, or digits and then it, can be read",
+    )
     return len(steps) == 2
 
 
 def _agree(name: str, found: Mapping[str, Any], **settings: Any) -> None:
-    """Refuses a setting that is not the only one known; one that is not there has its usual value."""
+    """Refuses a setting that is not the only one known; one that is not there has its usual
+    value.
+    """
     for setting, value in settings.items():
         came = found.get(setting, value)
         _expect(came == value, name, f"sets {setting} to {came!r}; only {value!r} can be read")

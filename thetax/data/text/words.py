@@ -1,8 +1,8 @@
-"""Texts as numbers: words, a vocabulary of the most frequent, and each text as a sequence or a bag of them; or
-character by character.
+"""Texts as numbers: words, a vocabulary of the most frequent, and each text as a sequence or a bag
+of them; or character by character.
 
-The j-th most frequent word is the number j, from 0 to V - 1; a word that is not in the vocabulary is V, and
--1 stands for no word, where a short text is filled up. With characters it is the same.
+The j-th most frequent word is the number j, from 0 to V - 1; a word that is not in the vocabulary
+is V, and -1 stands for no word, where a short text is filled up. With characters it is the same.
 """
 
 import re
@@ -22,7 +22,9 @@ STRANGE = "\ufffd"  # how a character that is not known is written
 
 
 class _Letters(dict[int, str]):
-    """What becomes of each character, decided when it is first met: all but letters, digits and ' are blanks."""
+    """What becomes of each character, decided when it is first met: all but letters, digits and '
+    are blanks.
+    """
 
     def __missing__(self, code: int) -> str:
         self[code] = chr(code) if chr(code).isalnum() else "'" if chr(code) in "'’" else " "
@@ -69,9 +71,13 @@ class Vocabulary:
 
     @classmethod
     def fit(cls, texts: Texts, *, size: int = 10_000) -> "Vocabulary":
-        """The `size` most frequent words of the texts (or all there are); of equals the first in the alphabet."""
+        """The `size` most frequent words of the texts (or all there are); of equals the first in
+        the alphabet.
+        """
         if size < 1:
-            raise ValueError(f"Vocabulary.fit: size counts words and must be at least 1; got {size}.")
+            raise ValueError(
+                f"Vocabulary.fit: size counts words and must be at least 1; got {size}."
+            )
         counts = Counter(chain.from_iterable(map(words, listed(texts))))
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls(word for word, _ in ranked[:size])
@@ -85,21 +91,36 @@ class Vocabulary:
         return {word: number for number, word in enumerate(self.words)}
 
     def encode(self, texts: Texts, *, length: int) -> Int[np.ndarray, "n {length}"]:
-        """The first `length` words of each text, in order; what is shorter is filled up at the end with -1."""
+        """The first `length` words of each text, in order; what is shorter is filled up at the end
+        with -1.
+        """
         if length < 1:
-            raise ValueError(f"Vocabulary.encode: length counts words and must be at least 1; got {length}.")
-        number, unknown = self.numbers.get, len(self)
-        return filled(([number(word, unknown) for word in words(text)[:length]] for text in listed(texts)), length)
+            raise ValueError(
+                f"Vocabulary.encode: length counts words and must be at least 1; got {length}."
+            )
+        number = self.numbers.get
+        unknown = len(self)
+        return filled(
+            ([number(word, unknown) for word in words(text)[:length]] for text in listed(texts)),
+            length,
+        )
 
     def bag(self, texts: Texts, *, length: int | None = None) -> Int[np.ndarray, "n k"]:
-        """The distinct known words of each text, rising, filled up with -1 to the largest bag's size.
+        """The distinct known words of each text, rising, filled up with -1 to the largest bag's
+        size.
 
-        With `length` a bag keeps that many words at most, its rarest, for those that every text has tell least.
+        With `length` a bag keeps that many words at most, its rarest, for those that every text has
+        tell least.
         """
         if length is not None and length < 1:
-            raise ValueError(f"Vocabulary.bag: length counts words and must be at least 1; got {length}.")
+            raise ValueError(
+                f"Vocabulary.bag: length counts words and must be at least 1; got {length}."
+            )
         known = self.numbers
-        bags = [sorted([known[word] for word in set(words(text)) if word in known]) for text in listed(texts)]
+        bags = [
+            sorted([known[word] for word in set(words(text)) if word in known])
+            for text in listed(texts)
+        ]
         largest = max((len(bag) for bag in bags), default=0)
         width = max(1, largest if length is None else min(length, largest))
         return filled((bag[-width:] for bag in bags), width)
@@ -124,13 +145,19 @@ class Characters:
     def __init__(self, letters: str):
         self.letters = letters
         if len(set(letters)) != len(letters):
-            raise ValueError("Characters: a character is given twice; every character has one number.")
+            raise ValueError(
+                "Characters: a character is given twice; every character has one number."
+            )
 
     @classmethod
     def fit(cls, texts: Texts, *, size: int | None = None) -> "Characters":
-        """The `size` most frequent characters of the texts, or all; of equals the first in Unicode's order."""
+        """The `size` most frequent characters of the texts, or all; of equals the first in
+        Unicode's order.
+        """
         if size is not None and size < 1:
-            raise ValueError(f"Characters.fit: size counts characters and must be at least 1; got {size}.")
+            raise ValueError(
+                f"Characters.fit: size counts characters and must be at least 1; got {size}."
+            )
         counts = sum(map(Counter, listed(texts)), Counter())
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls("".join(letter for letter, _ in ranked[:size]))
@@ -153,16 +180,25 @@ class Characters:
         return np.where(known[place] == codes, numbers[place], np.int32(len(self)))
 
     def encode(self, texts: Texts, *, length: int) -> Int[np.ndarray, "n {length}"]:
-        """The first `length` characters of each text; what is shorter is filled up at the end with -1."""
+        """The first `length` characters of each text; what is shorter is filled up at the end with
+        -1.
+        """
         if length < 1:
-            raise ValueError(f"Characters.encode: length counts characters and must be at least 1; got {length}.")
+            raise ValueError(
+                f"Characters.encode: length counts characters and must be at least 1; got {length}."
+            )
         return filled((self.tokens(text[:length]).tolist() for text in listed(texts)), length)
 
     def decode(self, tokens: Any) -> str:
-        """The text of a row of numbers; -1 is nothing, and any other that is no character's is `STRANGE`."""
+        """The text of a row of numbers; -1 is nothing, and any other that is no character's is
+        `STRANGE`.
+        """
         row = np.asarray(tokens)
         if row.ndim != 1:
-            raise ValueError(f"Characters.decode: expected one row of numbers, got {row.shape}; decode row by row.")
+            raise ValueError(
+                f"Characters.decode: expected one row of numbers, got {row.shape}; decode row by "
+                "row."
+            )
         row = row[row != NOTHING].tolist()
         return "".join(self.letters[token] if 0 <= token < len(self) else STRANGE for token in row)
 
@@ -183,5 +219,7 @@ def filled(rows: Iterable[list[int]], width: int) -> np.ndarray:
     rows = list(rows)
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     matrix = np.full((len(rows), width), NOTHING, np.int32)
-    matrix[np.arange(width)[None] < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int32)
+    matrix[np.arange(width)[None] < lengths[:, None]] = np.fromiter(
+        chain.from_iterable(rows), np.int32
+    )
     return matrix

@@ -1,9 +1,10 @@
 r"""Where a transformer looks (§6.1): the weights $A$ of every layer and head, on one example.
 
-The **entropy** of a head, $-\sum_j A_{ij} \log A_{ij}$ on average over the queries $i$, says how widely it looks;
-$e^{\text{entropy}}$ counts places. The **rollout** $\prod_\ell \frac12 (\bar A_\ell + I)$ follows what flows from the
-input to each place through all layers, with $\bar A_\ell$ the mean of a layer's heads and $I$ for what passes by them
-(Abnar & Zuidema 2020).
+The **entropy** of a head, $-\sum_j A_{ij} \log A_{ij}$ on average over the queries $i$, says how
+widely it looks; $e^{\text{entropy}}$ counts places. The **rollout**
+$\prod_\ell \frac12 (\bar A_\ell + I)$ follows what flows from the input to each place through all
+layers, with $\bar A_\ell$ the mean of a layer's heads and $I$ for what passes by them (Abnar &
+Zuidema 2020).
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,9 @@ from .attention_alignment import words
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """$A$ of each layer and head, and what the tokens are called; with `grid`, they are a first one and the patches of
-    an image of so many rows and columns."""
+    """$A$ of each layer and head, and what the tokens are called; with `grid`, they are a first one
+    and the patches of an image of so many rows and columns.
+    """
 
     weights: Float[np.ndarray, "l h t t"]
     tokens: tuple[str, ...]
@@ -50,8 +52,8 @@ def attends_to_itself(model: Any) -> bool:
 def attention_maps(model: Any, x: Any, *, names: Sequence[str] = ()) -> AttentionMaps:
     r"""The weights of all heads on one example: tokens, a pair of tokens and segments, or an image.
 
-    `names` are the words of the tokens, which are called by their numbers otherwise; the -1 that fills a sequence up is
-    left out.
+    `names` are the words of the tokens, which are called by their numbers otherwise; the -1 that
+    fills a sequence up is left out.
 
     >>> import jax.random as jr
     >>> from thetax.models import GPT
@@ -63,16 +65,24 @@ def attention_maps(model: Any, x: Any, *, names: Sequence[str] = ()) -> Attentio
     seeing = _seeing(model)
     if seeing is None:
         raise ValueError(
-            f"attention_maps: {type(model).__name__} has no attention to one sequence; give a transformer."
+            f"attention_maps: {type(model).__name__} has no attention to one sequence; give a "
+            "transformer."
         )
     x = jax.tree.map(jnp.asarray, x)
     weights = np.asarray(jax.jit(lambda model, x: model.weights(x))(seeing, x), np.float64)
     tokens = x[0] if isinstance(x, tuple) else x
     if jnp.issubdtype(tokens.dtype, jnp.integer):
         there = np.asarray(tokens) >= 0
-        return AttentionMaps(weights[:, :, there][:, :, :, there], words("attention_maps", "text", tokens, names))
-    height, width = (side // patch for side, patch in zip(tokens.shape[1:], seeing.stem.W.shape[2:]))
-    called = ("class", *(f"{row + 1}, {column + 1}" for row in range(height) for column in range(width)))
+        return AttentionMaps(
+            weights[:, :, there][:, :, :, there], words("attention_maps", "text", tokens, names)
+        )
+    height, width = (
+        side // patch for side, patch in zip(tokens.shape[1:], seeing.stem.W.shape[2:])
+    )
+    called = (
+        "class",
+        *(f"{row + 1}, {column + 1}" for row in range(height) for column in range(width)),
+    )
     return AttentionMaps(weights, called, (height, width))
 
 

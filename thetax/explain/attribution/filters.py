@@ -1,7 +1,8 @@
-r"""What a convolutional network looks for, and where it finds it (§4.2): its kernels, and its maps of one example.
+r"""What a convolutional network looks for, and where it finds it (§4.2): its kernels, and its maps
+of one example.
 
-A kernel of the first convolution is a pattern of pixels; map $l$ of a convolution tells, place by place, how much of
-its pattern $W_l$ there is.
+A kernel of the first convolution is a pattern of pixels; map $l$ of a convolution tells, place by
+place, how much of its pattern $W_l$ there is.
 """
 
 from dataclasses import dataclass
@@ -36,13 +37,16 @@ class FeatureMaps:
 
 
 def has_convolution(model: Any) -> bool:
-    """Whether there is a convolution in the model, not counting those side by side in an `Ensemble`."""
+    """Whether there is a convolution in the model, not counting those side by side in an
+    `Ensemble`.
+    """
     ends = lambda node: isinstance(node, Convolution | Ensemble)
     return any(isinstance(node, Convolution) for node in jax.tree.leaves(model, is_leaf=ends))
 
 
 def filters(model: Any) -> Filters:
-    r"""The kernels of the first convolution (§4.2), as they are laid on the signal: $W_l[j]$ meets $x[i + j]$.
+    r"""The kernels of the first convolution (§4.2), as they are laid on the signal: $W_l[j]$ meets
+    $x[i + j]$.
 
     >>> from thetax.layers import Chain
     >>> edge = Convolution(jnp.array([[[-1.0, 0.0, 1.0]]]))
@@ -55,7 +59,9 @@ def filters(model: Any) -> Filters:
             W = np.asarray(module.W)
             met = np.flip(W, axis=tuple(range(2, W.ndim))) if module.flip else W
             return Filters(met, labels(model)[path])
-    raise ValueError("filters: the model has no Convolution; this lens is for convolutional networks.")
+    raise ValueError(
+        "filters: the model has no Convolution; this lens is for convolutional networks."
+    )
 
 
 def feature_maps(model: Model, x: Float[Array | np.ndarray, "c *s"]) -> FeatureMaps:
@@ -68,13 +74,18 @@ def feature_maps(model: Model, x: Float[Array | np.ndarray, "c *s"]) -> FeatureM
     """
     if has_batch_norm(model):
         raise ValueError(
-            "feature_maps: the model has batch norms, which depend on the batch; fold(model, xs) it first."
+            "feature_maps: the model has batch norms, which depend on the batch; fold(model, xs) "
+            "it first."
         )
-    kinds, name, xs = dict(modules(model)), labels(model), jnp.asarray(x)[None]
+    kinds = dict(modules(model))
+    name = labels(model)
+    xs = jnp.asarray(x)[None]
     paths = heard_paths(model, xs)[0]
     convolved = [i for i, path in enumerate(paths) if isinstance(kinds[path], Convolution)]
     if not convolved:
-        raise ValueError("feature_maps: the model has no Convolution; this lens is for convolutional networks.")
+        raise ValueError(
+            "feature_maps: the model has no Convolution; this lens is for convolutional networks."
+        )
     outputs = jax.jit(lambda model, xs: heard(model, xs)[1])(model, xs)
     maps = tuple(np.asarray(outputs[i][0]) for i in convolved)
     return FeatureMaps(maps, tuple(name[paths[i]] for i in convolved), np.asarray(x))

@@ -1,8 +1,9 @@
-r"""Where a place of a feature map lies in the image: place $i$ sees the pixels $ri - a$ to $ri + b$.
+r"""Where a place of a feature map lies in the image: place $i$ sees the pixels $ri - a$ to
+$ri + b$.
 
-The stride $r$ and the reach $(a, b)$ grow from layer to layer. A kernel of reach $k$ (its size less one, times its
-dilation) and stride $s$ that begins $o$ places before its own adds $ro$ to $a$ and $r(k - o)$ to $b$, and $r$ becomes
-$rs$. Layers that act place by place add nothing.
+The stride $r$ and the reach $(a, b)$ grow from layer to layer. A kernel of reach $k$ (its size less
+one, times its dilation) and stride $s$ that begins $o$ places before its own adds $ro$ to $a$ and
+$r(k - o)$ to $b$, and $r$ becomes $rs$. Layers that act place by place add nothing.
 """
 
 from typing import Any, NamedTuple
@@ -27,19 +28,27 @@ class View(NamedTuple):
     def inside(self, places: Sizes, pixels: Sizes) -> list[np.ndarray]:
         """For each axis, which places see nothing from beyond the edge."""
         at = [r * np.arange(p) for r, p in zip(self.stride, places)]
-        return [(i - a >= 0) & (i + b < n) for i, a, b, n in zip(at, self.before, self.after, pixels)]
+        return [
+            (i - a >= 0) & (i + b < n) for i, a, b, n in zip(at, self.before, self.after, pixels)
+        ]
 
 
 def views(model: Any, x: Any) -> dict[str, View]:
-    """What the places of each layer's map see, by the layer's path; maps made by other means are left out.
+    """What the places of each layer's map see, by the layer's path; maps made by other means are
+    left out.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Chain
-    >>> views(Chain(Convolution(jnp.ones((1, 1, 3, 3))), MaxPool((2, 2))), jnp.zeros((1, 8, 8)))["layers.1"]
+    >>> views(Chain(Convolution(jnp.ones((1, 1, 3, 3))), MaxPool((2, 2))), jnp.zeros((1, 8, 8)))[
+    ...     "layers.1"
+    ... ]
     View(stride=(2, 2), before=(1, 1), after=(2, 2))
     """
-    space, found = x.ndim - 1, {}
-    known = {x.shape[1:]: View((1,) * space, (0,) * space, (0,) * space)}  # by the size of a map, so far
+    space = x.ndim - 1
+    found = {}
+    known = {
+        x.shape[1:]: View((1,) * space, (0,) * space, (0,) * space)
+    }  # by the size of a map, so far
 
     def visit(path: str, layer: Any, call: Any, x: Any) -> Any:
         y = call(x)
@@ -61,7 +70,9 @@ def _joined(old: View, new: View) -> View:
 
 
 def _window(layer: Any, space: int) -> tuple[Sizes, Sizes, Sizes] | None:
-    """A layer's reach, how far it begins before its own place, and its stride; None of a layer without a window."""
+    """A layer's reach, how far it begins before its own place, and its stride; None of a layer
+    without a window.
+    """
     each = lambda size: (size,) * space if isinstance(size, int) else tuple(size)
     if isinstance(layer, Convolution):
         reach = tuple(d * (k - 1) for d, k in zip(each(layer.dilation), layer.W.shape[2:]))
@@ -78,4 +89,8 @@ def _through(view: View, reach: Sizes, begins: Sizes, stride: Sizes) -> View:
     grown = lambda a, r, k: tuple(map(lambda a, r, k: a + r * k, a, r, k))
     rest = tuple(k - o for k, o in zip(reach, begins))
     r = view.stride
-    return View(tuple(map(int.__mul__, r, stride)), grown(view.before, r, begins), grown(view.after, r, rest))
+    return View(
+        tuple(map(int.__mul__, r, stride)),
+        grown(view.before, r, begins),
+        grown(view.after, r, rest),
+    )

@@ -1,4 +1,6 @@
-r"""Words as a network has them (L10 §A): which of them a judgement hangs on, and how their vectors lie."""
+r"""Words as a network has them (L10 §A): which of them a judgement hangs on, and how their vectors
+lie.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +17,9 @@ from .attention_alignment import words
 
 @dataclass(frozen=True)
 class TokenSaliency:
-    r"""How much each token of one text matters for a judgement: $\|\partial z / \partial e_i\|$ for its vector $e_i$,
-    and $e_i^\top \partial z / \partial e_i$, about what the logit $z$ owes to it."""
+    r"""How much each token of one text matters for a judgement: $\|\partial z / \partial e_i\|$ for
+    its vector $e_i$, and $e_i^\top \partial z / \partial e_i$, about what the logit $z$ owes to it.
+    """
 
     size: Float[np.ndarray, " t"]
     owed: Float[np.ndarray, " t"]
@@ -25,10 +28,16 @@ class TokenSaliency:
 
 
 def token_saliency(
-    model: Any, x: Any, *, names: Sequence[str] = (), classes: Sequence[str] = (), place: int | None = None
+    model: Any,
+    x: Any,
+    *,
+    names: Sequence[str] = (),
+    classes: Sequence[str] = (),
+    place: int | None = None,
 ) -> TokenSaliency:
-    r"""The slope of the likeliest logit with respect to the vector of each token (§4.2; Simonyan et al. 2014, Li et al.
-    2016); where a model speaks at every place, of what it says at `place`, or at the last.
+    r"""The slope of the likeliest logit with respect to the vector of each token (§4.2; Simonyan et
+    al. 2014, Li et al. 2016); where a model speaks at every place, of what it says at `place`, or
+    at the last.
 
     >>> import jax.random as jr
     >>> from thetax.models import GPT
@@ -40,7 +49,9 @@ def token_saliency(
     tokens = x[0] if isinstance(x, tuple) else x
     count = int((np.asarray(tokens) >= 0).sum())
     if place is not None and not 0 <= place < count:
-        raise ValueError(f"token_saliency: place is that of one of {count} tokens, from 0 on; got {place}.")
+        raise ValueError(
+            f"token_saliency: place is that of one of {count} tokens, from 0 on; got {place}."
+        )
     place = count - 1 if place is None else place
     table = _table(model)
     met: dict[str, Any] = {}
@@ -79,24 +90,33 @@ def _tables(model: Any) -> list[Embedding]:
 def _table(model: Any) -> Embedding:
     """The largest table of vectors in a model."""
     if not has_table(model):
-        raise ValueError(f"{type(model).__name__} has no table of tokens; give a model that reads tokens.")
+        raise ValueError(
+            f"{type(model).__name__} has no table of tokens; give a model that reads tokens."
+        )
     return max(_tables(model), key=lambda node: node.E.size)
 
 
 @dataclass(frozen=True)
 class EmbeddingMap:
-    """Tokens as points, in the two directions in which their vectors differ most, and the variance's share in each."""
+    """Tokens as points, in the two directions in which their vectors differ most, and the
+    variance's share in each.
+    """
 
     points: Float[np.ndarray, "n 2"]
     tokens: tuple[str, ...]
     share: Float[np.ndarray, " 2"]
 
 
-def embedding_map(model: Any, *, names: Sequence[str] = (), which: Sequence[int] | None = None) -> EmbeddingMap:
-    r"""The vectors of the tokens on their first two principal components (L10 §A); of all, or of those in `which`.
+def embedding_map(
+    model: Any, *, names: Sequence[str] = (), which: Sequence[int] | None = None
+) -> EmbeddingMap:
+    r"""The vectors of the tokens on their first two principal components (L10 §A); of all, or of
+    those in `which`.
 
     >>> from thetax.layers import Embedding
-    >>> found = embedding_map(Embedding(jnp.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.5, 0.0]])), names="abc")
+    >>> found = embedding_map(
+    ...     Embedding(jnp.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.5, 0.0]])), names="abc"
+    ... )
     >>> found.tokens, found.share.sum().round(6).item()
     (('a', 'b', 'c'), 1.0)
     """

@@ -1,6 +1,7 @@
 r"""Gaussian expectations of an activation (§9.4, §10.2): all that a wide layer lets through of it.
 
-For centred normal $(u, v)$ with $\mathbb{E} u^2 = k_{xx}$, $\mathbb{E} uv = k$ and $\mathbb{E} v^2 = k_{yy}$
+For centred normal $(u, v)$ with $\mathbb{E} u^2 = k_{xx}$, $\mathbb{E} uv = k$ and
+$\mathbb{E} v^2 = k_{yy}$
 
 | $\varphi$ | $\mathbb{E}\,\varphi(u)\varphi(v)$ | $\mathbb{E}\,\varphi'(u)\varphi'(v)$ |
 |---|---|---|
@@ -11,17 +12,21 @@ For centred normal $(u, v)$ with $\mathbb{E} u^2 = k_{xx}$, $\mathbb{E} uv = k$ 
 | GELU | $kG + D\,(k_{xx} k_{yy} - k^2 (1 - s))$ | $G + kD\,(s + 1/\delta)$ |
 
 with $c = k / \sqrt{k_{xx} k_{yy}}$, $p = (1 + 2k_{xx})(1 + 2k_{yy})$, the arc-cosine functions
-$\pi\kappa_0 = \pi - \arccos c$ and $\pi\kappa_1 = \sqrt{1 - c^2} + \pi c\,\kappa_0$ (Cho & Saul 2009), and for GELU
-$\delta = (1 + k_{xx})(1 + k_{yy}) - k^2$, $s = \frac1{1 + k_{xx}} + \frac1{1 + k_{yy}}$, the density
-$D = \mathbb{E}\,\Phi'(u)\Phi'(v) = 1 / 2\pi\sqrt\delta$ and $G = \mathbb{E}\,\Phi(u)\Phi(v)
-= \frac14 + \frac1{2\pi} \arcsin \frac{k}{\sqrt{(1 + k_{xx})(1 + k_{yy})}}$; Stein's identity
-$\mathbb{E}\,u g(u, v) = k_{xx} \mathbb{E}\,g_u + k\,\mathbb{E}\,g_v$, used until only these are left, gives the row.
+$\pi\kappa_0 = \pi - \arccos c$ and $\pi\kappa_1 = \sqrt{1 - c^2} + \pi c\,\kappa_0$ (Cho & Saul
+2009), and for GELU $\delta = (1 + k_{xx})(1 + k_{yy}) - k^2$,
+$s = \frac1{1 + k_{xx}} + \frac1{1 + k_{yy}}$, the density
+$D = \mathbb{E}\,\Phi'(u)\Phi'(v) = 1 / 2\pi\sqrt\delta$ and
+$G = \mathbb{E}\,\Phi(u)\Phi(v) = \frac14 + \frac1{2\pi} \arcsin \frac{k}{\sqrt{(1 + k_{xx})(1 +
+k_{yy})}}$;
+Stein's identity $\mathbb{E}\,u g(u, v) = k_{xx} \mathbb{E}\,g_u + k\,\mathbb{E}\,g_v$, used until
+only these are left, gives the row.
 
 Any other $\varphi$ is expanded in normalised Hermite polynomials $h_j$: with
 $a_j(k) = \mathbb{E}\,\varphi(\sqrt{k} z) h_j(z)$ by Gauss-Hermite quadrature, Mehler's formula says
-$\mathbb{E}\,\varphi(u)\varphi(v) = \sum_j a_j(k_{xx})\, a_j(k_{yy})\, c^j$, and likewise for $\varphi'$. So quadrature
-is done at every point, not at every pair of points. For tanh it is exact to eight digits on variances up to 2, for
-smoother functions to more; with a kink two or three digits are left.
+$\mathbb{E}\,\varphi(u)\varphi(v) = \sum_j a_j(k_{xx})\, a_j(k_{yy})\, c^j$, and likewise for
+$\varphi'$. So quadrature is done at every point, not at every pair of points. For tanh it is exact
+to eight digits on variances up to 2, for smoother functions to more; with a kink two or three
+digits are left.
 """
 
 import math
@@ -43,8 +48,10 @@ Both = tuple[Numbers, Numbers]
 
 
 class Expectations(NamedTuple):
-    r"""$\mathbb{E}\,\varphi(u)$ for $u \sim N(0, k)$, and for a pair $\mathbb{E}\,\varphi(u)\varphi(v)$ with
-    $\mathbb{E}\,\varphi'(u)\varphi'(v)$, as functions of $(k_{xx}, k, k_{yy})$, arrays of shapes that broadcast."""
+    r"""$\mathbb{E}\,\varphi(u)$ for $u \sim N(0, k)$, and for a pair
+    $\mathbb{E}\,\varphi(u)\varphi(v)$ with $\mathbb{E}\,\varphi'(u)\varphi'(v)$, as functions of
+    $(k_{xx}, k, k_{yy})$, arrays of shapes that broadcast.
+    """
 
     mean: Callable[[Numbers], Numbers]
     pair: Callable[[Numbers, Numbers, Numbers], Both]
@@ -54,7 +61,8 @@ CLOSED: dict[Activation, Expectations] = {}
 
 
 def expectations(activation: Activation) -> Expectations:
-    r"""The Gaussian expectations of $\varphi$: in closed form where there is one, otherwise by quadrature.
+    r"""The Gaussian expectations of $\varphi$: in closed form where there is one, otherwise by
+    quadrature.
 
     >>> ones = jnp.ones(1)
     >>> [round(float(e[0]), 4) for e in expectations(relu).pair(ones, 0 * ones, ones)]
@@ -70,10 +78,13 @@ def expectations(activation: Activation) -> Expectations:
 
 
 def closed_form(activation: Activation, found: Expectations) -> None:
-    r"""Makes these the expectations of $\varphi$, and of $\varphi - \varphi(0)$ those that follow from them.
+    r"""Makes these the expectations of $\varphi$, and of $\varphi - \varphi(0)$ those that follow
+    from them.
 
     >>> double = lambda z: 2 * z
-    >>> closed_form(double, Expectations(jnp.zeros_like, lambda x, k, y: (4 * k, 4 * jnp.ones_like(k))))
+    >>> closed_form(
+    ...     double, Expectations(jnp.zeros_like, lambda x, k, y: (4 * k, 4 * jnp.ones_like(k)))
+    ... )
     >>> expectations(double).pair(jnp.ones(1), jnp.ones(1), jnp.ones(1))[0].tolist()
     [4.0]
     """
@@ -84,7 +95,9 @@ def closed_form(activation: Activation, found: Expectations) -> None:
         return product - at * (found.mean(x) + found.mean(y)) + at**2, slope
 
     CLOSED[activation] = found
-    CLOSED[centred(activation)] = found if at == 0 else Expectations(lambda k: found.mean(k) - at, pair)
+    CLOSED[centred(activation)] = (
+        found if at == 0 else Expectations(lambda k: found.mean(k) - at, pair)
+    )
 
 
 def root(x: Numbers) -> Numbers:
@@ -93,17 +106,32 @@ def root(x: Numbers) -> Numbers:
 
 
 def _cosine(x: Numbers, k: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
-    r"""$\sqrt{k_{xx} k_{yy}}$ and $c$, which is exactly 1 where the three are one number, and 0 where nothing is."""
+    r"""$\sqrt{k_{xx} k_{yy}}$ and $c$, which is exactly 1 where the three are one number, and 0
+    where nothing is.
+    """
     length = root(x * y)
-    return length, jnp.where(length > 0, k / jnp.where(length > 0, length, jnp.ones_like(length)), jnp.zeros_like(k))
+    return length, jnp.where(
+        length > 0, k / jnp.where(length > 0, length, jnp.ones_like(length)), jnp.zeros_like(k)
+    )
 
 
 def _arccos(c: Numbers) -> Numbers:
-    r"""In float32 by $\sqrt{1 - c}$ times a polynomial (Abramowitz & Stegun 4.4.46), in half the time and as exact."""
+    r"""In float32 by $\sqrt{1 - c}$ times a polynomial (Abramowitz & Stegun 4.4.46), in half the
+    time and as exact.
+    """
     if c.dtype != jnp.float32:
         return jnp.arccos(c)
-    a, p = jnp.abs(c), jnp.full_like(c, -0.0012624911)
-    for term in (0.0066700901, -0.0170881256, 0.0308918810, -0.0501743046, 0.0889789874, -0.2145988016, 1.5707963050):
+    a = jnp.abs(c)
+    p = jnp.full_like(c, -0.0012624911)
+    for term in (
+        0.0066700901,
+        -0.0170881256,
+        0.0308918810,
+        -0.0501743046,
+        0.0889789874,
+        -0.2145988016,
+        1.5707963050,
+    ):
         p = p * a + term
     half = p * jnp.sqrt(1 - a)
     return jnp.where(c < 0, math.pi - half, half)
@@ -126,7 +154,9 @@ def _kappa0_jvp(primals: tuple[Numbers], tangents: tuple[Numbers]) -> Both:
     (c,), (dc,) = primals, tangents
     sine = root((1 - c) * (1 + c))
     inside = sine > 0
-    return _kappa0(c), jnp.where(inside, dc / (math.pi * jnp.where(inside, sine, jnp.ones_like(sine))), 0 * dc)
+    return _kappa0(c), jnp.where(
+        inside, dc / (math.pi * jnp.where(inside, sine, jnp.ones_like(sine))), 0 * dc
+    )
 
 
 @_kappa1.defjvp
@@ -137,7 +167,8 @@ def _kappa1_jvp(primals: tuple[Numbers], tangents: tuple[Numbers]) -> Both:
 
 
 def _kinked(alpha: float, *, at_zero: float) -> Expectations:
-    r"""$\varphi(z) = \max(0, z) + \alpha \min(0, z)$, which is $\alpha z + (1 - \alpha)\,\mathrm{ReLU}(z)$.
+    r"""$\varphi(z) = \max(0, z) + \alpha \min(0, z)$, which is
+    $\alpha z + (1 - \alpha)\,\mathrm{ReLU}(z)$.
 
     Where $u$ is always 0, its slope is what the program says there, `at_zero`.
     """
@@ -145,7 +176,11 @@ def _kinked(alpha: float, *, at_zero: float) -> Expectations:
 
     def pair(x: Numbers, k: Numbers, y: Numbers) -> Both:
         length, c = _cosine(x, k, y)
-        flat = jnp.where((x > 0) | (y > 0), at_zero * (1 + alpha) / 2 * jnp.ones_like(k), at_zero**2 * jnp.ones_like(k))
+        flat = jnp.where(
+            (x > 0) | (y > 0),
+            at_zero * (1 + alpha) / 2 * jnp.ones_like(k),
+            at_zero**2 * jnp.ones_like(k),
+        )
         slope = jnp.where(length > 0, alpha + rest * _kappa0(c), flat)
         return alpha * k + rest * length * _kappa1(c), slope
 
@@ -153,7 +188,9 @@ def _kinked(alpha: float, *, at_zero: float) -> Expectations:
 
 
 def _stepped(low: float) -> Expectations:
-    """1 above zero and `low` below, flat on both sides: $\\frac12(1 + low) + \\frac12(1 - low)\\,\\mathrm{sign}$."""
+    """1 above zero and `low` below, flat on both sides:
+    $\\frac12(1 + low) + \\frac12(1 - low)\\,\\mathrm{sign}$.
+    """
 
     def pair(x: Numbers, k: Numbers, y: Numbers) -> Both:
         signs = 2 * _kappa0(_cosine(x, k, y)[1]) - 1

@@ -1,15 +1,17 @@
-r"""Networks of infinite width (§9.3, §9.4, §10.2): at the start a Gaussian process, in training a fixed kernel.
+r"""Networks of infinite width (§9.3, §9.4, §10.2): at the start a Gaussian process, in training a
+fixed kernel.
 
-As the widths grow, the outputs of a network whose weights are drawn independently become Gaussian with the covariance
-$k$ (the NNGP kernel), and its tangent kernel $\Theta$ is no longer chance and stays as it is. Both follow from the
-architecture and the law of the weights, layer by layer: for a ReLU network in the tangent parametrisation,
+As the widths grow, the outputs of a network whose weights are drawn independently become Gaussian
+with the covariance $k$ (the NNGP kernel), and its tangent kernel $\Theta$ is no longer chance and
+stays as it is. Both follow from the architecture and the law of the weights, layer by layer: for a
+ReLU network in the tangent parametrisation,
 
 $$\Sigma^0 = \Theta^0 = \sigma_W^2 \frac{x^\top y}{d}, \qquad
 \Sigma^{l+1} = \sigma_W^2\, \mathbb{E}\,\varphi(u)\varphi(v), \qquad
 \Theta^{l+1} = \Sigma^{l+1} + \Theta^l \odot \sigma_W^2\, \mathbb{E}\,\varphi'(u)\varphi'(v),$$
 
-with $(u, v) \sim N(0, \Sigma^l)$. Outputs are independent and alike, so that one number tells a pair of inputs: the
-whole kernel is $k \otimes I$. (Neal 1996, Lee et al. 2018, Jacot et al. 2018)
+with $(u, v) \sim N(0, \Sigma^l)$. Outputs are independent and alike, so that one number tells a
+pair of inputs: the whole kernel is $k \otimes I$. (Neal 1996, Lee et al. 2018, Jacot et al. 2018)
 """
 
 import math
@@ -76,12 +78,15 @@ class Infinite:
         return _oblong(self, which, pairs, xs, ys)
 
     def _expected(self, name: str, xs: Any) -> tuple[Rows, bool]:
-        """The examples, if they are such as the model reads, and whether pairs of places are needed."""
+        """The examples, if they are such as the model reads, and whether pairs of places are
+        needed.
+        """
         check_examples(xs, name=f"infinite: {name}")
         xs = floats(name, xs)
         if xs.ndim < 2:
             raise ValueError(
-                f"infinite: {name} must be some examples along the first axis; got {xs.shape}; one alone is x[None]."
+                f"infinite: {name} must be some examples along the first axis; got {xs.shape}; "
+                "one alone is x[None]."
             )
         return xs, _needs_pairs(self, xs.shape[1:], xs.dtype)
 
@@ -90,13 +95,17 @@ class Infinite:
         found = known(limit_of(self.model, given, At(self.law)))
         if found.space:
             raise NoLimit(
-                type(self.model).__name__, "", "ends in places, which depend on one another; end in a Linear."
+                type(self.model).__name__,
+                "",
+                "ends in places, which depend on one another; end in a Linear.",
             )
         return found
 
 
 class Kernel(NamedTuple):
-    """`kernel(xs, ys)` has a row for each of `xs` and a column for each of `ys`, or of `xs` again."""
+    """`kernel(xs, ys)` has a row for each of `xs` and a column for each of `ys`, or of `xs`
+    again.
+    """
 
     of: Infinite
     which: int
@@ -113,17 +122,19 @@ class Kernel(NamedTuple):
 def infinite(model: Model, *, law: Laws = None) -> Infinite:
     r"""The kernels of the model with its widths sent to infinity (§9.3, §10.2).
 
-    The architecture is read from the model, and nothing of its weights: layers, activations, windows, ways around. The
-    `law` is that by which all its weights were drawn, or a function that gives it for the path of a layer; layers of
-    the `tangent` parametrisation tell it themselves. In the standard parametrisation `ntk` is the leading order at the
-    model's own widths, with which it grows. Norms begin as plain ones, and their parameters are trained too; dropout
-    does nothing, as in a call without a key. What has no known limit is refused by name with `NoLimit`, a `ValueError`.
+    The architecture is read from the model, and nothing of its weights: layers, activations,
+    windows, ways around. The `law` is that by which all its weights were drawn, or a function that
+    gives it for the path of a layer; layers of the `tangent` parametrisation tell it themselves. In
+    the standard parametrisation `ntk` is the leading order at the model's own widths, with which it
+    grows. Norms begin as plain ones, and their parameters are trained too; dropout does nothing, as
+    in a call without a key. What has no known limit is refused by name with `NoLimit`, a
+    `ValueError`.
 
-    In float32 the angle between examples that are almost equal is lost to rounding, and `ntk` at kinks with it to some
-    $10^{-4}$; the diagonal of `kernel(xs)` and `diagonal` are free of that.
+    In float32 the angle between examples that are almost equal is lost to rounding, and `ntk` at
+    kinks with it to some $10^{-4}$; the diagonal of `kernel(xs)` and `diagonal` are free of that.
 
-    Departs: the notes let the tangent kernel converge with LeCun's scaling of the weights; it does in
-    the tangent parametrisation only, and is $O(m)$ in the standard one.
+    Departs: the notes let the tangent kernel converge with LeCun's scaling of the weights; it does
+    in the tangent parametrisation only, and is $O(m)$ in the standard one.
 
     >>> import jax.random as jr
     >>> from thetax.layers import tangent
@@ -138,10 +149,14 @@ def infinite(model: Model, *, law: Laws = None) -> Infinite:
     for path, module in modules(model):
         if limit_of.dispatch(type(module)) is limit_of.dispatch(object):
             raise unknown(module, path)
-        if isinstance(module, Pointwise) and not (module.activation in FUNCTIONS or _is_pointwise(module.activation)):
+        if isinstance(module, Pointwise) and not (
+            module.activation in FUNCTIONS or _is_pointwise(module.activation)
+        ):
             why = "is not a function of each number by itself, and has no limit that is known here."
             raise NoLimit(name_of(module.activation), path, why)
-    shape = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf
+    shape = lambda leaf: (
+        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf
+    )
     return Infinite(jax.tree.map(shape, model), law)
 
 
@@ -156,9 +171,15 @@ def _is_pointwise(f: Any) -> bool:
 
 @lru_cache
 def _needs_pairs(limit: Infinite, shape: tuple[int, ...], dtype: Any) -> bool:
-    """Whether moments of all pairs of places are needed; refuses examples of another shape than the model's."""
+    """Whether moments of all pairs of places are needed; refuses examples of another shape than the
+    model's.
+    """
     alike = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype)
-    jax.eval_shape(lambda model, x: model(x), jax.tree.map(alike, limit.model), jax.ShapeDtypeStruct(shape, dtype))
+    jax.eval_shape(
+        lambda model, x: model(x),
+        jax.tree.map(alike, limit.model),
+        jax.ShapeDtypeStruct(shape, dtype),
+    )
     xs = jax.ShapeDtypeStruct((1, *shape), dtype)
     try:
         jax.eval_shape(lambda xs: limit.moments(Given(xs, xs)).k, xs)
@@ -173,7 +194,9 @@ def _block(limit: Infinite, which: tuple[int, ...], given: Given) -> tuple[Gram,
 
 
 def _side(pairs: bool, shape: tuple[int, ...]) -> int:
-    """How many examples make a square block of bounded size; four at least, for each side has moments of its own."""
+    """How many examples make a square block of bounded size; four at least, for each side has
+    moments of its own.
+    """
     places = math.prod(shape[1:]) if len(shape) > 1 else 1
     return max(4, math.isqrt(ENTRIES // (places**2 if pairs else places)))
 
@@ -187,22 +210,32 @@ def _tiles(xs: Rows, side: int) -> Float[Array, "b r *s"]:
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _oblong(limit: Infinite, which: tuple[int, ...], pairs: bool, xs: Rows, ys: Columns) -> tuple[Gram, ...]:
+def _oblong(
+    limit: Infinite, which: tuple[int, ...], pairs: bool, xs: Rows, ys: Columns
+) -> tuple[Gram, ...]:
     side = _side(pairs, xs.shape[1:])
-    left, right = _tiles(xs, side), _tiles(ys, side)
+    left = _tiles(xs, side)
+    right = _tiles(ys, side)
     row = lambda x: jax.lax.map(lambda y: _block(limit, which, Given(x, y, pairs)), right)
-    laid = lambda tiles: tiles.transpose(0, 2, 1, 3).reshape(left.shape[0] * left.shape[1], -1)[: len(xs), : len(ys)]
+    laid = lambda tiles: tiles.transpose(0, 2, 1, 3).reshape(left.shape[0] * left.shape[1], -1)[
+        : len(xs), : len(ys)
+    ]
     return tuple(map(laid, jax.lax.map(row, left)))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _square(limit: Infinite, which: tuple[int, ...], pairs: bool, xs: Rows) -> tuple[Gram, ...]:
-    """Blocks on and below the diagonal, laid down with their transposes; the diagonal by itself, where it is exact."""
+    """Blocks on and below the diagonal, laid down with their transposes; the diagonal by itself,
+    where it is exact.
+    """
     tiles = _tiles(xs, _side(pairs, xs.shape[1:]))
     count, rows = tiles.shape[:2]
     at = jnp.tril_indices(count)
-    blocks = jax.lax.map(lambda at: _block(limit, which, Given(tiles[at[0]], tiles[at[1]], pairs)), at)
-    own, above = jnp.arange(len(xs)), ~jnp.tri(rows, dtype=bool)
+    blocks = jax.lax.map(
+        lambda at: _block(limit, which, Given(tiles[at[0]], tiles[at[1]], pairs)), at
+    )
+    own = jnp.arange(len(xs))
+    above = ~jnp.tri(rows, dtype=bool)
 
     def lay(gram: Gram, item: tuple[Array, Array, Array]) -> tuple[Gram, None]:
         block, i, j = item
@@ -212,10 +245,16 @@ def _square(limit: Infinite, which: tuple[int, ...], pairs: bool, xs: Rows) -> t
 
     empty = jnp.zeros((count * rows, count * rows), xs.dtype)
     grams = [jax.lax.scan(lay, empty, (found, *at))[0][: len(xs), : len(xs)] for found in blocks]
-    return tuple(gram.at[own, own].set(k) for gram, k in zip(grams, _diagonals(limit, which, pairs, xs)))
+    return tuple(
+        gram.at[own, own].set(k) for gram, k in zip(grams, _diagonals(limit, which, pairs, xs))
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _diagonals(limit: Infinite, which: tuple[int, ...], pairs: bool, xs: Rows) -> tuple[Float[Array, " n"], ...]:
-    one = lambda x: tuple(k[0, 0] for k in _block(limit, which, Given(x[None], x[None], pairs, alone=True)))
+def _diagonals(
+    limit: Infinite, which: tuple[int, ...], pairs: bool, xs: Rows
+) -> tuple[Float[Array, " n"], ...]:
+    one = lambda x: tuple(
+        k[0, 0] for k in _block(limit, which, Given(x[None], x[None], pairs, alone=True))
+    )
     return jax.lax.map(one, xs, batch_size=min(len(xs), _side(pairs, xs.shape[1:]) ** 2))

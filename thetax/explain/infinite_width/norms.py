@@ -1,10 +1,13 @@
-r"""The rules for norms over the features (§8.5): averages over infinitely many are numbers, by which is divided.
+r"""The rules for norms over the features (§8.5): averages over infinitely many are numbers, by
+which is divided.
 
-$$h \mapsto \frac{h - \mu}{\sqrt{v + \varepsilon}}, \quad v = k - \mu^2, \qquad \text{so that} \qquad
+$$h \mapsto \frac{h - \mu}{\sqrt{v + \varepsilon}}, \quad v = k - \mu^2, \qquad \text{so that}
+\qquad
 k \mapsto \frac{k - \mu \mu'}{\sqrt{(v + \varepsilon)(v' + \varepsilon)}}$$
 
-and $\Theta$ is divided likewise, for no single feature moves $\mu$ or $v$. The scale $\gamma$ and the offset begin as 1
-and 0 and are trained as all is: they add $h(x)h(y)$ and 1 to $\Theta$. `RMSNorm` leaves out $\mu$ and the offset.
+and $\Theta$ is divided likewise, for no single feature moves $\mu$ or $v$. The scale $\gamma$ and
+the offset begin as 1 and 0 and are trained as all is: they add $h(x)h(y)$ and 1 to $\Theta$.
+`RMSNorm` leaves out $\mu$ and the offset.
 """
 
 from dataclasses import replace
@@ -38,15 +41,27 @@ def _(layer: RMSNorm, seen: Seen, at: At) -> Features:
 def _without_places(layer: Any, seen: Seen, at: At) -> Features:
     found = known(seen.map(jnp.ravel) if isinstance(seen, Given) else seen)
     if found.space:
-        raise NoLimit(type(layer).__name__, at.path, "comes after places that were laid flat; put a Linear between.")
+        raise NoLimit(
+            type(layer).__name__,
+            at.path,
+            "comes after places that were laid flat; put a Linear between.",
+        )
     return found
 
 
 def _scaled(seen: Features, epsilon: float) -> Features:
-    vx, vy = seen.left + epsilon, seen.right + epsilon
+    vx = seen.left + epsilon
+    vy = seen.right + epsilon
     x, y = seen.across(vx, vy)
     both = jnp.sqrt(x * y)
-    means = None if seen.means is None else (seen.means[0] / jnp.sqrt(vx), seen.means[1] / jnp.sqrt(vy))
+    means = (
+        None if seen.means is None else (seen.means[0] / jnp.sqrt(vx), seen.means[1] / jnp.sqrt(vy))
+    )
     return replace(
-        seen, k=seen.k / both, theta=seen.theta / both, left=seen.left / vx, right=seen.right / vy, means=means
+        seen,
+        k=seen.k / both,
+        theta=seen.theta / both,
+        left=seen.left / vx,
+        right=seen.right / vy,
+        means=means,
     )

@@ -1,7 +1,8 @@
 r"""The rules for images and sequences (§4.2): convolutions and means pass on the moments of places.
 
-A convolution with windows of $|w|$ places averages along the diagonal of pairs of places, as its stride, dilation and
-boundary say, and is then affine as any other (Novak et al. 2019, Arora et al. 2019):
+A convolution with windows of $|w|$ places averages along the diagonal of pairs of places, as its
+stride, dilation and boundary say, and is then affine as any other (Novak et al. 2019, Arora et al.
+2019):
 
 $$k[i, i'] \mapsto \frac1{|w|} \sum_j k[si + dj,\; si' + dj].$$
 
@@ -22,7 +23,10 @@ from ...models import CNN, ResNet
 from .covariance_features import Features, Given, NeedsPairs
 from .rules import FUNCTIONS, WHY, At, NoLimit, Seen, drawn, in_turn, known, limit_of, ravelled
 
-LARGEST = "takes the largest of dependent numbers, whose moments have no closed form; AveragePool has a limit."
+LARGEST = (
+    "takes the largest of dependent numbers, whose moments have no closed form; AveragePool has "
+    "a limit."
+)
 WHY[MaxPool] = LARGEST
 Numbers = Float[Array, "..."]
 
@@ -30,9 +34,13 @@ Numbers = Float[Array, "..."]
 @limit_of.register
 def _(layer: Convolution, seen: Seen, at: At) -> Features:
     if layer.groups != 1:
-        raise NoLimit("Convolution", at.path, f"has groups={layer.groups}, which see different channels.")
-    window, space = layer.W.shape[2:], layer.W.ndim - 2
-    stride, dilation = each("stride", layer.stride, space), each("dilation", layer.dilation, space)
+        raise NoLimit(
+            "Convolution", at.path, f"has groups={layer.groups}, which see different channels."
+        )
+    window = layer.W.shape[2:]
+    space = layer.W.ndim - 2
+    stride = each("stride", layer.stride, space)
+    dilation = each("dilation", layer.dilation, space)
 
     def windows(k: Numbers, lead: int) -> Numbers:
         for a, size in enumerate(window):
@@ -43,7 +51,9 @@ def _(layer: Convolution, seen: Seen, at: At) -> Features:
     return drawn(known(seen).mixed(windows), layer, at)
 
 
-def _along(k: Numbers, axes: tuple[int, ...], size: int, stride: int, dilation: int, boundary: Any) -> Numbers:
+def _along(
+    k: Numbers, axes: tuple[int, ...], size: int, stride: int, dilation: int, boundary: Any
+) -> Numbers:
     """The sum over a window along one axis of space, the same step on both places of a pair."""
     reach = dilation * (size - 1)
     edges = [padded(boundary, reach) if axis in axes else (0, 0) for axis in range(k.ndim)]
@@ -68,7 +78,8 @@ def _pooled(pool: Any, seen: Seen) -> Seen:
 
     def both(k: Numbers, lead: int) -> Numbers:
         for _ in range((k.ndim - lead) // space):  # the last places, which then become the first
-            front, places = k.shape[:-space], k.shape[-space:]
+            front = k.shape[:-space]
+            places = k.shape[-space:]
             k = pool(k.reshape(-1, *places))
             left = k.ndim - 1
             k = k.reshape(*front, *k.shape[1:])
@@ -103,7 +114,9 @@ FUNCTIONS[global_max] = _refused
 
 @limit_of.register
 def _(layer: CNN, seen: Seen, at: At) -> Seen:
-    seen = _pooled(AdaptivePool((layer.places, layer.places)), in_turn(layer.stages, seen, at.inside("stages")))
+    seen = _pooled(
+        AdaptivePool((layer.places, layer.places)), in_turn(layer.stages, seen, at.inside("stages"))
+    )
     return limit_of(layer.head, ravelled(jnp.ravel, seen, at), at.inside("head"))
 
 

@@ -1,14 +1,17 @@
-r"""How each kind of layer passes on the moments of infinitely many features (§9.4, §10.2), one rule a kind.
+r"""How each kind of layer passes on the moments of infinitely many features (§9.4, §10.2), one rule
+a kind.
 
 An affine layer $s_W W h + s_b b$ of $n$ inputs, with $\mathrm{Var}\,W_{ij} = \varsigma_W^2$ and
 $\mathrm{Var}\,b_i = \varsigma_b^2$, makes of $k = \frac1n \sum_j h_j h'_j$ and $\Theta$
 
-$$k \mapsto \sigma_W^2\, k + \sigma_b^2, \qquad \Theta \mapsto n s_W^2\, k + s_b^2 + \sigma_W^2\, \Theta, \qquad
+$$k \mapsto \sigma_W^2\, k + \sigma_b^2, \qquad \Theta \mapsto n s_W^2\, k + s_b^2 + \sigma_W^2\,
+\Theta, \qquad
 \sigma_W^2 = n s_W^2 \varsigma_W^2, \quad \sigma_b^2 = s_b^2 \varsigma_b^2.$$
 
-In the tangent parametrisation $n s_W^2 = \sigma_W^2$, and nothing depends on the width. In the standard one $s_W = 1$:
-$\Theta$ grows with the width, and what is told is its leading order at the widths the model has (Sohl-Dickstein et al.
-2020). A module of your own is made known by `limit_of.register`.
+In the tangent parametrisation $n s_W^2 = \sigma_W^2$, and nothing depends on the width. In the
+standard one $s_W = 1$: $\Theta$ grows with the width, and what is told is its leading order at the
+widths the model has (Sohl-Dickstein et al. 2020). A module of your own is made known by
+`limit_of.register`.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +61,9 @@ class NoLimit(ValueError):
 
 
 class Scales(NamedTuple):
-    r"""$\sigma_W^2$ and $\sigma_b^2$, by which moments go on, and $n s_W^2$ and $s_b^2$, which training adds."""
+    r"""$\sigma_W^2$ and $\sigma_b^2$, by which moments go on, and $n s_W^2$ and $s_b^2$, which
+    training adds.
+    """
 
     W: float
     b: float
@@ -79,25 +84,44 @@ class At:
 
     def scales(self, layer: Any) -> Scales:
         """Of an affine layer with `W`, `b` and their scales."""
-        shape, law = tuple(layer.W.shape), self.law if isinstance(self.law, Law | None) else self.law(self.path)
-        n, kind = fan_in(shape), type(layer).__name__
+        shape = tuple(layer.W.shape)
+        law = self.law if isinstance(self.law, Law | None) else self.law(self.path)
+        n = fan_in(shape)
+        kind = type(layer).__name__
         if law is None and layer.scale_W == layer.scale_b == 1:
-            why = "is in the standard parametrisation, and does not tell how it was drawn; say it, as in law=he."
+            why = (
+                "is in the standard parametrisation, and does not tell how it was drawn; say it, "
+                "as in law=he."
+            )
             raise NoLimit(kind, self.path, why)
         if law is None:
-            s_W, s_b, spread_W, spread_b = layer.scale_W, layer.scale_b, 1.0, 1.0
+            s_W = layer.scale_W
+            s_b = layer.scale_b
+            spread_W = 1.0
+            spread_b = 1.0
         elif law.spread_W is None:
-            raise NoLimit(kind, self.path, "has a law that does not tell its spread; say it: Law(draw, spread_W=...).")
+            raise NoLimit(
+                kind,
+                self.path,
+                "has a law that does not tell its spread; say it: Law(draw, spread_W=...).",
+            )
         else:
-            s_W, s_b, spread_W, spread_b = law.scale_W(shape), law.scale_b, law.spread_W(shape), law.spread_b
+            s_W = law.scale_W(shape)
+            s_b = law.scale_b
+            spread_W = law.spread_W(shape)
+            spread_b = law.spread_b
         s_b = 0.0 if layer.b is None else s_b
         return Scales(n * (s_W * spread_W) ** 2, (s_b * spread_b) ** 2, n * s_W**2, s_b**2)
 
 
-AGAIN = "uses its weights again at every step, so that the steps depend on one another; it has no rule here."
+AGAIN = (
+    "uses its weights again at every step, so that the steps depend on one another; it has no "
+    "rule here."
+)
 WHY: dict[type, str] = {
     BatchNorm: "ties the examples of a batch together; take LayerNorm, or leave it out.",
-    Attention: "has a limit with scores divided by d, not by its root as here, or without softmax (Hron et al. 2020).",
+    Attention: "has a limit with scores divided by d, not by its root as here, or without softmax "
+    "(Hron et al. 2020).",
     Cell: AGAIN,
     Recurrent: AGAIN,
 }
@@ -105,15 +129,17 @@ WHY: dict[type, str] = {
 
 @singledispatch
 def limit_of(module: Any, seen: Seen, at: At) -> Seen:
-    """What the module makes of the moments seen before it; `limit_of.register` takes a rule for a kind of your own.
+    """What the module makes of the moments seen before it; `limit_of.register` takes a rule for a
+    kind of your own.
 
-    A rule gets the module with shapes for weights, what was seen, and where it is: `Given` data, or the moments of
-    `Features`. It calls `limit_of` on its parts.
+    A rule gets the module with shapes for weights, what was seen, and where it is: `Given` data, or
+    the moments of `Features`. It calls `limit_of` on its parts.
 
     >>> import equinox as eqx
     >>> class Named(eqx.Module):
     ...     inner: Chain
     ...     name: str = eqx.field(static=True)
+    ...
     ...     def __call__(self, x):
     ...         return self.inner(x)
     >>> @limit_of.register
@@ -126,7 +152,10 @@ def limit_of(module: Any, seen: Seen, at: At) -> Seen:
 def unknown(module: Any, path: str) -> NoLimit:
     """The refusal of a module without a rule."""
     why = next((why for kind, why in WHY.items() if isinstance(module, kind)), None)
-    why = why or "has no limit that is known here; give it a rule with thetax.explain.limit_of.register."
+    why = (
+        why
+        or "has no limit that is known here; give it a rule with thetax.explain.limit_of.register."
+    )
     return NoLimit(type(module).__name__, path, why)
 
 
@@ -137,7 +166,8 @@ def known(seen: Seen) -> Features:
 
 def drawn(seen: Features, layer: Any, at: At) -> Features:
     """An affine layer over averages that have been taken."""
-    s, k = at.scales(layer), seen.k
+    s = at.scales(layer)
+    k = seen.k
     return replace(
         seen,
         k=s.W * k + s.b,
@@ -169,7 +199,9 @@ def _(layer: Pointwise, seen: Seen, at: At) -> Seen:
     if isinstance(seen, Given):
         return seen.map(f)
     if not seen.gaussian:
-        why = "bends features that are not Gaussian in the limit; only an affine layer makes them so."
+        why = (
+            "bends features that are not Gaussian in the limit; only an affine layer makes them so."
+        )
         raise NoLimit(name_of(f), at.path, why)
     return seen.through(f)
 
@@ -227,9 +259,13 @@ def one_of(stack: Any) -> Any:
 @limit_of.register
 def _(layer: Residual, seen: Seen, at: At) -> Features:
     straight = seen if layer.skip is None else limit_of(layer.skip, seen, at.inside("skip"))
-    straight, bent = known(straight), known(limit_of(layer.inner, seen, at.inside("inner")))
+    straight = known(straight)
+    bent = known(limit_of(layer.inner, seen, at.inside("inner")))
     if straight.origin & bent.origin:
-        why = "adds features that depend on one another; there must be an affine layer on one of its ways."
+        why = (
+            "adds features that depend on one another; there must be an affine layer on one of "
+            "its ways."
+        )
         raise NoLimit("Residual", at.path, why)
     return straight.plus(bent)
 
@@ -242,15 +278,23 @@ def _(layer: Concat, seen: Seen, at: At) -> Features:
 @limit_of.register
 def _(layer: Ensemble, seen: Seen, at: At) -> Features:
     if layer.pool is not mean:
-        raise NoLimit("Ensemble", at.path, f"pools by {name_of(layer.pool)}; only the mean keeps Gaussians Gaussian.")
-    one, members = (
-        known(limit_of(one_of(layer.members), seen, at.inside("members"))).settled,
-        layer_count(layer.members),
-    )
+        raise NoLimit(
+            "Ensemble",
+            at.path,
+            f"pools by {name_of(layer.pool)}; only the mean keeps Gaussians Gaussian.",
+        )
+    one = known(limit_of(one_of(layer.members), seen, at.inside("members"))).settled
+    members = layer_count(layer.members)
     if not one.gaussian:
-        raise NoLimit("Ensemble", at.path, "has members whose outputs are not Gaussian; let them end in a Linear.")
+        raise NoLimit(
+            "Ensemble",
+            at.path,
+            "has members whose outputs are not Gaussian; let them end in a Linear.",
+        )
     share = lambda a: a / members
-    return replace(one, k=share(one.k), theta=share(one.theta), left=share(one.left), right=share(one.right))
+    return replace(
+        one, k=share(one.k), theta=share(one.theta), left=share(one.left), right=share(one.right)
+    )
 
 
 @limit_of.register

@@ -1,4 +1,6 @@
-r"""The pieces of a piecewise linear function of one number (§2.6), in float64 or as exact fractions."""
+r"""The pieces of a piecewise linear function of one number (§2.6), in float64 or as exact
+fractions.
+"""
 
 import math
 from dataclasses import dataclass
@@ -12,12 +14,15 @@ from ...core import Model
 from .affine_cells import Split, begin
 from .piecewise import follow
 
-CLOSE = 1e-12  # knots nearer to each other, and slopes more alike, beside the largest, are one but for rounding
+# knots nearer to each other, and slopes more alike, beside the largest, are one but for rounding
+CLOSE = 1e-12
 
 
 @dataclass(frozen=True)
 class Pieces:
-    r"""$x \mapsto a_i x + c_i$ between knots $i - 1$ and $i$; neighbours on one line count as one piece."""
+    r"""$x \mapsto a_i x + c_i$ between knots $i - 1$ and $i$; neighbours on one line count as one
+    piece.
+    """
 
     count: int
     knots: Shaped[np.ndarray, " k"]  # where the slope changes, ascending
@@ -26,8 +31,11 @@ class Pieces:
     cells: int  # intervals of one activation pattern, of which there may be more
 
 
-def pieces(model: Model, low: float = -math.inf, high: float = math.inf, *, exact: bool = False) -> Pieces:
-    r"""The linear pieces on $(l, h)$ of a network with one input. `exact` computes in fractions, with no rounding.
+def pieces(
+    model: Model, low: float = -math.inf, high: float = math.inf, *, exact: bool = False
+) -> Pieces:
+    r"""The linear pieces on $(l, h)$ of a network with one input. `exact` computes in fractions,
+    with no rounding.
 
     >>> import jax, jax.numpy as jnp
     >>> from thetax.layers import Chain, Linear
@@ -44,7 +52,9 @@ def pieces(model: Model, low: float = -math.inf, high: float = math.inf, *, exac
     F = np.array([[[number(1)], [number(0)]]], object if exact else np.float64)
     sheet = follow(model, begin(Intervals(tuple(ends)), F), name="pieces")
     a, c = (part.reshape(len(sheet.F), -1) for part in (sheet.F[:, 0], sheet.F[:, 1]))
-    bends = np.array([_differ(a[i], a[i + 1], a) or _differ(c[i], c[i + 1], c) for i in range(len(a) - 1)], bool)
+    bends = np.array(
+        [_differ(a[i], a[i + 1], a) or _differ(c[i], c[i + 1], c) for i in range(len(a) - 1)], bool
+    )
     kept = np.append(True, bends)
     knots = np.array(sheet.cells.ends[1:-1], F.dtype)[bends]  # type: ignore[attr-defined]
     return Pieces(int(kept.sum()), knots, a[kept], c[kept], len(a))
@@ -63,11 +73,15 @@ class Intervals:
 
     def split(self, F: Shaped[np.ndarray, "p 2 m"], kinks: tuple[float, ...]) -> Split:
         """Cuts at every place where a unit equals a kink."""
-        ends, parent, piece = [self.ends[0]], [], []
+        ends = [self.ends[0]]
+        parent = []
+        piece = []
         for i, (low, high) in enumerate(zip(self.ends, self.ends[1:])):
             a, c = F[i]
             cuts = {(_as(kink, c) - c[u]) / a[u] for u in np.flatnonzero(a != 0) for kink in kinks}
-            between = _apart(sorted(cut for cut in cuts if low < cut < high), low, high, exact=F.dtype == object)
+            between = _apart(
+                sorted(cut for cut in cuts if low < cut < high), low, high, exact=F.dtype == object
+            )
             for left, right in zip([low, *between], [*between, high]):
                 value = a * _middle(left, right) + c
                 piece.append(sum((value > kink).astype(np.int8) for kink in kinks))
@@ -81,7 +95,9 @@ def _as(kink: float, like: np.ndarray) -> Any:
 
 
 def _apart(cuts: list[Any], low: Any, high: Any, *, exact: bool) -> list[Any]:
-    """The cuts, of which those that differ by rounding from the one before, or from an end, are left out."""
+    """The cuts, of which those that differ by rounding from the one before, or from an end, are
+    left out.
+    """
     if exact or not cuts:
         return cuts
     near = CLOSE * max(abs(end) for end in (*cuts, low, high) if math.isfinite(end))

@@ -1,9 +1,10 @@
 r"""A network of affine maps and kinked functions is affine on each of finitely many cells (§2.6).
 
-`through(layer, sheet)` carries a `Sheet`, an affine function on each of some cells, through one layer. An affine layer
-changes the functions; a kinked one also cuts the cells, where a unit crosses a kink. What a cell is (a polygon, a
-polyhedron, an interval, a point) is the business of its geometry, which need only know how to be `split`.
-A layer of a new kind is one function registered with `through.register`.
+`through(layer, sheet)` carries a `Sheet`, an affine function on each of some cells, through one
+layer. An affine layer changes the functions; a kinked one also cuts the cells, where a unit crosses
+a kink. What a cell is (a polygon, a polyhedron, an interval, a point) is the business of its
+geometry, which need only know how to be `split`. A layer of a new kind is one function registered
+with `through.register`.
 """
 
 from dataclasses import dataclass, replace
@@ -39,17 +40,23 @@ from .piecewise_activations import SMOOTH, STEPS, kinked
 
 
 def follow(model: Model, sheet: Sheet, *, name: str) -> Sheet:
-    """The whole network, for the function of that name; one that has no cells is refused before any is cut."""
+    """The whole network, for the function of that name; one that has no cells is refused before any
+    is cut.
+    """
     network = model if isinstance(model, eqx.Module) else Pointwise(model)
     try:
         through(network, begin(sheet.cells, sheet.F[:0]))
     except Refusal as refusal:
-        raise type(refusal)(refusal.layer, f"{_place(network, refusal.layer)} {refusal.reason}", name=name) from None
+        raise type(refusal)(
+            refusal.layer, f"{_place(network, refusal.layer)} {refusal.reason}", name=name
+        ) from None
     return through(network, sheet)
 
 
 def _place(network: Any, layer: Any) -> str:
-    """What a reader calls the layer: a function by its name, anything else by its kind and which of that kind it is."""
+    """What a reader calls the layer: a function by its name, anything else by its kind and which of
+    that kind it is.
+    """
     path = next((path for path, module in modules(network) if module is layer), None)
     if path is None:
         return "the model"
@@ -59,7 +66,8 @@ def _place(network: Any, layer: Any) -> str:
 
 
 def is_piecewise_linear(model: Model, x: Shaped[np.ndarray, "*s"] | jax.Array) -> bool | None:
-    """Whether the network is affine on cells, or None if it has a layer of which this cannot be told.
+    """Whether the network is affine on cells, or None if it has a layer of which this cannot be
+    told.
 
     `x` is an example, of which only the shape matters.
 
@@ -86,11 +94,15 @@ class Refusal(ValueError):
 class NotPiecewiseLinear(Refusal):
     """The network has no linear regions, or none that can be found."""
 
-    hint = " thetax.explain.predictions.decision_boundary shows where any classifier changes its mind."
+    hint = (
+        " thetax.explain.predictions.decision_boundary shows where any classifier changes its mind."
+    )
 
 
 class NotFollowed(NotPiecewiseLinear):
-    """There is a layer through which no sheet is carried: the network may have linear regions all the same."""
+    """There is a layer through which no sheet is carried: the network may have linear regions all
+    the same.
+    """
 
 
 class WrongSize(Refusal):
@@ -102,8 +114,10 @@ def through(layer: Any, sheet: Sheet) -> Sheet:
     """The sheet behind the layer."""
     raise NotFollowed(
         layer,
-        f"is a {type(layer).__name__}, through which linear regions cannot be followed, be there any: this is known "
-        "of Linear, WeightNorm, Affine, Dropout and kinked functions such as relu, and of MLP, Chain, Residual, Concat "
+        f"is a {type(layer).__name__}, through which linear regions cannot be followed, be there "
+        "any: this is known "
+        "of Linear, WeightNorm, Affine, Dropout and kinked functions such as relu, and of MLP, "
+        "Chain, Residual, Concat "
         "and Ensemble of these.",
     )
 
@@ -111,18 +125,23 @@ def through(layer: Any, sheet: Sheet) -> Sheet:
 @through.register
 def _(layer: LayerNorm, sheet: Sheet) -> Sheet:
     raise NotPiecewiseLinear(
-        layer, "is a LayerNorm, which is not piecewise linear, so that the network has no linear regions."
+        layer,
+        "is a LayerNorm, which is not piecewise linear, so that the network has no linear regions.",
     )
 
 
 @through.register
 def _(layer: Perceptron, sheet: Sheet) -> Sheet:
-    raise NotPiecewiseLinear(layer, "answers with a sign: it is constant on either side of its hyperplane.")
+    raise NotPiecewiseLinear(
+        layer, "answers with a sign: it is constant on either side of its hyperplane."
+    )
 
 
 @through.register
 def _(layer: BatchNorm, sheet: Sheet) -> Sheet:
-    raise NotPiecewiseLinear(layer, "depends on the batch; make it the affine map it is with layers.fold(model, xs).")
+    raise NotPiecewiseLinear(
+        layer, "depends on the batch; make it the affine map it is with layers.fold(model, xs)."
+    )
 
 
 @through.register
@@ -133,17 +152,27 @@ def _(layer: Linear, sheet: Sheet) -> Sheet:
 
 @through.register
 def _(layer: WeightNorm, sheet: Sheet) -> Sheet:
-    V, gamma = np.asarray(layer.V, np.float64), np.asarray(layer.gamma, np.float64)
-    return _affine(layer, sheet, gamma[:, None] * V / np.linalg.norm(V, axis=1, keepdims=True), np.asarray(layer.b))
+    V = np.asarray(layer.V, np.float64)
+    gamma = np.asarray(layer.gamma, np.float64)
+    return _affine(
+        layer,
+        sheet,
+        gamma[:, None] * V / np.linalg.norm(V, axis=1, keepdims=True),
+        np.asarray(layer.b),
+    )
 
 
-def _affine(layer: Any, sheet: Sheet, W: Float[np.ndarray, "m n"], b: Shaped[np.ndarray, " m"] | None) -> Sheet:
+def _affine(
+    layer: Any, sheet: Sheet, W: Float[np.ndarray, "m n"], b: Shaped[np.ndarray, " m"] | None
+) -> Sheet:
     if sheet.F.shape[2:] != W.shape[1:]:
         given = " × ".join(map(str, sheet.F.shape[2:]))
         raise WrongSize(
             layer,
-            f"reads {W.shape[1]} numbers, but is given {given}. `pieces` is for one input and a `window` for two; "
-            "`window_through` makes a plane of inputs of any size, and `count_regions` takes a box of them.",
+            f"reads {W.shape[1]} numbers, but is given {given}. `pieces` is for one input and a "
+            "`window` for two; "
+            "`window_through` makes a plane of inputs of any size, and `count_regions` takes a "
+            "box of them.",
         )
     F = sheet.F @ _numbers(W.T, sheet.F)
     if b is not None:
@@ -154,7 +183,9 @@ def _affine(layer: Any, sheet: Sheet, W: Float[np.ndarray, "m n"], b: Shaped[np.
 @through.register
 def _(layer: Affine, sheet: Sheet) -> Sheet:
     rest = (1,) * (sheet.F.ndim - 3)
-    gamma, mu = (_numbers(np.asarray(v).reshape(1, -1, *rest), sheet.F) for v in (layer.gamma, layer.mu))
+    gamma, mu = (
+        _numbers(np.asarray(v).reshape(1, -1, *rest), sheet.F) for v in (layer.gamma, layer.mu)
+    )
     F = sheet.F * gamma[None]
     F[:, -1] += mu
     return replace(sheet, F=F)
@@ -192,7 +223,9 @@ def _(layer: Concat, sheet: Sheet) -> Sheet:
 @through.register
 def _(layer: Ensemble, sheet: Sheet) -> Sheet:
     if layer.pool is not mean:
-        raise NotPiecewiseLinear(layer, "pools its members by more than their mean, which is not piecewise linear.")
+        raise NotPiecewiseLinear(
+            layer, "pools its members by more than their mean, which is not piecewise linear."
+        )
     size = len(jax.tree.leaves(layer.members)[0])
     members = [jax.tree.map(lambda leaf, i=i: leaf[i], layer.members) for i in range(size)]
     sheet, made = _together(sheet, *members)
@@ -201,7 +234,8 @@ def _(layer: Ensemble, sheet: Sheet) -> Sheet:
 
 def _together(sheet: Sheet, *layers: Any) -> tuple[Sheet, list[np.ndarray]]:
     """What several layers make of one input, each on the cells of them all."""
-    now, made = replace(sheet, origin=np.arange(len(sheet.F))), []
+    now = replace(sheet, origin=np.arange(len(sheet.F)))
+    made = []
     for layer in layers:
         behind = through(layer, begin_again(now, sheet.F[now.origin]))
         made = [F[behind.origin] for F in made] + [behind.F]
@@ -216,7 +250,8 @@ def begin_again(sheet: Sheet, F: np.ndarray) -> Sheet:
 
 @through.register
 def _(layer: Pointwise, sheet: Sheet) -> Sheet:
-    shape, F = sheet.F.shape[2:], _flat(sheet.F)
+    shape = sheet.F.shape[2:]
+    F = _flat(sheet.F)
     try:
         line = kinked(layer.activation)
     except ValueError as reason:
@@ -224,7 +259,9 @@ def _(layer: Pointwise, sheet: Sheet) -> Sheet:
         raise (NotPiecewiseLinear if known else NotFollowed)(layer, str(reason)) from None
     if not line.kinks:
         return sheet
-    cells, parent, piece = sheet.cells.split(F, line.kinks) if len(F) else Split(sheet.cells, sheet.origin, _none(F))
+    cells, parent, piece = (
+        sheet.cells.split(F, line.kinks) if len(F) else Split(sheet.cells, sheet.origin, _none(F))
+    )
     slopes, offsets = (_numbers(np.asarray(numbers), F) for numbers in (line.slopes, line.offsets))
     F = F[parent]
     F *= slopes[piece][:, None]
@@ -259,11 +296,15 @@ class Points:
         return Split(self, np.arange(len(F)), np.asarray(piece, np.int8))
 
 
-def activation_patterns(model: Model, xs: Shaped[np.ndarray, "p ..."] | jax.Array) -> Int8[np.ndarray, "p u"]:
-    r"""$\kappa(x) = 1\{Wx + b > 0\}$ of every kinked unit, layer after layer, at each example (§2.6).
+def activation_patterns(
+    model: Model, xs: Shaped[np.ndarray, "p ..."] | jax.Array
+) -> Int8[np.ndarray, "p u"]:
+    r"""$\kappa(x) = 1\{Wx + b > 0\}$ of every kinked unit, layer after layer, at each example
+    (§2.6).
 
-    A unit with several kinks counts the pieces from below. Two examples of one pattern lie in one convex cell, on which
-    the network is one affine map. The weights are taken as they are and multiplied in float64.
+    A unit with several kinks counts the pieces from below. Two examples of one pattern lie in one
+    convex cell, on which the network is one affine map. The weights are taken as they are and
+    multiplied in float64.
 
     >>> from thetax.layers import Chain, Linear
     >>> net = Chain(Linear(jax.numpy.eye(2), jax.numpy.zeros(2)), jax.nn.relu)

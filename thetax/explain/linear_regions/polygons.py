@@ -1,8 +1,9 @@
 r"""Convex polygons cut by lines, all polygons of a plane at once.
 
-Polygons are the rows of one padded array, so that a unit cuts all of them in a few array operations. The window is
-the square $[-1, 1]^2$. A corner nearer to a line than `NEAR` counts as lying on it: lines that meet in a point (the
-units of a layer without biases do) then meet in one, rounding makes no slivers, and a cell that is thinner is lost.
+Polygons are the rows of one padded array, so that a unit cuts all of them in a few array
+operations. The window is the square $[-1, 1]^2$. A corner nearer to a line than `NEAR` counts as
+lying on it: lines that meet in a point (the units of a layer without biases do) then meet in one,
+rounding makes no slivers, and a cell that is thinner is lost.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from jaxtyping import Float, Int
 from .affine_cells import Split
 
 NEAR = 1e-10
-NOISE = 1e-14  # an affine unit that is smaller than this, beside the largest of its layer, is zero but for rounding
+# an affine unit that is smaller than this, beside the largest of its layer, is zero but for
+# rounding
+NOISE = 1e-14
 
 
 class TooMany(ValueError):
@@ -22,7 +25,9 @@ class TooMany(ValueError):
 
 @dataclass(frozen=True)
 class Polygons:
-    """Polygon $i$ has its first `sides[i]` corners, anticlockwise; the others repeat the last one."""
+    """Polygon $i$ has its first `sides[i]` corners, anticlockwise; the others repeat the last
+    one.
+    """
 
     corners: Float[np.ndarray, "p k 2"]
     sides: Int[np.ndarray, " p"]
@@ -31,7 +36,8 @@ class Polygons:
     def split(self, F: Float[np.ndarray, "p 3 m"], kinks: tuple[float, ...]) -> Split:
         """Cuts by one unit after another."""
         scale = np.abs(F).max(initial=0.0)
-        now, parent = self, np.arange(len(F))
+        now = self
+        parent = np.arange(len(F))
         piece = np.zeros((len(F), F.shape[2]), np.int8)
         for u in range(F.shape[2]):
             for kink in kinks:
@@ -43,22 +49,27 @@ class Polygons:
                 parent = np.concatenate([parent, parent[crossed]])
                 if len(parent) > self.most:
                     raise TooMany(
-                        f"regions: the window meets more than {self.most:,} cells; look at a smaller window, "
+                        f"regions: the window meets more than {self.most:,} cells; look at a "
+                        "smaller window, "
                         "or let `most` be larger."
                     )
         return Split(now, parent, piece)
 
-    def cut(self, line: Float[np.ndarray, "p 3"], noise: float) -> tuple["Polygons", Int[np.ndarray, " c"], np.ndarray]:
+    def cut(
+        self, line: Float[np.ndarray, "p 3"], noise: float
+    ) -> tuple["Polygons", Int[np.ndarray, " c"], np.ndarray]:
         r"""Cuts polygon $i$ by $\{x : l_{i1} x_1 + l_{i2} x_2 + l_{i3} = 0\}$.
 
-        Of a polygon that is crossed the part above takes its place, and the part below is put at the end.
-        Returns the polygons, those that were crossed, and whether each now lies above.
+        Of a polygon that is crossed the part above takes its place, and the part below is put at
+        the end. Returns the polygons, those that were crossed, and whether each now lies above.
         """
-        x, y = self.corners[..., 0], self.corners[..., 1]
+        x = self.corners[..., 0]
+        y = self.corners[..., 1]
         value = line[:, :1] * x + line[:, 1:2] * y + line[:, 2:]
         near = np.maximum(NEAR * np.hypot(line[:, 0], line[:, 1]), noise)[:, None]
         value[np.abs(value) <= near] = 0.0
-        high, low = value.max(axis=1), value.min(axis=1)
+        high = value.max(axis=1)
+        low = value.min(axis=1)
         crossed = np.flatnonzero((high > 0) & (low < 0))
         above = np.concatenate([high + low > 0, np.zeros(len(crossed), bool)])
         above[crossed] = True
@@ -66,16 +77,24 @@ class Polygons:
             return self, crossed, above
         upper, lower = _halves(self.corners[crossed], self.sides[crossed], value[crossed])
         width = max(self.corners.shape[1], upper[0].shape[1], lower[0].shape[1])
-        corners = _padded(self.corners, width) if width > self.corners.shape[1] else self.corners.copy()
+        corners = (
+            _padded(self.corners, width) if width > self.corners.shape[1] else self.corners.copy()
+        )
         corners[crossed] = _padded(upper[0], width)
         sides = np.concatenate([self.sides, lower[1]])
         sides[crossed] = upper[1]
-        return Polygons(np.concatenate([corners, _padded(lower[0], width)]), sides, self.most), crossed, above
+        return (
+            Polygons(np.concatenate([corners, _padded(lower[0], width)]), sides, self.most),
+            crossed,
+            above,
+        )
 
 
 def square(most: int) -> Polygons:
     """The window, as one polygon."""
-    return Polygons(np.array([[[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]]), np.array([4]), most)
+    return Polygons(
+        np.array([[[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]]), np.array([4]), most
+    )
 
 
 Padded = tuple[np.ndarray, np.ndarray]
@@ -87,7 +106,8 @@ def _halves(corners: np.ndarray, sides: np.ndarray, value: np.ndarray) -> tuple[
     place = np.arange(k)[None]
     after = np.where(place + 1 < sides[:, None], place + 1, 0)
     row = np.arange(p)[:, None]
-    a, b = value, value[row, after]
+    a = value
+    b = value[row, after]
     real = place < sides[:, None]
     meets = (a * b < 0) & real
     share = np.divide(a, a - b, out=np.zeros_like(a), where=meets)[..., None]
@@ -110,4 +130,6 @@ def _kept(walk: np.ndarray, keep: np.ndarray) -> Padded:
 
 
 def _padded(corners: np.ndarray, width: int) -> np.ndarray:
-    return np.concatenate([corners, np.repeat(corners[:, -1:], width - corners.shape[1], axis=1)], axis=1)
+    return np.concatenate(
+        [corners, np.repeat(corners[:, -1:], width - corners.shape[1], axis=1)], axis=1
+    )

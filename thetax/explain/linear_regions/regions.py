@@ -1,4 +1,5 @@
-r"""The linear regions of a network (§2.6): the cells on which it is one affine map, enumerated and not sampled.
+r"""The linear regions of a network (§2.6): the cells on which it is one affine map, enumerated and
+not sampled.
 
 `regions`         every cell that meets a window of a plane, as a polygon with its affine map
 `count_regions`   how many cells there are in a box, or in the whole space, of few dimensions
@@ -32,7 +33,9 @@ class Window:
 
     def __post_init__(self):
         if not (np.isfinite([self.low, self.high]).all() and (self.low < self.high).all()):
-            raise ValueError(f"Window: low must be below high, both finite; got {self.low} and {self.high}.")
+            raise ValueError(
+                f"Window: low must be below high, both finite; got {self.low} and {self.high}."
+            )
 
     def inputs(self, places: Float[np.ndarray, "*p 2"]) -> Float[np.ndarray, "..."]:
         """The inputs at these places of the plane."""
@@ -45,7 +48,8 @@ class Window:
 
     def zoomed(self, factor: float) -> "Window":
         """The same window about the same centre, its sides multiplied by the factor."""
-        centre, half = (self.high + self.low) / 2, factor * (self.high - self.low) / 2
+        centre = (self.high + self.low) / 2
+        half = factor * (self.high - self.low) / 2
         return Window(self.origin, self.axes, centre - half, centre + half)
 
 
@@ -63,39 +67,52 @@ def window_around(xs: Shaped[np.ndarray, "n 2"], *, margin: float = 0.15) -> Win
     """The window on the plane that holds all the examples, with a margin in shares of its sides."""
     xs = np.asarray(xs, np.float64)
     if xs.ndim != 2 or xs.shape[1] != 2 or not len(xs):
-        raise ValueError(f"window_around: expected examples of two numbers, (n, 2); got {xs.shape}.")
-    low, high = xs.min(axis=0), xs.max(axis=0)
+        raise ValueError(
+            f"window_around: expected examples of two numbers, (n, 2); got {xs.shape}."
+        )
+    low = xs.min(axis=0)
+    high = xs.max(axis=0)
     room = margin * (high - low) + np.where(high > low, 0.0, 1.0)
     return window(low - room, high + room)
 
 
 def window_through(xs: Shaped[np.ndarray, "3 ..."], *, margin: float = 0.25) -> Window:
-    """A window on the plane through three examples, whose coordinates measure distances between inputs.
+    """A window on the plane through three examples, whose coordinates measure distances between
+    inputs.
 
     The first example is the origin and the second lies on the first axis.
 
-    >>> window_through(np.array([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 0.0, 5.0]]), margin=0.0).high.tolist()
+    >>> window_through(
+    ...     np.array([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 0.0, 5.0]]), margin=0.0
+    ... ).high.tolist()
     [2.0, 5.0]
     """
     xs = np.asarray(xs, np.float64)
     sides = (xs[1:] - xs[:1]).reshape(2, -1) if len(xs) == 3 else np.zeros((2, 0))
     if not np.linalg.matrix_rank(sides) == 2:
-        raise ValueError(f"window_through: needs three examples that do not lie on a line; got {xs.shape}.")
+        raise ValueError(
+            f"window_through: needs three examples that do not lie on a line; got {xs.shape}."
+        )
     Q, R = np.linalg.qr(sides.T)
     Q = Q * np.sign(np.diag(R))[None]
     places = np.vstack([np.zeros(2), sides @ Q])
-    low, high = places.min(axis=0), places.max(axis=0)
+    low = places.min(axis=0)
+    high = places.max(axis=0)
     room = margin * (high - low).max()
     return Window(xs[0], Q.T.reshape(2, *xs.shape[1:]), low - room, high + room)
 
 
 @dataclass(frozen=True)
 class Regions:
-    r"""The cells that meet a window: on cell $i$ the network is $s \mapsto A_i s + c_i$, $s$ the place on the plane."""
+    r"""The cells that meet a window: on cell $i$ the network is $s \mapsto A_i s + c_i$, $s$ the
+    place on the plane.
+    """
 
     count: int
     maps: int  # how many different affine maps there are among them
-    corners: Float[np.ndarray, "p k 2"]  # anticlockwise; beyond its sides a polygon repeats its last corner
+    corners: Float[
+        np.ndarray, "p k 2"
+    ]  # anticlockwise; beyond its sides a polygon repeats its last corner
     sides: Int[np.ndarray, " p"]
     patterns: Int8[np.ndarray, "p u"]
     A: Float[np.ndarray, "p m 2"]
@@ -121,21 +138,25 @@ class Regions:
 
 
 def regions(model: Model, window: Window, *, most: int = 200_000) -> Regions:
-    r"""Every cell of a piecewise linear network that meets the window, by cutting polygons layer by layer (§2.6).
+    r"""Every cell of a piecewise linear network that meets the window, by cutting polygons layer by
+    layer (§2.6).
 
-    Within a cell of the layers before, a unit is an affine function, and its zero line cuts the polygons it crosses
-    in two. Cells thinner than $10^{-10}$ of the window are lost. The patterns of the units in one cell are the same
-    and those of two cells are not. Networks that are not piecewise linear are refused (Serra et al.
-    2018; Humayun et al. 2023).
+    Within a cell of the layers before, a unit is an affine function, and its zero line cuts the
+    polygons it crosses in two. Cells thinner than $10^{-10}$ of the window are lost. The patterns
+    of the units in one cell are the same and those of two cells are not. Networks that are not
+    piecewise linear are refused (Serra et al. 2018; Humayun et al. 2023).
 
     >>> import jax, jax.numpy as jnp
     >>> from thetax.layers import Chain, Linear
-    >>> three_lines = Linear(jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), jnp.array([0.0, 0.0, -0.5]))
+    >>> three_lines = Linear(
+    ...     jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), jnp.array([0.0, 0.0, -0.5])
+    ... )
     >>> found = regions(Chain(three_lines, jax.nn.relu), window(-1.0, 1.0))
     >>> found.count, round(float(found.areas.sum()), 9)
     (7, 4.0)
     """
-    centre, half = (window.high + window.low) / 2, (window.high - window.low) / 2
+    centre = (window.high + window.low) / 2
+    half = (window.high - window.low) / 2
     steps = half.reshape(2, *(1,) * window.origin.ndim)
     F = np.concatenate([window.axes * steps, window.inputs(centre)[None]])
     sheet = follow(model, begin(square(most), F[None]), name="regions")
@@ -155,7 +176,9 @@ def regions(model: Model, window: Window, *, most: int = 200_000) -> Regions:
 
 
 def _different(rows: Float[np.ndarray, "p q"]) -> int:
-    """How many rows differ by more than rounding, told apart by their places along one random direction."""
+    """How many rows differ by more than rounding, told apart by their places along one random
+    direction.
+    """
     along = np.sort(rows @ np.random.default_rng(0).standard_normal(rows.shape[1]))
     return 1 + int((np.diff(along) > 1e-11 * (np.abs(rows).max(initial=0.0) or 1.0)).sum())
 
@@ -163,9 +186,10 @@ def _different(rows: Float[np.ndarray, "p q"]) -> int:
 def count_regions(model: Model, low: Numbers, high: Numbers) -> int:
     r"""How many cells meet the open box $\prod_j (l_j, h_j)$; its sides may be infinite (§2.6).
 
-    One number stands for all inputs. Each cell is a polyhedron in $\mathbb{R}^d$, and a linear program decides for
-    each unit whether it crosses the cell: some hundred cells of thirty units take a second, so this is for few
-    dimensions and some thousand cells; on a plane `regions` is a hundred times as fast.
+    One number stands for all inputs. Each cell is a polyhedron in $\mathbb{R}^d$, and a linear
+    program decides for each unit whether it crosses the cell: some hundred cells of thirty units
+    take a second, so this is for few dimensions and some thousand cells; on a plane `regions` is a
+    hundred times as fast.
 
     >>> import jax, jax.numpy as jnp
     >>> from thetax.layers import Chain, Linear
@@ -176,10 +200,14 @@ def count_regions(model: Model, low: Numbers, high: Numbers) -> int:
     low, high = (np.asarray(side, np.float64) for side in (low, high))
     d = max([len(side) for side in (low, high) if side.ndim] or [_inputs(model)])
     if {low.shape, high.shape} <= {(), (d,)}:
-        low, high = np.broadcast_to(low, d), np.broadcast_to(high, d)
+        low = np.broadcast_to(low, d)
+        high = np.broadcast_to(high, d)
     if low.shape != high.shape or low.ndim != 1 or not (low < high).all():
-        raise ValueError(f"count_regions: needs low below high, a number for each input; got {low} and {high}.")
-    W, b = np.vstack([np.eye(d), -np.eye(d)]), np.concatenate([-low, high])
+        raise ValueError(
+            f"count_regions: needs low below high, a number for each input; got {low} and {high}."
+        )
+    W = np.vstack([np.eye(d), -np.eye(d)])
+    b = np.concatenate([-low, high])
     walls = W[np.isfinite(b)], b[np.isfinite(b)]
     start = Polyhedra((walls,), deepest(*walls).point[None])
     box = begin(start, np.vstack([np.eye(d), np.zeros((1, d))])[None])
@@ -194,4 +222,6 @@ def _inputs(model: Model) -> int:
                 return part.W.shape[1]
             case Affine():
                 return len(part.gamma)
-    raise ValueError("count_regions: the model does not tell how many inputs it has; give low and high for each.")
+    raise ValueError(
+        "count_regions: the model does not tell how many inputs it has; give low and high for each."
+    )

@@ -1,8 +1,10 @@
-r"""The curvature of the objective at $\theta$: its Hessian $H = \nabla^2 L(\theta)$, through products $Hv$ alone.
+r"""The curvature of the objective at $\theta$: its Hessian $H = \nabla^2 L(\theta)$, through
+products $Hv$ alone.
 
-One product costs about two gradients. Lanczos turns some tens of them into the outer eigenvalues, their density
-and the steepest rise nearby; Hutchinson turns them into the trace. Nothing of size $p \times p$ is ever formed.
-Where the network has kinks (ReLU) the Hessian is that of the smooth piece on which $\theta$ lies.
+One product costs about two gradients. Lanczos turns some tens of them into the outer eigenvalues,
+their density and the steepest rise nearby; Hutchinson turns them into the trace. Nothing of size
+$p \times p$ is ever formed. Where the network has kinks (ReLU) the Hessian is that of the smooth
+piece on which $\theta$ lies.
 """
 
 from dataclasses import dataclass
@@ -21,7 +23,8 @@ from .lanczos import Lanczos, Ritz, lanczos, rise, ritz
 
 
 def hvp(objective: Objective, model: Any, batch: Any, v: Any) -> Any:
-    r"""$\nabla^2 L(\theta)\, v$, the derivative of the gradient along `v`, a tree like the model (Pearlmutter 1994).
+    r"""$\nabla^2 L(\theta)\, v$, the derivative of the gradient along `v`, a tree like the model
+    (Pearlmutter 1994).
 
     >>> half_square = lambda w, batch: 3 * jnp.vdot(w, w) / 2
     >>> hvp(half_square, jnp.ones(2), None, jnp.array([1.0, 2.0])).tolist()
@@ -32,7 +35,9 @@ def hvp(objective: Objective, model: Any, batch: Any, v: Any) -> Any:
 
 @dataclass(frozen=True)
 class Spectrum:
-    r"""The outer eigenvalues of $H$, each with the distance within which an exact one lies, and the density of all."""
+    r"""The outer eigenvalues of $H$, each with the distance within which an exact one lies, and the
+    density of all.
+    """
 
     top: Float[np.ndarray, " m"]  # the largest first
     top_bounds: Float[np.ndarray, " m"]
@@ -53,11 +58,13 @@ def spectrum(
     count: int = 8,
     key: PRNGKeyArray,
 ) -> Spectrum:
-    r"""The top, the bottom and the density of the Hessian's spectrum, by stochastic Lanczos quadrature.
+    r"""The top, the bottom and the density of the Hessian's spectrum, by stochastic Lanczos
+    quadrature.
 
     From a random unit $v$, Lanczos gives nodes $\theta_i$ and weights $s_{1i}^2$ with
-    $v^\top f(H) v \approx \sum_i s_{1i}^2 f(\theta_i)$; the mean over probes estimates $\mathrm{tr} f(H) / p$, here
-    with $f$ a Gaussian bump of a hundredth of the range. Ghorbani, Krishnan & Xiao 2019; Ubaru, Chen & Saad 2017.
+    $v^\top f(H) v \approx \sum_i s_{1i}^2 f(\theta_i)$; the mean over probes estimates
+    $\mathrm{tr} f(H) / p$, here with $f$ a Gaussian bump of a hundredth of the range. Ghorbani,
+    Krishnan & Xiao 2019; Ubaru, Chen & Saad 2017.
 
     >>> bowl = lambda w, batch: (jnp.array([1.0, 2.0, 5.0]) * w**2).sum() / 2
     >>> found = spectrum(bowl, jnp.ones(3), None, key=jr.key(0))
@@ -65,12 +72,18 @@ def spectrum(
     [5.0, 2.0, 1.0]
     """
     if probes < 1 or count < 1:
-        raise ValueError(f"spectrum: probes and count must be at least 1; got {probes} and {count}.")
-    return _spectrum(_portraits(objective, model, batch, key, steps, probes), tree.size(model), count=count)
+        raise ValueError(
+            f"spectrum: probes and count must be at least 1; got {probes} and {count}."
+        )
+    return _spectrum(
+        _portraits(objective, model, batch, key, steps, probes), tree.size(model), count=count
+    )
 
 
 class _Portraits(NamedTuple):
-    """The loss, the norm of its gradient, and Lanczos runs: the first from the gradient, the others at random."""
+    """The loss, the norm of its gradient, and Lanczos runs: the first from the gradient, the others
+    at random.
+    """
 
     loss: Scalar
     slope: Scalar
@@ -78,7 +91,9 @@ class _Portraits(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("objective", "steps", "probes"))
-def _portraits(objective: Objective, model: Any, batch: Any, key: PRNGKeyArray, steps: int, probes: int) -> _Portraits:
+def _portraits(
+    objective: Objective, model: Any, batch: Any, key: PRNGKeyArray, steps: int, probes: int
+) -> _Portraits:
     loss, g = jax.value_and_grad(objective)(model, batch)
     g, back = tree.ravel(g)
     key_starts, key = jr.split(key)
@@ -89,15 +104,20 @@ def _portraits(objective: Objective, model: Any, batch: Any, key: PRNGKeyArray, 
 
 
 def _seen(found: _Portraits) -> list[Ritz]:
-    return [ritz(Lanczos(*rows)) for rows in zip(np.asarray(found.runs.alpha), np.asarray(found.runs.beta))]
+    return [
+        ritz(Lanczos(*rows))
+        for rows in zip(np.asarray(found.runs.alpha), np.asarray(found.runs.beta))
+    ]
 
 
 def _spectrum(found: _Portraits, parameters: int, *, count: int) -> Spectrum:
     seen = _seen(found)
-    highest, lowest = max(seen, key=lambda r: r.values[-1]), min(seen, key=lambda r: r.values[0])
+    highest = max(seen, key=lambda r: r.values[-1])
+    lowest = min(seen, key=lambda r: r.values[0])
     theta = np.stack([r.values for r in seen[1:]])
     share = np.stack([r.first**2 for r in seen[1:]]) / len(theta)
-    least, most = lowest.values[0], highest.values[-1]
+    least = lowest.values[0]
+    most = highest.values[-1]
     width = max((most - least) / 100, 1e-9 * (1 + abs(most)))
     grid = np.linspace(least - 5 * width, most + 5 * width, 512)
     bumps = np.exp(-(((grid - theta[..., None]) / width) ** 2) / 2) / (width * np.sqrt(2 * np.pi))
@@ -120,8 +140,11 @@ class Trace:
     error: float
 
 
-def trace(objective: Objective, model: Any, batch: Any, *, probes: int = 32, key: PRNGKeyArray) -> Trace:
-    r"""$\mathrm{tr} H \approx \frac1s \sum_j v_j^\top H v_j$ over random signs $v_j \in \{-1, 1\}^p$ (Hutchinson 1990).
+def trace(
+    objective: Objective, model: Any, batch: Any, *, probes: int = 32, key: PRNGKeyArray
+) -> Trace:
+    r"""$\mathrm{tr} H \approx \frac1s \sum_j v_j^\top H v_j$ over random signs
+    $v_j \in \{-1, 1\}^p$ (Hutchinson 1990).
 
     >>> bowl = lambda w, batch: (jnp.array([1.0, 2.0, 5.0]) * w**2).sum() / 2
     >>> trace(bowl, jnp.ones(3), None, key=jr.key(0))
@@ -134,7 +157,9 @@ def trace(objective: Objective, model: Any, batch: Any, *, probes: int = 32, key
 
 
 @partial(jax.jit, static_argnames="objective")
-def _quadratic_forms(objective: Objective, model: Any, batch: Any, keys: Key[Array, " probes"]) -> Any:
+def _quadratic_forms(
+    objective: Objective, model: Any, batch: Any, keys: Key[Array, " probes"]
+) -> Any:
     theta, back = tree.ravel(model)
 
     def form(key):
@@ -146,7 +171,9 @@ def _quadratic_forms(objective: Objective, model: Any, batch: Any, keys: Key[Arr
 
 @dataclass(frozen=True)
 class Sharpness:
-    r"""$\lambda_{\max}(H)$ with its bound, and how far the loss can rise within a radius, to second order."""
+    r"""$\lambda_{\max}(H)$ with its bound, and how far the loss can rise within a radius, to second
+    order.
+    """
 
     eigenvalue: float
     bound: float
@@ -158,13 +185,21 @@ class Sharpness:
 
 
 def sharpness(
-    objective: Objective, model: Any, batch: Any, *, radius: float = 0.05, steps: int = 32, key: PRNGKeyArray
+    objective: Objective,
+    model: Any,
+    batch: Any,
+    *,
+    radius: float = 0.05,
+    steps: int = 32,
+    key: PRNGKeyArray,
 ) -> Sharpness:
-    r"""How sharp a minimum is: $\lambda_{\max}(H)$, and the rise of the loss in the worst direction nearby.
+    r"""How sharp a minimum is: $\lambda_{\max}(H)$, and the rise of the loss in the worst direction
+    nearby.
 
-    The rise is $\max_{\|\varepsilon\| \le r} g^\top\varepsilon + \frac12 \varepsilon^\top H \varepsilon$, what
-    sharpness-aware minimisation descends, to second order. Both come from one Lanczos run started at the
-    gradient $g$. Keskar et al. 2017; Foret et al. 2021.
+    The rise is
+    $\max_{\|\varepsilon\| \le r} g^\top\varepsilon + \frac12 \varepsilon^\top H \varepsilon$, what
+    sharpness-aware minimisation descends, to second order. Both come from one Lanczos run started
+    at the gradient $g$. Keskar et al. 2017; Foret et al. 2021.
 
     >>> bowl = lambda w, batch: (jnp.array([1.0, 4.0]) * w**2).sum() / 2
     >>> found = sharpness(bowl, jnp.zeros(2), None, radius=0.5, key=jr.key(0))
@@ -177,10 +212,13 @@ def sharpness(
 
 
 def _sharpness(found: _Portraits, *, radius: float) -> Sharpness:
-    loss, slope, seen = float(found.loss), float(found.slope), _seen(found)
+    loss = float(found.loss)
+    slope = float(found.slope)
+    seen = _seen(found)
     highest = max(seen, key=lambda r: r.values[-1])
     up = rise(slope, seen[0], radius=radius)
-    eigenvalue, bound = float(highest.values[-1]), float(highest.bounds[-1])
+    eigenvalue = float(highest.values[-1])
+    bound = float(highest.bounds[-1])
     return Sharpness(eigenvalue, bound, up, up / (1 + loss), loss, slope, radius)
 
 

@@ -1,8 +1,9 @@
-r"""A large symmetric matrix seen through its products $v \mapsto Av$: Lanczos' tridiagonal portrait of it.
+r"""A large symmetric matrix seen through its products $v \mapsto Av$: Lanczos' tridiagonal portrait
+of it.
 
-After $m$ products, $Q^\top A Q = T$ is tridiagonal with diagonal $\alpha$ and off-diagonal $\beta$, and
-$AQ = QT + \beta_m q_{m+1} e_m^\top$. The eigenvalues of $T$ (Ritz values) approach the outer ones of $A$ first.
-A vector is any tree of arrays; $A$ itself, $p \times p$, is never formed.
+After $m$ products, $Q^\top A Q = T$ is tridiagonal with diagonal $\alpha$ and off-diagonal $\beta$,
+and $AQ = QT + \beta_m q_{m+1} e_m^\top$. The eigenvalues of $T$ (Ritz values) approach the outer
+ones of $A$ first. A vector is any tree of arrays; $A$ itself, $p \times p$, is never formed.
 """
 
 from collections.abc import Callable
@@ -18,21 +19,29 @@ from ... import tree
 
 
 class Lanczos(NamedTuple):
-    r"""The tridiagonal $T$; `beta[j]` couples $q_j$ to $q_{j+1}$, so the last one is what $T$ leaves out."""
+    r"""The tridiagonal $T$; `beta[j]` couples $q_j$ to $q_{j+1}$, so the last one is what $T$
+    leaves out.
+    """
 
     alpha: Float[Array, " m"]
     beta: Float[Array, " m"]
 
 
 def lanczos(
-    matvec: Callable[[Any], Any], like: Any, *, steps: int, key: PRNGKeyArray, start: Any | None = None
+    matvec: Callable[[Any], Any],
+    like: Any,
+    *,
+    steps: int,
+    key: PRNGKeyArray,
+    start: Any | None = None,
 ) -> Lanczos:
-    r"""Lanczos' iteration with full re-orthogonalisation, as one `scan` (Lanczos 1950; Golub & Van Loan, §10.1).
+    r"""Lanczos' iteration with full re-orthogonalisation, as one `scan` (Lanczos 1950; Golub & Van
+    Loan, §10.1).
 
-    $\beta_j q_{j+1} = A q_j - \alpha_j q_j - \beta_{j-1} q_{j-1}$, with $q_1$ random, or along `start` unless it is
-    zero. The basis is kept, $m \times p$, and each new vector is cleaned of it twice. Where the space closes,
-    $\beta_j = 0$, it goes on with a fresh random vector, so that no part of the spectrum is out of reach. At most
-    $p$ steps are taken.
+    $\beta_j q_{j+1} = A q_j - \alpha_j q_j - \beta_{j-1} q_{j-1}$, with $q_1$ random, or along
+    `start` unless it is zero. The basis is kept, $m \times p$, and each new vector is cleaned of it
+    twice. Where the space closes, $\beta_j = 0$, it goes on with a fresh random vector, so that no
+    part of the spectrum is out of reach. At most $p$ steps are taken.
 
     >>> A = jnp.diag(jnp.array([1.0, 2.0, 4.0]))
     >>> T = lanczos(lambda v: A @ v, jnp.zeros(3), steps=3, key=jr.key(0))
@@ -75,7 +84,9 @@ def _unit(v: Float[Array, " p"]) -> Float[Array, " p"]:
 
 
 class Ritz(NamedTuple):
-    r"""Eigenvalues $\theta_i$ of $T$, ascending; each has an eigenvalue of $A$ within its bound $|\beta_m s_{mi}|$."""
+    r"""Eigenvalues $\theta_i$ of $T$, ascending; each has an eigenvalue of $A$ within its bound
+    $|\beta_m s_{mi}|$.
+    """
 
     values: Float[np.ndarray, " m"]
     bounds: Float[np.ndarray, " m"]
@@ -84,28 +95,33 @@ class Ritz(NamedTuple):
 
 def ritz(T: Lanczos) -> Ritz:
     """The spectrum of $T$, in double precision on the host."""
-    alpha, beta = np.asarray(T.alpha, np.float64), np.asarray(T.beta, np.float64)
+    alpha = np.asarray(T.alpha, np.float64)
+    beta = np.asarray(T.beta, np.float64)
     values, S = np.linalg.eigh(np.diag(alpha) + np.diag(beta[:-1], 1) + np.diag(beta[:-1], -1))
     return Ritz(values, np.abs(beta[-1] * S[-1]), S[0])
 
 
 def rise(slope: float, seen: Ritz, *, radius: float) -> float:
-    r"""The most a quadratic can rise within a radius, seen by a Lanczos run that was started at its gradient $g$:
+    r"""The most a quadratic can rise within a radius, seen by a Lanczos run that was started at its
+    gradient $g$:
 
     $$\max_{\|\varepsilon\| \le r} g^\top \varepsilon + \tfrac12 \varepsilon^\top A \varepsilon.$$
 
-    With $\|g\|$ the slope and $b_i = \|g\| s_{1i}$, the maximiser is $c_i = b_i / (\mu - \theta_i)$ where
-    $\mu \ge \max(\theta_{\max}, 0)$ makes $\|c\| = r$, found by bisection; if no such $\mu$ exists, the rest of the
-    radius goes along the top eigenvector, or, for a concave $A$, is not used (Gould, Lucidi, Roma & Toint 1999).
+    With $\|g\|$ the slope and $b_i = \|g\| s_{1i}$, the maximiser is $c_i = b_i / (\mu - \theta_i)$
+    where $\mu \ge \max(\theta_{\max}, 0)$ makes $\|c\| = r$, found by bisection; if no such $\mu$
+    exists, the rest of the radius goes along the top eigenvector, or, for a concave $A$, is not
+    used (Gould, Lucidi, Roma & Toint 1999).
 
     >>> import numpy as np
     >>> rise(0.0, Ritz(np.array([1.0, 4.0]), np.zeros(2), np.array([0.6, 0.8])), radius=0.5)
     0.5
     """
-    theta, b = seen.values, slope * seen.first
+    theta = seen.values
+    b = slope * seen.first
     floor = max(theta[-1], 0.0)
     c = lambda mu: np.divide(b, mu - theta, out=np.zeros_like(b), where=np.abs(b) > 1e-300)
-    low, high = floor, floor + slope / radius
+    low = floor
+    high = floor + slope / radius
     with np.errstate(divide="ignore", over="ignore"):
         for _ in range(200):
             mu = (low + high) / 2

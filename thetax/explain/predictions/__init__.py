@@ -1,4 +1,6 @@
-"""Predictions examined: calibration, mistakes, uncertainty, decision boundaries, feature importance."""
+"""Predictions examined: calibration, mistakes, uncertainty, decision boundaries, feature
+importance.
+"""
 
 from .calibration import Calibration as Calibration
 from .calibration import calibration as calibration

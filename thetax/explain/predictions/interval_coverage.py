@@ -1,8 +1,9 @@
 r"""Intervals: of all the numbers that were to lie in an 80 % interval, do four out of five?
 
 Where $N(m_i, s_i^2)$ was foretold of $y_i$, the central interval of level $p$ is
-$m_i \pm s_i\,\Phi^{-1}(\frac{1 + p}{2})$. A calibrated forecast has a share $p$ of the $y_i$ inside, at every level;
-of two calibrated ones the sharper is better, which the mean log density tells in one number.
+$m_i \pm s_i\,\Phi^{-1}(\frac{1 + p}{2})$. A calibrated forecast has a share $p$ of the $y_i$
+inside, at every level; of two calibrated ones the sharper is better, which the mean log density
+tells in one number.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,9 @@ LEVELS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
 @dataclass(frozen=True)
 class Intervals:
-    """Two scores of a normal forecast, the share inside the interval of each level, and the forecast itself."""
+    """Two scores of a normal forecast, the share inside the interval of each level, and the
+    forecast itself.
+    """
 
     rmse: float  # root of the mean squared error
     nlpd: float  # mean negative log density of the truth, in nats
@@ -35,7 +38,9 @@ class Intervals:
 
     @property
     def chance(self) -> Float[np.ndarray, " l"]:
-        """The standard deviation of the coverage of a calibrated forecast of independent numbers."""
+        """The standard deviation of the coverage of a calibrated forecast of independent
+        numbers.
+        """
         return np.sqrt(self.levels * (1 - self.levels) / len(self.truth))
 
     def half(self, level: float) -> Float[np.ndarray, " n"]:
@@ -43,23 +48,30 @@ class Intervals:
         return self.deviation * float(ndtri((1 + level) / 2))
 
 
-def intervals(mean: Any, deviation: Any, truth: Any, *, levels: Sequence[float] = LEVELS) -> Intervals:
+def intervals(
+    mean: Any, deviation: Any, truth: Any, *, levels: Sequence[float] = LEVELS
+) -> Intervals:
     r"""How often the truth lies where $N(m_i, s_i^2)$ says, and how dense that is there.
 
     Gneiting, Balabdaoui & Raftery 2007.
 
-    >>> found = intervals(np.zeros(4), np.ones(4), np.array([0.1, -0.5, 0.9, 2.5]), levels=(0.5, 0.9))
+    >>> found = intervals(
+    ...     np.zeros(4), np.ones(4), np.array([0.1, -0.5, 0.9, 2.5]), levels=(0.5, 0.9)
+    ... )
     >>> found.coverage.tolist(), round(found.rmse, 3)
     ([0.5, 0.75], 1.353)
     """
     m, s, y = (np.asarray(part, np.float64) for part in (mean, deviation, truth))
     if not m.shape == s.shape == y.shape or m.ndim != 1 or not len(m):
         raise ValueError(
-            f"intervals: mean, deviation and truth must be one number an example each; got {m.shape}, {s.shape} and "
+            "intervals: mean, deviation and truth must be one number an example each; got "
+            f"{m.shape}, {s.shape} and "
             f"{y.shape}."
         )
     if not (s > 0).all():
-        raise ValueError(f"intervals: a standard deviation must be positive; the least is {s.min()}.")
+        raise ValueError(
+            f"intervals: a standard deviation must be positive; the least is {s.min()}."
+        )
     p = np.asarray(levels, np.float64)
     if p.ndim != 1 or not len(p) or not ((p > 0) & (p < 1)).all():
         raise ValueError(f"intervals: levels must lie between 0 and 1; got {tuple(levels)}.")

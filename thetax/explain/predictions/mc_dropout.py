@@ -1,9 +1,11 @@
-r"""The networks inside a network with dropout (§8.4): one for every mask $b$, and what their crowd says.
+r"""The networks inside a network with dropout (§8.4): one for every mask $b$, and what their crowd
+says.
 
-$p(y \mid x) = \sum_b p(b)\, p[b](y \mid x)$, $p(b) = \prod_i \pi_i^{b_i} (1 - \pi_i)^{1 - b_i}$, with $b_i = 1$
-where unit (or weight) $i$ stays. A network called without a key replaces the average by the mean mask;
-`dropout_average` takes it over all masks, `dropout_belief` over draws, and `dropout_penalty` says what training
-under the masks costs. `Dropout` and `DropConnect` are seen alike.
+$p(y \mid x) = \sum_b p(b)\, p[b](y \mid x)$, $p(b) = \prod_i \pi_i^{b_i} (1 - \pi_i)^{1 - b_i}$,
+with $b_i = 1$ where unit (or weight) $i$ stays. A network called without a key replaces the average
+by the mean mask; `dropout_average` takes it over all masks, `dropout_belief` over draws, and
+`dropout_penalty` says what training under the masks costs. `Dropout` and `DropConnect` are seen
+alike.
 """
 
 from collections.abc import Callable
@@ -37,21 +39,33 @@ def _thins(node: Any) -> bool:
 
 def _check_thins(name: str, model: Any) -> None:
     if not any(_thins(module) for _, module in modules(model)):
-        raise ValueError(f"{name}: the model drops nothing; give it a Dropout or a DropConnect layer with p > 0.")
+        raise ValueError(
+            f"{name}: the model drops nothing; give it a Dropout or a DropConnect layer with p > 0."
+        )
     if not takes_key(model):
-        raise ValueError(f"{name}: the model takes no key, so it never drops; let its call take one and pass it on.")
+        raise ValueError(
+            f"{name}: the model takes no key, so it never drops; let its call take one and pass "
+            "it on."
+        )
 
 
 def _check_alone(name: str, model: Any) -> None:
     if has_batch_norm(model):
-        raise ValueError(f"{name}: through a batch norm one example's mask reaches the others; fold the model first.")
+        raise ValueError(
+            f"{name}: through a batch norm one example's mask reaches the others; fold the model "
+            "first."
+        )
 
 
-def dropout_average(model: Model, xs: Batch, *, of: Callable[[Array], Array] = identity) -> Float[Array, "n ..."]:
-    r"""$\sum_b p(b)\, g(f[b](x_i))$ over all masks, exactly, for up to 16 units or weights that may be dropped (§8.4).
+def dropout_average(
+    model: Model, xs: Batch, *, of: Callable[[Array], Array] = identity
+) -> Float[Array, "n ..."]:
+    r"""$\sum_b p(b)\, g(f[b](x_i))$ over all masks, exactly, for up to 16 units or weights that may
+    be dropped (§8.4).
 
-    `of` is $g$: with `jax.nn.softmax` it is the class probabilities that are averaged, with `jax.nn.log_softmax`
-    their logarithms, which gives the geometric mean, not yet normalised. Srivastava et al. 2014.
+    `of` is $g$: with `jax.nn.softmax` it is the class probabilities that are averaged, with
+    `jax.nn.log_softmax` their logarithms, which gives the geometric mean, not yet normalised.
+    Srivastava et al. 2014.
 
     >>> from thetax.layers import Chain, Linear
     >>> net = Chain(Dropout(0.5), Linear(jnp.array([[1.0, 2.0]]), jnp.zeros(1)))
@@ -63,24 +77,35 @@ def dropout_average(model: Model, xs: Batch, *, of: Callable[[Array], Array] = i
     """
     _check_thins("dropout_average", model)
     _check_alone("dropout_average", model)
-    if any(isinstance(node, Ensemble) and any(_thins(part) for _, part in modules(node)) for _, node in modules(model)):
-        raise ValueError("dropout_average: the members of an Ensemble have masks of their own; take one at a time.")
+    if any(
+        isinstance(node, Ensemble) and any(_thins(part) for _, part in modules(node))
+        for _, node in modules(model)
+    ):
+        raise ValueError(
+            "dropout_average: the members of an Ensemble have masks of their own; take one at a "
+            "time."
+        )
     keep = _keep(model, jax.tree.map(lambda a: a[0], xs))
     if (units := tree.size(keep)) > MOST:
         raise ValueError(
-            f"dropout_average: {units} units may be dropped, and 2^{units} masks are too many to go through (at most "
+            f"dropout_average: {units} units may be dropped, and 2^{units} masks are too many to "
+            "go through (at most "
             f"{MOST} units); draw some of them with dropout_belief."
         )
     return _average(model, xs, keep, of)
 
 
 def _keep(model: Any, x: Any) -> dict[str, list[np.ndarray]]:
-    """The probability of staying of each unit or weight that may be dropped, by the name of its layer."""
+    """The probability of staying of each unit or weight that may be dropped, by the name of its
+    layer.
+    """
     keep: dict[str, list[np.ndarray]] = {}
 
     def visit(name, layer, call, x):
         if name in keep:
-            raise ValueError(f"dropout_average: the layer at {name} is used twice; give each use one of its own.")
+            raise ValueError(
+                f"dropout_average: the layer at {name} is used twice; give each use one of its own."
+            )
         thinned = [x] if isinstance(layer, Dropout) else jax.tree.leaves(layer.inner)
         keep[name] = [np.full(a.shape, 1 - layer.p) for a in thinned]
         return call(x)
@@ -103,7 +128,9 @@ def _thinned(model: Any, stays: dict[str, list[Any]]) -> Any:
 
 
 @partial(jax.jit, static_argnames="of")
-def _average(model: Any, xs: Batch, keep: dict[str, list[Any]], of: Callable[[Array], Array]) -> Any:
+def _average(
+    model: Any, xs: Batch, keep: dict[str, list[Any]], of: Callable[[Array], Array]
+) -> Any:
     pi, _ = ravel_pytree(keep)
     _, back = ravel_pytree(jax.tree.map(lambda a: jnp.ones(a.shape, bool), keep))
 
@@ -118,7 +145,8 @@ def _average(model: Any, xs: Batch, keep: dict[str, list[Any]], of: Callable[[Ar
 
 @dataclass(frozen=True)
 class DropoutBelief:
-    r"""What the crowd of thinned networks believes, and how far its members disagree, example by example.
+    r"""What the crowd of thinned networks believes, and how far its members disagree, example by
+    example.
 
     The entropy of the mean is that of the members, on average, and their disagreement:
     $H(\bar p) = \frac1S \sum_s H(p_s) + I$.
@@ -127,7 +155,9 @@ class DropoutBelief:
     probability: Float[np.ndarray, "n k"]  # p̄, the mean over the draws
     spread: Float[np.ndarray, "n k"]  # the standard deviation over the draws
     entropy: Float[np.ndarray, " n"]  # H(p̄), in nats: all the doubt there is
-    information: Float[np.ndarray, " n"]  # I, of the label and the mask: the part the members disagree on
+    information: Float[
+        np.ndarray, " n"
+    ]  # I, of the label and the mask: the part the members disagree on
     information_error: Float[np.ndarray, " n"]
     draws: int
 
@@ -137,12 +167,16 @@ class DropoutBelief:
         return self.spread / np.sqrt(self.draws)
 
 
-def dropout_belief(model: Model, xs: Batch, *, draws: int = 100, key: PRNGKeyArray) -> DropoutBelief:
-    r"""Monte-Carlo dropout: $\bar p = \frac1S \sum_s p[b_s](\cdot \mid x)$ over $S$ masks, and what they doubt (§8.4).
+def dropout_belief(
+    model: Model, xs: Batch, *, draws: int = 100, key: PRNGKeyArray
+) -> DropoutBelief:
+    r"""Monte-Carlo dropout: $\bar p = \frac1S \sum_s p[b_s](\cdot \mid x)$ over $S$ masks, and what
+    they doubt (§8.4).
 
-    $I = \frac1S \sum_s \mathrm{KL}(p_s \| \bar p)$ is the information between the label and the mask: high where
-    the thinned networks are sure, each of something else. It comes out too small by about one part in $S$. The
-    memory is that of a block of examples, whatever their number. Gal & Ghahramani 2016; Houlsby et al. 2011.
+    $I = \frac1S \sum_s \mathrm{KL}(p_s \| \bar p)$ is the information between the label and the
+    mask: high where the thinned networks are sure, each of something else. It comes out too small
+    by about one part in $S$. The memory is that of a block of examples, whatever their number. Gal
+    & Ghahramani 2016; Houlsby et al. 2011.
 
     >>> from thetax.layers import Chain, Linear
     >>> net = Chain(Dropout(0.5), Linear(jnp.array([[4.0], [-4.0]]), jnp.zeros(2)))
@@ -156,9 +190,12 @@ def dropout_belief(model: Model, xs: Batch, *, draws: int = 100, key: PRNGKeyArr
     form = jax.eval_shape(lambda x: apply(model, x), jax.tree.map(lambda a: a[0], xs))
     if form.ndim > 1:
         raise ValueError(
-            f"dropout_belief: expected logits (k,) for each example, got {form.shape}; is it a classifier?"
+            f"dropout_belief: expected logits (k,) for each example, got {form.shape}; is it a "
+            "classifier?"
         )
-    mean, spread, entropy, information, error = (np.asarray(a, np.float64) for a in _beliefs(model, xs, key, draws))
+    mean, spread, entropy, information, error = (
+        np.asarray(a, np.float64) for a in _beliefs(model, xs, key, draws)
+    )
     return DropoutBelief(mean, spread, entropy, information, error, draws)
 
 
@@ -169,7 +206,13 @@ def _beliefs(model: Any, xs: Batch, key: PRNGKeyArray, draws: int) -> tuple[Arra
         p = jax.lax.map(lambda key: _probabilities(model(x, key=key)), jr.split(key, draws))
         mean = p.mean(axis=0)
         apart = rel_entr(p, jnp.broadcast_to(mean, p.shape)).sum(axis=1)  # KL(p_s ‖ p̄)
-        return mean, p.std(axis=0, ddof=1), entr(mean).sum(), apart.mean(), apart.std(ddof=1) / jnp.sqrt(draws)
+        return (
+            mean,
+            p.std(axis=0, ddof=1),
+            entr(mean).sum(),
+            apart.mean(),
+            apart.std(ddof=1) / jnp.sqrt(draws),
+        )
 
     keys = jr.split(key, len(jax.tree.leaves(xs)[0]))
     return jax.lax.map(one, (xs, keys), batch_size=BLOCK)
@@ -188,7 +231,9 @@ def _check_draws(name: str, draws: int) -> None:
 
 @dataclass(frozen=True)
 class DropoutPenalty:
-    r"""$R = \mathbb{E}_b\, \ell(f[b]) - \ell(f)$ with its Monte-Carlo error, and its second-order approximation."""
+    r"""$R = \mathbb{E}_b\, \ell(f[b]) - \ell(f)$ with its Monte-Carlo error, and its second-order
+    approximation.
+    """
 
     value: float
     error: float
@@ -216,43 +261,61 @@ class _Partly(eqx.Module):
 
 
 def _partly(model: Any, share: Array) -> Any:
-    """The model with every layer that drops a share of the way; of stacked layers each has the share of its own."""
+    """The model with every layer that drops a share of the way; of stacked layers each has the
+    share of its own.
+    """
 
     def replaced(node):
         if isinstance(node, Stacked):
-            return Stacked(_partly(node.layers, jnp.broadcast_to(share, (len(node), *share.shape))), node.remember)
+            return Stacked(
+                _partly(node.layers, jnp.broadcast_to(share, (len(node), *share.shape))),
+                node.remember,
+            )
         return _Partly(node, share) if _thins(node) else node
 
-    return jax.tree.map(replaced, model, is_leaf=lambda node: _thins(node) or isinstance(node, Stacked))
+    return jax.tree.map(
+        replaced, model, is_leaf=lambda node: _thins(node) or isinstance(node, Stacked)
+    )
 
 
 def dropout_penalty(
     objective: Objective, model: Model, batch: Batch, *, draws: int = 100, key: PRNGKeyArray
 ) -> DropoutPenalty:
-    r"""What dropout adds to an objective, $R = \mathbb{E}_b\, \ell(f[b]) - \ell(f)$: the penalty it amounts to.
+    r"""What dropout adds to an objective, $R = \mathbb{E}_b\, \ell(f[b]) - \ell(f)$: the penalty it
+    amounts to.
 
     Let $\ell(t)$ be the objective with the masks a share $t$ of the way from 1 to $b/\pi$. Then
-    $R = \mathbb{E}_b[\ell(1) - \ell(0) - \ell'(0)]$, for $\mathbb{E}_b\, \ell'(0) = 0$ and taking it off takes off
-    noise; and $\frac12 \mathbb{E}_b\, \ell''(0)$ is the quadratic approximation. For dropout with $1 - \pi = \phi$
-    of units $h$ it is $\frac{\phi}{1 - \phi} \frac12 \sum_j h_j^2\, \partial^2 \ell / \partial h_j^2$: a weight
-    decay that adapts to the data, which for a linear model and squared errors is all of $R$. Wager, Wang & Liang 2013.
+    $R = \mathbb{E}_b[\ell(1) - \ell(0) - \ell'(0)]$, for $\mathbb{E}_b\, \ell'(0) = 0$ and taking
+    it off takes off noise; and $\frac12 \mathbb{E}_b\, \ell''(0)$ is the quadratic approximation.
+    For dropout with $1 - \pi = \phi$ of units $h$ it is
+    $\frac{\phi}{1 - \phi} \frac12 \sum_j h_j^2\, \partial^2 \ell / \partial h_j^2$: a weight decay
+    that adapts to the data, which for a linear model and squared errors is all of $R$. Wager, Wang
+    & Liang 2013.
 
     >>> from thetax.layers import Chain, Linear
     >>> from thetax.train import squared_error
     >>> net = Chain(Dropout(0.5), Linear(jnp.array([[1.0, 2.0]]), jnp.zeros(1)))
-    >>> found = dropout_penalty(squared_error, net, (jnp.array([[3.0, 1.0]]), jnp.zeros(1)), draws=1000, key=jr.key(0))
+    >>> found = dropout_penalty(
+    ...     squared_error, net, (jnp.array([[3.0, 1.0]]), jnp.zeros(1)), draws=1000, key=jr.key(0)
+    ... )
     >>> abs(found.value - 6.5) < 4 * found.error, found.objective  # (3² + 2²) / 2
     (True, 12.5)
     """
     _check_thins("dropout_penalty", model)
     _check_draws("dropout_penalty", draws)
-    plain, R, quadratic = (np.asarray(a, np.float64) for a in _penalties(objective, model, batch, key, draws))
+    plain, R, quadratic = (
+        np.asarray(a, np.float64) for a in _penalties(objective, model, batch, key, draws)
+    )
     error = lambda values: float(values.std(ddof=1) / np.sqrt(draws))
-    return DropoutPenalty(float(R.mean()), error(R), float(quadratic.mean()), error(quadratic), float(plain), draws)
+    return DropoutPenalty(
+        float(R.mean()), error(R), float(quadratic.mean()), error(quadratic), float(plain), draws
+    )
 
 
 @partial(jax.jit, static_argnames=("objective", "draws"))
-def _penalties(objective: Objective, model: Any, batch: Batch, key: PRNGKeyArray, draws: int) -> tuple[Any, ...]:
+def _penalties(
+    objective: Objective, model: Any, batch: Batch, key: PRNGKeyArray, draws: int
+) -> tuple[Any, ...]:
     def one(key):
         def value(share):
             return objective(_partly(model, share), batch, key=key)

@@ -12,7 +12,9 @@ from ..class_probabilities import belief, truth
 
 @dataclass(frozen=True)
 class Confusion:
-    r"""$C_{ij}$, how many examples of class $i$ were taken for class $j$, and the error of each class."""
+    r"""$C_{ij}$, how many examples of class $i$ were taken for class $j$, and the error of each
+    class.
+    """
 
     counts: Int[np.ndarray, "k k"]
     errors: Float[np.ndarray, " k"]  # NaN for a class without examples
@@ -26,12 +28,16 @@ class Confusion:
     def met(self) -> "Confusion":
         """Of the classes only those that an example is of, or was taken for.
 
-        >>> found = Confusion(np.array([[1, 0, 2], [0, 0, 0], [0, 0, 0]]), np.array([0.5, 0, 0]), ("a", "b", "c"))
+        >>> found = Confusion(
+        ...     np.array([[1, 0, 2], [0, 0, 0], [0, 0, 0]]), np.array([0.5, 0, 0]), ("a", "b", "c")
+        ... )
         >>> found.met().counts.tolist(), found.met().classes
         ([[1, 2], [0, 0]], ('a', 'c'))
         """
         at = np.flatnonzero(self.counts.any(axis=0) | self.counts.any(axis=1))
-        return Confusion(self.counts[np.ix_(at, at)], self.errors[at], tuple(self.classes[i] for i in at))
+        return Confusion(
+            self.counts[np.ix_(at, at)], self.errors[at], tuple(self.classes[i] for i in at)
+        )
 
 
 def confusion(model: Model, data: Batch, classes: Sequence[str] = ()) -> Confusion:
@@ -40,7 +46,11 @@ def confusion(model: Model, data: Batch, classes: Sequence[str] = ()) -> Confusi
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Linear
     >>> net = Linear(jnp.eye(2), jnp.zeros(2))
-    >>> found = confusion(net, (jnp.array([[2.0, 1.0], [0.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0, 1])), ("cat", "dog"))
+    >>> found = confusion(
+    ...     net,
+    ...     (jnp.array([[2.0, 1.0], [0.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0, 1])),
+    ...     ("cat", "dog"),
+    ... )
     >>> found.counts.tolist(), found.errors.tolist()
     ([[1, 1], [0, 1]], [0.5, 0.0])
     """
@@ -71,9 +81,15 @@ class Worst:
 
 
 def worst(
-    model: Model, data: Batch, *, count: int = 12, classes: Sequence[str] = (), tokens: Sequence[str] = ()
+    model: Model,
+    data: Batch,
+    *,
+    count: int = 12,
+    classes: Sequence[str] = (),
+    tokens: Sequence[str] = (),
 ) -> Worst:
-    r"""The `count` mistakes with the greatest $\max_j P(j \mid x)$; fewer if there are fewer mistakes.
+    r"""The `count` mistakes with the greatest $\max_j P(j \mid x)$; fewer if there are fewer
+    mistakes.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Linear
@@ -87,7 +103,8 @@ def worst(
     xs, ys = data
     log_p = np.asarray(belief(model, xs), np.float64)
     n, k = log_p.shape
-    y, guess = truth(ys, k), log_p.argmax(axis=1)
+    y = truth(ys, k)
+    guess = log_p.argmax(axis=1)
     wrong = np.flatnonzero(guess != y)
     top = wrong[np.argsort(-log_p[wrong, guess[wrong]], kind="stable")[:count]]
     return Worst(
@@ -107,5 +124,7 @@ def worst(
 def class_names(classes: Sequence[str], k: int) -> tuple[str, ...]:
     """The names of $k$ classes, which are their numbers unless given."""
     if classes and len(classes) != k:
-        raise ValueError(f"classes: the model tells {k} classes apart, but {len(classes)} names were given.")
+        raise ValueError(
+            f"classes: the model tells {k} classes apart, but {len(classes)} names were given."
+        )
     return tuple(str(name) for name in classes) or tuple(str(j) for j in range(k))

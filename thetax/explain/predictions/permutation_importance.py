@@ -1,7 +1,8 @@
 r"""What a model leans on: how much worse it does when one feature is shuffled among the examples.
 
-A shuffled feature keeps its own law but says nothing of the example it stands in. So the rise of the error is what
-the model gets from it, as it is, without another fit; of two features that say the same, each looks dispensable.
+A shuffled feature keeps its own law but says nothing of the example it stands in. So the rise of
+the error is what the model gets from it, as it is, without another fit; of two features that say
+the same, each looks dispensable.
 """
 
 from collections.abc import Sequence
@@ -18,8 +19,9 @@ from ...core import Batch, Model, Objective
 
 @dataclass(frozen=True)
 class Importance:
-    """By feature, how much the metric rises once it is shuffled, and the standard error of that; `base` is the
-    metric with nothing shuffled."""
+    """By feature, how much the metric rises once it is shuffled, and the standard error of that;
+    `base` is the metric with nothing shuffled.
+    """
 
     rise: Float[np.ndarray, " d"]
     error: Float[np.ndarray, " d"]
@@ -41,10 +43,12 @@ def importance(
     repeats: int = 5,
     key: PRNGKeyArray,
 ) -> Importance:
-    r"""$m(f, \{(\pi_j x_i, y_i)\}) - m(f, \{(x_i, y_i)\})$ for each feature $j$, where $\pi_j$ puts in place of
-    $x_{ij}$ that of another example, by a random permutation; the mean over `repeats` of them.
+    r"""$m(f, \{(\pi_j x_i, y_i)\}) - m(f, \{(x_i, y_i)\})$ for each feature $j$, where $\pi_j$ puts
+    in place of $x_{ij}$ that of another example, by a random permutation; the mean over `repeats`
+    of them.
 
-    The batch is `(xs, ys)` with rows of features; take one that was not trained on. Breiman 2001, §10.
+    The batch is `(xs, ys)` with rows of features; take one that was not trained on. Breiman 2001,
+    §10.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Linear
@@ -57,15 +61,22 @@ def importance(
     """
     xs, _ = batch
     if xs.ndim != 2:
-        raise ValueError(f"importance: expected rows of features, (n, d); the inputs have the shape {xs.shape}.")
+        raise ValueError(
+            f"importance: expected rows of features, (n, d); the inputs have the shape {xs.shape}."
+        )
     if features and len(features) != xs.shape[1]:
-        raise ValueError(f"importance: there are {len(features)} names for {xs.shape[1]} features; give one for each.")
+        raise ValueError(
+            f"importance: there are {len(features)} names for {xs.shape[1]} features; give one "
+            "for each."
+        )
     if repeats < 2:
         raise ValueError(f"importance: a standard error takes two repeats or more; got {repeats}.")
     base, shuffled = _judged(model, batch, key, metric=metric, repeats=repeats)
     rises = np.asarray(shuffled, float) - float(base)
     names = tuple(features) or tuple(f"x{j + 1}" for j in range(xs.shape[1]))
-    return Importance(rises.mean(axis=1), rises.std(axis=1, ddof=1) / np.sqrt(repeats), float(base), names)
+    return Importance(
+        rises.mean(axis=1), rises.std(axis=1, ddof=1) / np.sqrt(repeats), float(base), names
+    )
 
 
 @partial(jax.jit, static_argnames=("metric", "repeats"))

@@ -1,7 +1,7 @@
 r"""Does a network doubt where it errs? Monte-Carlo dropout held against the truth (§8.4).
 
-The crowd of thinned networks has an opinion $\bar p$ of each example and a doubt, the entropy $H(\bar p)$. The doubt is
-worth something if the answers that turn out wrong are the doubtful ones.
+The crowd of thinned networks has an opinion $\bar p$ of each example and a doubt, the entropy
+$H(\bar p)$. The doubt is worth something if the answers that turn out wrong are the doubtful ones.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,9 @@ from .mistakes import class_names
 
 @dataclass(frozen=True)
 class Doubt:
-    """The doubt about each example and whether the crowd is right; then the most doubtful, the worst first."""
+    """The doubt about each example and whether the crowd is right; then the most doubtful, the
+    worst first.
+    """
 
     belief: DropoutBelief
     truth: Int[np.ndarray, " n"]
@@ -38,12 +40,14 @@ class Doubt:
 
     @property
     def ranking(self) -> float:
-        """The chance that a wrong answer is doubted more than a right one, ties halved; NaN without any of either.
+        """The chance that a wrong answer is doubted more than a right one, ties halved; NaN without
+        any of either.
 
-        A half says that the doubt is worth nothing, 1 that it tells every mistake: the area under the ROC curve
-        (Mann & Whitney 1947).
+        A half says that the doubt is worth nothing, 1 that it tells every mistake: the area under
+        the ROC curve (Mann & Whitney 1947).
         """
-        right, wrong = np.sort(self.belief.entropy[self.right]), self.belief.entropy[~self.right]
+        right = np.sort(self.belief.entropy[self.right])
+        wrong = self.belief.entropy[~self.right]
         if not len(right) or not len(wrong):
             return float("nan")
         below = [np.searchsorted(right, wrong, side) for side in ("left", "right")]
@@ -64,7 +68,8 @@ def doubt(
     classes: Sequence[str] = (),
     key: PRNGKeyArray,
 ) -> Doubt:
-    r"""Monte-Carlo dropout on labelled data `(xs, ys)`, with the `count` examples of the greatest $H(\bar p)$ (§8.4).
+    r"""Monte-Carlo dropout on labelled data `(xs, ys)`, with the `count` examples of the greatest
+    $H(\bar p)$ (§8.4).
 
     Gal & Ghahramani 2016.
 

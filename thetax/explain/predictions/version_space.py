@@ -1,9 +1,10 @@
-r"""The version space (§1.2): all $(w, b)$ that classify the data rightly, and how far the data lie from one of them.
+r"""The version space (§1.2): all $(w, b)$ that classify the data rightly, and how far the data lie
+from one of them.
 
 $$V(S) = \{(w, b) : \gamma[w, b](S) > 0\} = \bigcap_i \{(w, b) : y_i (w^\top x_i + b) > 0\}$$
 
-An open convex cone: each datum cuts off a half-space, so that more data can only make it smaller. Its size is the
-share of directions it holds.
+An open convex cone: each datum cuts off a half-space, so that more data can only make it smaller.
+Its size is the share of directions it holds.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from ...models.linear.separator import check_signs
 
 
 def in_version_space(model: Perceptron, xs: Num[Any, "n d"], ys: Num[Any, " n"]) -> Bool[Array, ""]:
-    r"""Whether $(w, b) \in V(S)$: all $n$ half-spaces hold it, and $w \ne 0$ (§1.2). Map over models with `jax.vmap`.
+    r"""Whether $(w, b) \in V(S)$: all $n$ half-spaces hold it, and $w \ne 0$ (§1.2). Map over
+    models with `jax.vmap`.
 
     >>> bool(in_version_space(Perceptron(jnp.array([1.0, 1.0])), jnp.eye(2), jnp.ones(2)))
     True
@@ -41,19 +43,27 @@ class Volume(NamedTuple):
 
 
 def version_volume(
-    xs: Num[Array, "n d"], ys: Num[Array, " n"], *, samples: int = 100_000, bias: bool = False, key: PRNGKeyArray
+    xs: Num[Array, "n d"],
+    ys: Num[Array, " n"],
+    *,
+    samples: int = 100_000,
+    bias: bool = False,
+    key: PRNGKeyArray,
 ) -> Volume:
-    r"""The share of directions of $(w, b)$, or of $w$ alone, that lie in $V(S)$, by Monte Carlo (§1.2).
+    r"""The share of directions of $(w, b)$, or of $w$ alone, that lie in $V(S)$, by Monte Carlo
+    (§1.2).
 
-    The standard error is that of a share of `samples` draws, by Laplace's rule $(k + 1) / (n + 2)$, so that it is
-    not 0 where no draw hits.
+    The standard error is that of a share of `samples` draws, by Laplace's rule $(k + 1) / (n + 2)$,
+    so that it is not 0 where no draw hits.
 
     >>> found = version_volume(jnp.array([[1.0, 0.0]]), jnp.array([1.0]), key=jr.key(0))
     >>> bool(abs(found.fraction - 0.5) < 5 * found.error)
     True
     """
     check_signs(xs, ys)
-    models = jax.vmap(lambda key: Perceptron.init(np.shape(xs)[1], bias=bias, key=key))(jr.split(key, samples))
+    models = jax.vmap(lambda key: Perceptron.init(np.shape(xs)[1], bias=bias, key=key))(
+        jr.split(key, samples)
+    )
     hits = jax.vmap(lambda model: in_version_space(model, xs, ys))(models)
     share = (hits.sum() + 1) / (samples + 2)
     return Volume(hits.mean(), jnp.sqrt(share * (1 - share) / samples))
@@ -61,9 +71,11 @@ def version_volume(
 
 @dataclass(frozen=True)
 class Cone:
-    r"""The version space of data in the plane without a bias: the directions between two angles, and its walls.
+    r"""The version space of data in the plane without a bias: the directions between two angles,
+    and its walls.
 
-    Empty where `low` is not below `high`. `normals` are the $y_i x_i$, across whose lines a datum turns wrong.
+    Empty where `low` is not below `high`. `normals` are the $y_i x_i$, across whose lines a datum
+    turns wrong.
     """
 
     low: float
@@ -77,10 +89,12 @@ class Cone:
 
 
 def version_cone(xs: Num[Any, "n 2"], ys: Num[Any, " n"]) -> Cone:
-    r"""The version space of points in the plane, exactly: an intersection of half circles (§1.2, Figure 1.2).
+    r"""The version space of points in the plane, exactly: an intersection of half circles (§1.2,
+    Figure 1.2).
 
-    Datum $i$ allows the directions within a right angle of $y_i x_i$; seen from the first, whose half circle is
-    $(-\frac\pi2, \frac\pi2)$, each of the others moves the lower or the upper end inwards.
+    Datum $i$ allows the directions within a right angle of $y_i x_i$; seen from the first, whose
+    half circle is $(-\frac\pi2, \frac\pi2)$, each of the others moves the lower or the upper end
+    inwards.
 
     >>> cone = version_cone(np.eye(2), np.ones(2))
     >>> round(cone.low, 4), round(cone.high, 4), round(cone.fraction, 4)
@@ -88,17 +102,22 @@ def version_cone(xs: Num[Any, "n 2"], ys: Num[Any, " n"]) -> Cone:
     """
     check_signs(xs, ys)
     if np.shape(xs)[1] != 2:
-        raise ValueError(f"version_cone: xs must be points in the plane, (n, 2); got {np.shape(xs)}.")
+        raise ValueError(
+            f"version_cone: xs must be points in the plane, (n, 2); got {np.shape(xs)}."
+        )
     normals = np.asarray(ys, float)[:, None] * np.asarray(xs, float)
     angles = np.arctan2(normals[:, 1], normals[:, 0])
     turn = (angles - angles[0] + np.pi) % (2 * np.pi) - np.pi
-    low, high = angles[0] + turn.max() - np.pi / 2, angles[0] + turn.min() + np.pi / 2
+    low = angles[0] + turn.max() - np.pi / 2
+    high = angles[0] + turn.min() + np.pi / 2
     return Cone(float(low), float(high if normals.any(axis=1).all() else low), normals)
 
 
 @dataclass(frozen=True)
 class Margins:
-    r"""How far each example lies on the right side of a linear classifier's boundary, and the nearest of them."""
+    r"""How far each example lies on the right side of a linear classifier's boundary, and the
+    nearest of them.
+    """
 
     margin: float  # the smallest signed distance
     separated: bool
@@ -109,10 +128,11 @@ class Margins:
 
 
 def hyperplane(model: Model) -> Perceptron | None:
-    r"""The boundary of a linear classifier of two classes as a perceptron; None where the model is no such thing.
+    r"""The boundary of a linear classifier of two classes as a perceptron; None where the model is
+    no such thing.
 
-    It is $w^\top x + b = 0$ for one output (a perceptron, a logistic regression), and the difference of the two rows
-    for two logits. A network without hidden layers counts.
+    It is $w^\top x + b = 0$ for one output (a perceptron, a logistic regression), and the
+    difference of the two rows for two logits. A network without hidden layers counts.
 
     >>> hyperplane(Linear(jnp.array([[1.0], [4.0]]), jnp.zeros(2))).w.tolist()
     [3.0]
@@ -125,24 +145,31 @@ def hyperplane(model: Model) -> Perceptron | None:
         return hyperplane(model.layers[0])
     if not isinstance(model, Linear) or len(model.W) > 2:
         return None
-    W, b = model.scale_W * model.W, None if model.b is None else model.scale_b * model.b
+    W = model.scale_W * model.W
+    b = None if model.b is None else model.scale_b * model.b
     row = lambda a: a[0] if len(a) == 1 else a[1] - a[0]
     return Perceptron(row(W), None if b is None else row(b))
 
 
 def margins(model: Model, data: Batch, *, nearest: int = 8) -> Margins:
-    r"""The signed distances $\gamma[w, b](x_i, y_i)$ of labelled data from a linear boundary, and their least (§1.2).
+    r"""The signed distances $\gamma[w, b](x_i, y_i)$ of labelled data from a linear boundary, and
+    their least (§1.2).
 
-    The model is one `hyperplane` knows; labels are -1 and +1, or 0 and 1; an example of any shape is a vector.
+    The model is one `hyperplane` knows; labels are -1 and +1, or 0 and 1; an example of any shape
+    is a vector.
 
-    >>> found = margins(Perceptron(jnp.array([2.0]), jnp.array(-2.0)), (jnp.array([[3.0], [0.5]]), jnp.array([1, 0])))
+    >>> found = margins(
+    ...     Perceptron(jnp.array([2.0]), jnp.array(-2.0)),
+    ...     (jnp.array([[3.0], [0.5]]), jnp.array([1, 0])),
+    ... )
     >>> found.margin, found.separated, found.distances.tolist()
     (0.5, True, [2.0, 0.5])
     """
     plane = hyperplane(model)
     if plane is None:
         raise ValueError(
-            f"margins: expected a linear model with one output or two logits; got {type(model).__name__}. "
+            "margins: expected a linear model with one output or two logits; got "
+            f"{type(model).__name__}. "
             "A network with hidden layers has no one hyperplane."
         )
     xs, ys = data
@@ -152,7 +179,11 @@ def margins(model: Model, data: Batch, *, nearest: int = 8) -> Margins:
         raise ValueError("margins: expected labels -1 and +1, or 0 and 1, of two classes.")
     truth = np.where(labels > 0, 1, -1)
     signs = jnp.asarray(truth, xs.dtype)
-    distances = np.asarray(eqx.filter_jit(jax.vmap(signed_distance, (None, 0, 0)))(plane, xs, signs), float)
+    distances = np.asarray(
+        eqx.filter_jit(jax.vmap(signed_distance, (None, 0, 0)))(plane, xs, signs), float
+    )
     closest = np.argsort(np.abs(distances))[:nearest]
     wrong = ~(distances > 0)
-    return Margins(float(distances.min()), not wrong.any(), float(wrong.mean()), distances, truth, closest)
+    return Margins(
+        float(distances.min()), not wrong.any(), float(wrong.mean()), distances, truth, closest
+    )

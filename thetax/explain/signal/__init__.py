@@ -1,4 +1,6 @@
-"""Signals inside a network: activations, gradients through depth and time, cost, the network's graph."""
+"""Signals inside a network: activations, gradients through depth and time, cost, the network's
+graph.
+"""
 
 from .activation_statistics import Activations as Activations
 from .activation_statistics import Gradients as Gradients

@@ -1,9 +1,11 @@
-r"""How signals travel through depth: the weights, the activations $h_\ell$, and the gradients that come back.
+r"""How signals travel through depth: the weights, the activations $h_\ell$, and the gradients that
+come back.
 
-A network whose $\|\partial L / \partial h_\ell\|$ falls or grows geometrically in $\ell$ trains slowly or not at
-all (§2.4, §8.1); a unit that is 0 on every example learns nothing. A layer here is any module that holds no
-other, and the output of any `Residual` or `Concat`. Models with batch norms are seen as they are on the batch. A part
-that a model maps or scans by itself is heard only if it is a module that does so and says `heard_whole`.
+A network whose $\|\partial L / \partial h_\ell\|$ falls or grows geometrically in $\ell$ trains
+slowly or not at all (§2.4, §8.1); a unit that is 0 on every example learns nothing. A layer here is
+any module that holds no other, and the output of any `Residual` or `Concat`. Models with batch
+norms are seen as they are on the batch. A part that a model maps or scans by itself is heard only
+if it is a module that does so and says `heard_whole`.
 """
 
 from dataclasses import dataclass
@@ -49,7 +51,9 @@ def weights(model: Any, *, bins: int = BINS) -> Weights:
     for owner, leaf in zip(owners(model), jax.tree.leaves(model)):
         held.setdefault(owner, []).append(np.asarray(leaf, np.float64).ravel())
     if not held:
-        raise ValueError("weights: the model has no parameters; give a model with at least one array.")
+        raise ValueError(
+            "weights: the model has no parameters; give a model with at least one array."
+        )
     name = labels(model)
     theta = [np.concatenate(parts) for parts in held.values()]
     histograms = [np.histogram(w, bins=bins, density=True) for w in theta]
@@ -70,7 +74,9 @@ def _is_signal(h: Any) -> bool:
 
 
 def _ear() -> Any:
-    """A function that tells whether an output is a signal, and not one inside a map or scan begun since."""
+    """A function that tells whether an output is a signal, and not one inside a map or scan begun
+    since.
+    """
     here = get_opaque_trace_state(convention="flax")
     return lambda h: _is_signal(h) and get_opaque_trace_state(convention="flax") == here
 
@@ -81,7 +87,8 @@ def heard(model: Any, xs: Batch) -> tuple[tuple[str, ...], list[Any]]:
 
     def forward(x):
         paths.clear()
-        outputs, audible = [], _ear()
+        outputs = []
+        audible = _ear()
 
         def hear(path, h):
             if audible(h):
@@ -148,7 +155,9 @@ def _moments(model: Any, xs: Batch) -> list[Any]:
 
 @dataclass(frozen=True)
 class Gradients:
-    r"""The sizes of $\partial L / \partial h_\ell$ and $\partial L / \partial \theta_\ell$, layer by layer."""
+    r"""The sizes of $\partial L / \partial h_\ell$ and $\partial L / \partial \theta_\ell$, layer
+    by layer.
+    """
 
     layers: tuple[str, ...]
     outputs: Float[np.ndarray, " l"]
@@ -157,13 +166,16 @@ class Gradients:
 
 
 class _Probed(eqx.Module):
-    """$f$ with a probe added to each layer's output: an example is the pair of $x$ and its probes."""
+    """$f$ with a probe added to each layer's output: an example is the pair of $x$ and its
+    probes.
+    """
 
     model: Any
 
     def __call__(self, pair: tuple[Any, list[Any]], *, key: PRNGKeyArray | None = None) -> Any:
         x, probes = pair
-        left, audible = iter(probes), _ear()
+        left = iter(probes)
+        audible = _ear()
         hear = lambda path, h: h + next(left).astype(h.dtype) if audible(h) else h
         return apply(listen(self.model, hear), x, key=key)
 
@@ -171,15 +183,20 @@ class _Probed(eqx.Module):
 def gradients(objective: Objective, model: Model, batch: Batch) -> Gradients:
     r"""The gradient signal through depth, in one backward pass (§2.4).
 
-    With $L = \frac1n \sum_i l_i$ over the batch `(xs, ys)`, the outputs of layer $\ell$ count by the root mean
-    square over examples $\sqrt{\frac1n \sum_i \|n\, \partial L / \partial h_{\ell,i}\|^2}$, where
-    $n\, \partial L / \partial h_{\ell, i}$ is $\partial l_i / \partial h_{\ell, i}$ if examples do not meet; the
-    parameters by $\|\partial L / \partial \theta_\ell\|$. Zero probes $\delta$ are added, $h_\ell + \delta_\ell$,
-    and $L$ is differentiated in them.
+    With $L = \frac1n \sum_i l_i$ over the batch `(xs, ys)`, the outputs of layer $\ell$ count by
+    the root mean square over examples
+    $\sqrt{\frac1n \sum_i \|n\, \partial L / \partial h_{\ell,i}\|^2}$, where
+    $n\, \partial L / \partial h_{\ell, i}$ is $\partial l_i / \partial h_{\ell, i}$ if examples do
+    not meet; the parameters by $\|\partial L / \partial \theta_\ell\|$. Zero probes $\delta$ are
+    added, $h_\ell + \delta_\ell$, and $L$ is differentiated in them.
 
     >>> from thetax.layers import Linear
     >>> from thetax.train import squared_error
-    >>> found = gradients(squared_error, Linear(jnp.zeros((1, 1)), jnp.zeros(1)), (jnp.ones((2, 1)), -3 * jnp.ones(2)))
+    >>> found = gradients(
+    ...     squared_error,
+    ...     Linear(jnp.zeros((1, 1)), jnp.zeros(1)),
+    ...     (jnp.ones((2, 1)), -3 * jnp.ones(2)),
+    ... )
     >>> found.outputs.tolist(), found.weights.round(3).tolist()
     ([3.0], [4.243])
     """

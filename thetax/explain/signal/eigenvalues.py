@@ -1,8 +1,9 @@
-r"""The eigenvalues of a recurrence on the unit disk (§5.2): $\lambda^t$ fades, stays or grows as $|\lambda|$ is below,
-at or above 1.
+r"""The eigenvalues of a recurrence on the unit disk (§5.2): $\lambda^t$ fades, stays or grows as
+$|\lambda|$ is below, at or above 1.
 
-What was read is down to $1/e$ after $\tau = -1/\log |\lambda|$ steps, and turned round by the angle of $\lambda$ at
-each. Of a linear recurrence this is the whole story; of another it is that of its linear part.
+What was read is down to $1/e$ after $\tau = -1/\log |\lambda|$ steps, and turned round by the angle
+of $\lambda$ at each. Of a linear recurrence this is the whole story; of another it is that of its
+linear part.
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,9 @@ class Eigenvalues:
 
     @property
     def times(self) -> Float[np.ndarray, " m"]:
-        r"""$\tau = -1/\log|\lambda|$, the steps until $1/e$ is left; infinite from 1 on, up to rounding."""
+        r"""$\tau = -1/\log|\lambda|$, the steps until $1/e$ is left; infinite from 1 on, up to
+        rounding.
+        """
         size = np.abs(self.values)
         with np.errstate(divide="ignore"):
             return np.where(size < 1 - self.rounding, -1 / np.log(np.minimum(size, 1)), np.inf)
@@ -47,13 +50,18 @@ class Eigenvalues:
 def eigenvalues(model: Any, xs: Batch | None = None) -> Eigenvalues:
     r"""The eigenvalues of a cell, or of the cells of a model (§5.2).
 
-    Those of `LRU` and `DiagonalSSM` are exact and the same at all times, those of an `Elman` cell are of its $U$. Of
-    any other cell they are of the Jacobian of its first step on the first example of `xs`, which is then needed.
+    Those of `LRU` and `DiagonalSSM` are exact and the same at all times, those of an `Elman` cell
+    are of its $U$. Of any other cell they are of the Jacobian of its first step on the first
+    example of `xs`, which is then needed.
 
     >>> import jax.numpy as jnp
     >>> turn = Elman(0.5 * jnp.array([[0.0, -1.0], [1.0, 0.0]]), jnp.ones((2, 1)), jnp.zeros(2))
     >>> found = eigenvalues(turn)
-    >>> sorted(found.values.imag.round(6).tolist()), round(found.radius, 6), float(found.times[0].round(3))
+    >>> (
+    ...     sorted(found.values.imag.round(6).tolist()),
+    ...     round(found.radius, 6),
+    ...     float(found.times[0].round(3)),
+    ... )
     ([-0.5, 0.5], 0.5, 1.443)
     """
     held = jax.tree.leaves(model, is_leaf=lambda node: hasattr(type(node), "eigenvalues"))
@@ -64,20 +72,32 @@ def eigenvalues(model: Any, xs: Batch | None = None) -> Eigenvalues:
     plain = [cell for cell in cells(model) if isinstance(cell, Elman)]
     if plain:
         U = [np.linalg.eigvals(np.asarray(cell.U, np.float64)) for cell in plain]
-        return _sorted(np.concatenate(U), "the matrix U", max(_rounding(cell.U, len(cell.U)) for cell in plain))
+        return _sorted(
+            np.concatenate(U), "the matrix U", max(_rounding(cell.U, len(cell.U)) for cell in plain)
+        )
     if not cells(model):
-        raise ValueError("eigenvalues: the model runs no cell along a sequence; this lens is for recurrent models.")
+        raise ValueError(
+            "eigenvalues: the model runs no cell along a sequence; this lens is for recurrent "
+            "models."
+        )
     if xs is None:
-        raise ValueError("eigenvalues: a recurrence that is not linear has them at an input only; give xs.")
+        raise ValueError(
+            "eigenvalues: a recurrence that is not linear has them at an input only; give xs."
+        )
     found = recurrence(model, jax.tree.map(lambda a: a[:1], xs))
-    start, x = jax.tree.map(lambda a: a[0], found.start), jax.tree.map(lambda a: a[0, 0], found.inputs)
+    start = jax.tree.map(lambda a: a[0], found.start)
+    x = jax.tree.map(lambda a: a[0, 0], found.inputs)
     z, back = as_vector(start)
     J = jax.jacfwd(lambda z: as_vector(found.cell(back(z), x)[0])[0])(z)
-    return _sorted(np.linalg.eigvals(np.asarray(J, np.float64)), "the first step", _rounding(J, len(J)))
+    return _sorted(
+        np.linalg.eigvals(np.asarray(J, np.float64)), "the first step", _rounding(J, len(J))
+    )
 
 
 def _rounding(given: Any, m: int) -> float:
-    r"""How far from the unit circle the eigenvalues of an orthogonal matrix of size $m$ lie, in these numbers."""
+    r"""How far from the unit circle the eigenvalues of an orthogonal matrix of size $m$ lie, in
+    these numbers.
+    """
     return 4 * np.sqrt(m) * float(jnp.finfo(given.dtype).eps)
 
 

@@ -1,4 +1,6 @@
-"""A network as a graph: a node for each unit, an edge for each weight between two layers (§2 of the fundamentals)."""
+"""A network as a graph: a node for each unit, an edge for each weight between two layers (§2 of the
+fundamentals).
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,13 +12,20 @@ from ...models import MLP
 from ...models.constructive.symmetry import Map, parts_of
 from ..modules import labels
 
-ALONE = (Pointwise, Dropout, Affine, LayerNorm, BatchNorm)  # what acts on the units of a layer and adds none
+ALONE = (
+    Pointwise,
+    Dropout,
+    Affine,
+    LayerNorm,
+    BatchNorm,
+)  # what acts on the units of a layer and adds none
 
 
 @dataclass(frozen=True)
 class Wiring:
-    r"""$\sum_\ell d_\ell$ nodes and $\sum_\ell d_\ell d_{\ell+1}$ edges; the widths, input first; what each layer
-    is."""
+    r"""$\sum_\ell d_\ell$ nodes and $\sum_\ell d_\ell d_{\ell+1}$ edges; the widths, input first;
+    what each layer is.
+    """
 
     nodes: int
     edges: int
@@ -25,7 +34,8 @@ class Wiring:
 
 
 def wiring(model: Model) -> Wiring:
-    r"""The layers of a chain of affine maps, from its weights: map $\ell$ joins $d_\ell$ nodes to $d_{\ell+1}$.
+    r"""The layers of a chain of affine maps, from its weights: map $\ell$ joins $d_\ell$ nodes to
+    $d_{\ell+1}$.
 
     >>> import jax.random as jr
     >>> found = wiring(MLP.init(3, 4, 2, 1, key=jr.key(0)))
@@ -34,10 +44,13 @@ def wiring(model: Model) -> Wiring:
     """
     parts = parts_of(model) if isinstance(model, MLP | Chain) else [model]
     maps = [part for part in parts if isinstance(part, Map)]
-    strange = next((type(part).__name__ for part in parts if not isinstance(part, (*ALONE, Map))), None)
+    strange = next(
+        (type(part).__name__ for part in parts if not isinstance(part, (*ALONE, Map))), None
+    )
     if not maps or strange:
         raise ValueError(
-            f"wiring: expected affine maps one after another, with activations between; got {strange or 'no map'}. "
+            "wiring: expected affine maps one after another, with activations between; got "
+            f"{strange or 'no map'}. "
             "What is inside a residual block is a chain of its own."
         )
     widths = (maps[0].W.shape[1], *(len(part.W) for part in maps))

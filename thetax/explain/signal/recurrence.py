@@ -1,7 +1,8 @@
-"""The recurrence inside a model: its cell, what the cell reads, and its state as a vector of real numbers.
+"""The recurrence inside a model: its cell, what the cell reads, and its state as a vector of real
+numbers.
 
-A cell is a module with a `start`; one that only wraps another `cell`, as a table of words before it and a readout after
-it do, is looked through. What the cell reads is overheard while the model runs.
+A cell is a module with a `start`; one that only wraps another `cell`, as a table of words before it
+and a readout after it do, is looked through. What the cell reads is overheard while the model runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +38,10 @@ def cells(model: Any) -> list[Any]:
 
     >>> import jax.random as jr
     >>> from thetax.layers import Chain, Elman
-    >>> [type(cell).__name__ for cell in cells(Chain(Recurrent(Elman.init(2, 3, key=jr.key(0))), jnp.tanh))]
+    >>> [
+    ...     type(cell).__name__
+    ...     for cell in cells(Chain(Recurrent(Elman.init(2, 3, key=jr.key(0))), jnp.tanh))
+    ... ]
     ['Elman']
     """
     return [node for node in jax.tree.leaves(model, is_leaf=_is_inner) if _is_inner(node)]
@@ -74,29 +78,39 @@ class _Heard(Cell):
 
 
 def recurrence(model: Any, xs: Batch) -> Recurrence:
-    """The first cell that the model runs along something, with what it reads for each example of `xs`.
+    """The first cell that the model runs along something, with what it reads for each example of
+    `xs`.
 
     `model` may be a cell itself; then an example is a sequence for it.
 
     >>> import jax.random as jr
     >>> from thetax.layers import Chain, Elman
-    >>> found = recurrence(Chain(jnp.tanh, Recurrent(Elman.init(2, 3, key=jr.key(0)))), jnp.ones((5, 7, 2)))
+    >>> found = recurrence(
+    ...     Chain(jnp.tanh, Recurrent(Elman.init(2, 3, key=jr.key(0)))), jnp.ones((5, 7, 2))
+    ... )
     >>> found.layer, found.inputs.shape, round(float(found.inputs[0, 0, 0]), 3)
     ('Elman 1', (5, 7, 2), 0.762)
     """
     if is_cell(model):
         model = Recurrent(model)
     nodes, structure = jax.tree.flatten_with_path(model, is_leaf=_is_inner)
-    names, first = [tree.dotted(path) for path, _ in nodes], ""
+    names = [tree.dotted(path) for path, _ in nodes]
+    first = ""
 
     def overheard(parts: list[Any], x: Any) -> tuple[Any, Any, Any]:
         nonlocal first
         seen: dict[str, tuple[Any, Any, Any]] = {}
         hear = lambda name, *what: seen.setdefault(name, what)
-        replaced = [_Heard(part, name, hear) if _is_inner(part) else part for name, part in zip(names, parts)]
+        replaced = [
+            _Heard(part, name, hear) if _is_inner(part) else part
+            for name, part in zip(names, parts)
+        ]
         apply(jax.tree.unflatten(structure, replaced), x)
         if not seen:
-            raise ValueError("recurrence: the model runs no cell along a sequence; this lens is for recurrent models.")
+            raise ValueError(
+                "recurrence: the model runs no cell along a sequence; this lens is for recurrent "
+                "models."
+            )
         first = next(iter(seen))
         return seen[first]
 
@@ -115,13 +129,17 @@ def as_vector(state: Any) -> tuple[Float[Array, " m"], Callable[[Float[Array, " 
     """
     leaves, structure = jax.tree.flatten(state)
     if not all(jnp.issubdtype(z.dtype, jnp.inexact) for z in leaves):
-        raise ValueError("recurrence: the state of the cell is of whole numbers, as counts are, and has no derivative.")
+        raise ValueError(
+            "recurrence: the state of the cell is of whole numbers, as counts are, and has no "
+            "derivative."
+        )
     parted = [jnp.stack([z.real, z.imag]) if jnp.iscomplexobj(z) else z for z in leaves]
     vector, split = tree.ravel(parted)
 
     def back(vector: Any) -> Any:
         joined = [
-            jax.lax.complex(part[0], part[1]) if jnp.iscomplexobj(z) else part for part, z in zip(split(vector), leaves)
+            jax.lax.complex(part[0], part[1]) if jnp.iscomplexobj(z) else part
+            for part, z in zip(split(vector), leaves)
         ]
         return jax.tree.unflatten(structure, joined)
 

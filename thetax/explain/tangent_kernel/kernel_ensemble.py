@@ -1,11 +1,14 @@
-r"""What infinitely wide networks believe while they are trained (§9.4, §10.2): a Gaussian process at every time.
+r"""What infinitely wide networks believe while they are trained (§9.4, §10.2): a Gaussian process
+at every time.
 
-At the start a network is a draw of $GP(0, \mathcal{K})$; training with the squared error maps it linearly, by
-$A_t = \Theta(x, X)\, \Theta^{-1} (I - e^{-\Theta t/n})$, and the outputs of all networks so trained have
-$$E f_t(x) = A_t y, \qquad \mathrm{Cov}(f_t(x), f_t(x')) = \mathcal{K}(x, x') - A_t \mathcal{K}(X, x') -
+At the start a network is a draw of $GP(0, \mathcal{K})$; training with the squared error maps it
+linearly, by $A_t = \Theta(x, X)\, \Theta^{-1} (I - e^{-\Theta t/n})$, and the outputs of all
+networks so trained have
+$$E f_t(x) = A_t y, \qquad \mathrm{Cov}(f_t(x), f_t(x')) = \mathcal{K}(x, x') - A_t \mathcal{K}(X,
+x') -
 \mathcal{K}(x, X) A_t'^\top + A_t \mathcal{K} A_t'^\top.$$
-It is the spread of an ensemble, and no posterior; where the last layer alone is trained, $\Theta = \mathcal{K}$, it
-ends as that of the Gaussian process $\mathcal{K}$. (Lee et al. 2019)
+It is the spread of an ensemble, and no posterior; where the last layer alone is trained,
+$\Theta = \mathcal{K}$, it ends as that of the Gaussian process $\mathcal{K}$. (Lee et al. 2019)
 """
 
 from collections.abc import Callable
@@ -42,13 +45,20 @@ class LazyEnsemble:
 
     def __call__(self, t: Times, xs: Batch | None = None) -> Spread:
         """At other examples, or at those of training."""
-        xs, lazy = self.lazy.xs if xs is None else xs, self.lazy
-        mean, V = lazy(t, xs), lazy.modes.vectors
+        xs = self.lazy.xs if xs is None else xs
+        lazy = self.lazy
+        mean = lazy(t, xs)
+        V = lazy.modes.vectors
         cross = np.asarray(self.nngp(xs, lazy.xs), np.float64)
-        A = (np.asarray(lazy.kernel(xs, lazy.xs), np.float64) @ V * lazy.spent(t)[..., None, :]) @ V.T
+        A = (
+            np.asarray(lazy.kernel(xs, lazy.xs), np.float64) @ V * lazy.spent(t)[..., None, :]
+        ) @ V.T
         shared = A @ cross.T
         own = np.asarray(self.nngp(xs), np.float64)
-        return Spread(mean, own - shared - np.swapaxes(shared, -1, -2) + A @ self.start @ np.swapaxes(A, -1, -2))
+        return Spread(
+            mean,
+            own - shared - np.swapaxes(shared, -1, -2) + A @ self.start @ np.swapaxes(A, -1, -2),
+        )
 
 
 def lazy_ensemble(
@@ -60,10 +70,11 @@ def lazy_ensemble(
     rate: float | None = None,
     momentum: float = 0.0,
 ) -> LazyEnsemble:
-    r"""The ensemble of all networks of infinite width, drawn and then trained on the `squared_error` (§9.4).
+    r"""The ensemble of all networks of infinite width, drawn and then trained on the
+    `squared_error` (§9.4).
 
-    The two kernels are those of `infinite(model)`, each one number for a pair of examples. Time is that of
-    `lazy_training`, and may be infinity.
+    The two kernels are those of `infinite(model)`, each one number for a pair of examples. Time is
+    that of `lazy_training`, and may be infinity.
 
     >>> import jax.random as jr
     >>> from thetax.explain import infinite
@@ -76,8 +87,11 @@ def lazy_ensemble(
     ([1.0, 3.0], [0.0, 0.0])
     """
     if not callable(nngp):
-        raise ValueError(f"lazy_ensemble: nngp must be a function k(xs, ys=None); got {type(nngp).__name__}.")
-    lazy, start = lazy_training(ntk, xs, ys, rate=rate, momentum=momentum), np.asarray(nngp(xs), np.float64)
+        raise ValueError(
+            f"lazy_ensemble: nngp must be a function k(xs, ys=None); got {type(nngp).__name__}."
+        )
+    lazy = lazy_training(ntk, xs, ys, rate=rate, momentum=momentum)
+    start = np.asarray(nngp(xs), np.float64)
     if lazy.modes.vectors.shape != start.shape:
         raise ValueError(
             "lazy_ensemble: both kernels must give one number for a pair of examples; they are "

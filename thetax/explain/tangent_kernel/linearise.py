@@ -2,9 +2,10 @@ r"""A network near its parameters (§9.1): the Taylor model, affine in $\beta = 
 
 $$h[\beta](x) = f[\theta_0](x) + \nabla_\theta f[\theta_0](x)\, \beta$$
 
-Still not linear in $x$. It is an ordinary model, whose leaves are $\beta$: `fit` trains it, `ntk` and every other lens
-take it. For the squared error its best parameters are known: with the rows $\nabla f(x_i)^\top$ of $\Phi$ and
-$K = \Phi\Phi^\top$, $\beta^* = \Phi^\top (K + \lambda I)^{-1} (y - f)$, of all minimisers the shortest.
+Still not linear in $x$. It is an ordinary model, whose leaves are $\beta$: `fit` trains it, `ntk`
+and every other lens take it. For the squared error its best parameters are known: with the rows
+$\nabla f(x_i)^\top$ of $\Phi$ and $K = \Phi\Phi^\top$,
+$\beta^* = \Phi^\top (K + \lambda I)^{-1} (y - f)$, of all minimisers the shortest.
 """
 
 from typing import Any
@@ -22,7 +23,9 @@ from .ntk import expect_parameters, ntk
 
 
 class Origin:
-    r"""$\theta_0$, which is no parameter of the Taylor model. Two are equal if they hold the very same arrays."""
+    r"""$\theta_0$, which is no parameter of the Taylor model. Two are equal if they hold the very
+    same arrays.
+    """
 
     def __init__(self, model: Any):
         self.model = model
@@ -30,7 +33,10 @@ class Origin:
         self._names = tuple(map(id, leaves))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Origin) and (self._names, self._structure) == (other._names, other._structure)
+        return isinstance(other, Origin) and (self._names, self._structure) == (
+            other._names,
+            other._structure,
+        )
 
     def __hash__(self) -> int:
         return hash((self._names, self._structure))
@@ -43,7 +49,9 @@ class Linearised(eqx.Module):
     origin: Origin = eqx.field(static=True)
 
     def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
-        f, slope = jax.jvp(lambda theta: apply(theta, x, key=key), (self.origin.model,), (self.beta,))
+        f, slope = jax.jvp(
+            lambda theta: apply(theta, x, key=key), (self.origin.model,), (self.beta,)
+        )
         return jax.tree.map(jnp.add, f, slope)
 
     def theta(self) -> Any:
@@ -51,18 +59,22 @@ class Linearised(eqx.Module):
         return tree.axpy(1.0, self.beta, self.origin.model)
 
     def solve(self, xs: Batch, ys: Any, *, ridge: float = 0.0) -> "Linearised":
-        r"""That which makes $\sum_i \|h[\beta](x_i) - y_i\|^2 + \lambda \|\beta\|^2$ least, with $\lambda$ the `ridge`.
+        r"""That which makes $\sum_i \|h[\beta](x_i) - y_i\|^2 + \lambda \|\beta\|^2$ least, with
+        $\lambda$ the `ridge`.
 
-        With no ridge it is of all minimisers the one of least norm, the limit of gradient descent from $\beta = 0$. It
-        goes through the observations if $K$ is invertible; of what lies along eigenvalues that rounding cannot tell
-        from 0 nothing is learnt.
+        With no ridge it is of all minimisers the one of least norm, the limit of gradient descent
+        from $\beta = 0$. It goes through the observations if $K$ is invertible; of what lies along
+        eigenvalues that rounding cannot tell from 0 nothing is learnt.
 
-        Departs: the notes call it the unique solution; with more parameters than observations the minimisers are an
-        affine space, and it is the unique shortest. And they print $h^*(x)$ without $f[\theta_0](x)$.
+        Departs: the notes call it the unique solution; with more parameters than observations the
+        minimisers are an affine space, and it is the unique shortest. And they print $h^*(x)$
+        without $f[\theta_0](x)$.
 
         >>> import jax.random as jr
         >>> from thetax.models import MLP
-        >>> model, xs, ys = MLP.init(3, 16, 1, key=jr.key(0)), jr.normal(jr.key(1), (5, 3)), jnp.ones((5, 1))
+        >>> model = MLP.init(3, 16, 1, key=jr.key(0))
+        >>> xs = jr.normal(jr.key(1), (5, 3))
+        >>> ys = jnp.ones((5, 1))
         >>> bool(jnp.allclose(predict(linearise(model).solve(xs, ys), xs), ys, atol=1e-3))
         True
         """
@@ -77,8 +89,8 @@ class Linearised(eqx.Module):
 def linearise(model: Model) -> Linearised:
     r"""The Taylor model of a model at its parameters, with $\beta = 0$ (§9.1).
 
-    $\theta_0$ is no leaf: saved weights are $\beta$ alone, and a compiled function may make and use a Taylor model, but
-    not return it. What depends on a batch (batch norm) must be folded first.
+    $\theta_0$ is no leaf: saved weights are $\beta$ alone, and a compiled function may make and use
+    a Taylor model, but not return it. What depends on a batch (batch norm) must be folded first.
 
     >>> import jax.random as jr
     >>> from thetax.models import MLP

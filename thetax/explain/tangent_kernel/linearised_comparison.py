@@ -1,10 +1,13 @@
-r"""The linearised network beside the true one (§9.2): the same examples, the same steps, and what each has learnt.
+r"""The linearised network beside the true one (§9.2): the same examples, the same steps, and what
+each has learnt.
 
-Both descend the squared error $\frac{1}{2n} \sum_i \|f(x_i) - f_0(x_i) - y_i\|^2$ from $\theta_0$ by the same steps,
-$$v \leftarrow \mu v + \nabla L(\theta), \qquad \theta \leftarrow \theta - \eta v.$$
-What the linearised one says at every step is known in closed form from the tangent kernel at $\theta_0$. As long as the
-two agree the network is lazy; if the true one ends with fewer mistakes, it has learnt features that the kernel at the
-start lacks. (Lee et al. 2019; Chizat, Oyallon & Bach 2019 for counting from $f_0$)
+Both descend the squared error $\frac{1}{2n} \sum_i \|f(x_i) - f_0(x_i) - y_i\|^2$ from $\theta_0$
+by the same steps,
+$$v \leftarrow \mu v + \nabla L(\theta), \qquad \theta \leftarrow \theta - \eta v.$$ What the
+linearised one says at every step is known in closed form from the tangent kernel at $\theta_0$. As
+long as the two agree the network is lazy; if the true one ends with fewer mistakes, it has learnt
+features that the kernel at the start lacks. (Lee et al. 2019; Chizat, Oyallon & Bach 2019 for
+counting from $f_0$)
 """
 
 from dataclasses import dataclass, replace
@@ -25,15 +28,19 @@ from .tangent_spectrum import are_classes
 
 COUNT = 14  # steps at which both are judged
 MOMENTUM = 0.9
-RATE = 0.5  # in units of one over the largest eigenvalue, of which 2 (1 + momentum) would be too many
+RATE = (
+    0.5  # in units of one over the largest eigenvalue, of which 2 (1 + momentum) would be too many
+)
 
 
 @dataclass(frozen=True)
 class Laziness:
-    r"""Errors on the test examples of the linearised network (first) and the true one, at some steps, and their losses.
+    r"""Errors on the test examples of the linearised network (first) and the true one, at some
+    steps, and their losses.
 
-    An error is the share of wrong classes or, where targets are numbers, of their variance that is not explained.
-    `gap` is $\|f_t - h_t\| / \|f_t - f_0\|$ on the test examples: how much of what was learnt the line misses.
+    An error is the share of wrong classes or, where targets are numbers, of their variance that is
+    not explained. `gap` is $\|f_t - h_t\| / \|f_t - f_0\|$ on the test examples: how much of what
+    was learnt the line misses.
     """
 
     errors: Float[np.ndarray, "2 t"]
@@ -46,12 +53,14 @@ class Laziness:
 
 
 def laziness(start: Model, train: Batch, test: Batch, *, steps: int = 500) -> Laziness:
-    r"""Trains a network and its Taylor model from the same start on a few examples `(xs, ys)`, and tests both (§9.2).
+    r"""Trains a network and its Taylor model from the same start on a few examples `(xs, ys)`, and
+    tests both (§9.2).
 
-    Classes (whole numbers) become targets of 1 in their own output and 0 elsewhere, less the mean; of two classes and
-    one output, -1 and 1. Outputs count from those of the start, which are chance. Steps see all examples, with
-    $\mu = 0.9$ and $\eta$ one half over the largest eigenvalue of $\frac1n K$. The kernel of all pairs of outputs is
-    held and decomposed: $(no)^3$ operations for $n$ examples and $o$ outputs.
+    Classes (whole numbers) become targets of 1 in their own output and 0 elsewhere, less the mean;
+    of two classes and one output, -1 and 1. Outputs count from those of the start, which are
+    chance. Steps see all examples, with $\mu = 0.9$ and $\eta$ one half over the largest eigenvalue
+    of $\frac1n K$. The kernel of all pairs of outputs is held and decomposed: $(no)^3$ operations
+    for $n$ examples and $o$ outputs.
 
     >>> import jax.random as jr
     >>> from thetax.models import MLP
@@ -92,15 +101,21 @@ def laziness(start: Model, train: Batch, test: Batch, *, steps: int = 500) -> La
 
 def _targets(ys: Shaped[Any, "n ..."], shape: tuple[int, ...]) -> Float[np.ndarray, "n ..."]:
     """What the outputs, of this shape, are to be."""
-    labels, size = np.asarray(ys), int(np.prod(shape))
+    labels = np.asarray(ys)
+    size = int(np.prod(shape))
     if not are_classes(ys):
         if labels[0].size != size:
-            raise ValueError(f"laziness: expected targets of {size} numbers, as the outputs are; got {labels.shape}.")
+            raise ValueError(
+                f"laziness: expected targets of {size} numbers, as the outputs are; got "
+                f"{labels.shape}."
+            )
         return labels.astype(np.float64).reshape(-1, *shape)
     if size == 1:
         return np.where(labels > 0, 1.0, -1.0).reshape(-1, *shape)
     if not 0 <= labels.min() <= labels.max() < size:
-        raise ValueError(f"laziness: classes must lie in 0 to {size - 1}; got {labels.min()} to {labels.max()}.")
+        raise ValueError(
+            f"laziness: classes must lie in 0 to {size - 1}; got {labels.min()} to {labels.max()}."
+        )
     return np.eye(size)[labels] - 1 / size
 
 

@@ -1,12 +1,14 @@
 r"""The tangent kernel of any model (§9.1): how far a step that changes $f(x')$ changes $f(x)$.
 
-$$k(x, x') = \nabla_\theta f(x)\, \nabla_\theta f(x')^\top = \sum_{\text{leaves}} \nabla_W f(x)\, \nabla_W f(x')^\top$$
+$$k(x, x') = \nabla_\theta f(x)\, \nabla_\theta f(x')^\top = \sum_{\text{leaves}} \nabla_W f(x)\,
+\nabla_W f(x')^\top$$
 
-The gradients, $n \times o \times p$ numbers, are not written down where a leaf enters through products: with the
-factors $\delta$ and $h$ of each example, its part of the kernel is
-$\sum_{\tau, \tau'} \langle \delta_\tau, \delta'_{\tau'} \rangle \langle h_\tau, h'_{\tau'} \rangle$. A leaf at very
-many places, as the kernel of a convolution, is cheaper whole. Which way is cheaper is told by a plan, which can be
-read beforehand. (Jacot et al. 2018; Novak et al. 2022)
+The gradients, $n \times o \times p$ numbers, are not written down where a leaf enters through
+products: with the factors $\delta$ and $h$ of each example, its part of the kernel is
+$\sum_{\tau, \tau'} \langle \delta_\tau, \delta'_{\tau'} \rangle \langle h_\tau, h'_{\tau'}
+\rangle$.
+A leaf at very many places, as the kernel of a convolution, is cheaper whole. Which way is cheaper
+is told by a plan, which can be read beforehand. (Jacot et al. 2018; Novak et al. 2022)
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +24,20 @@ from ...check import check_examples
 from ...core import Model
 from ...memory import free_memory, in_bytes
 from ...progress import counted
-from .ntk_features import OWN, PAIRS, Features, Form, Kind, Shapes, Way, contract, features, shapes_of, sketched, ways
+from .ntk_features import (
+    OWN,
+    PAIRS,
+    Features,
+    Form,
+    Kind,
+    Shapes,
+    Way,
+    contract,
+    features,
+    shapes_of,
+    sketched,
+    ways,
+)
 from .sharding import Deal, blocks
 
 SHARE = 0.5  # of the free memory may be used
@@ -31,7 +46,9 @@ LEAST = 256  # rows of a tile that is made small only to save work
 
 @dataclass(frozen=True)
 class Plan:
-    """What a kernel costs: products, bytes held at once, how many rows are done at once, and the way of each leaf."""
+    """What a kernel costs: products, bytes held at once, how many rows are done at once, and the
+    way of each leaf.
+    """
 
     products: int
     bytes: int
@@ -40,7 +57,9 @@ class Plan:
 
 
 class TangentKernel(eqx.Module):
-    """`kernel(xs, ys)` for stacked examples, `kernel.diagonal(xs)` and `kernel.plan(xs, ys)`; see `ntk`."""
+    """`kernel(xs, ys)` for stacked examples, `kernel.diagonal(xs)` and `kernel.plan(xs, ys)`; see
+    `ntk`.
+    """
 
     model: Any
     form: Form = eqx.field(static=True, default="full")
@@ -49,8 +68,11 @@ class TangentKernel(eqx.Module):
 
     def __call__(self, xs: Any, ys: Any = None) -> Float[Array, "n m ..."]:
         plan, see, kinds = self._begun(xs, ys)
-        deal, n, m = Deal(self.devices), _count(xs), _count(xs if ys is None else ys)
-        left, right = deal.out(xs, plan.tile), blocks(xs if ys is None else ys, plan.tile)
+        deal = Deal(self.devices)
+        n = _count(xs)
+        m = _count(xs if ys is None else ys)
+        left = deal.out(xs, plan.tile)
+        right = blocks(xs if ys is None else ys, plan.tile)
         look = lambda block: deal.everywhere(see(block))
         seen = [look(block) for block in right] if _fits(plan, right) else None
         own = seen if self._symmetric(ys) else None
@@ -72,15 +94,21 @@ class TangentKernel(eqx.Module):
         """$k(x_i, x_i)$ alone."""
         plan, see, kinds = self._begun(xs, None, own=True)
         seen = map(see, blocks(xs, plan.tile))
-        return self._shaped(jnp.concatenate([contract(a, a, OWN[self.form], kinds) for a in seen]), xs)
+        return self._shaped(
+            jnp.concatenate([contract(a, a, OWN[self.form], kinds) for a in seen]), xs
+        )
 
     def plan(self, xs: Any, ys: Any = None) -> Plan:
-        """What it costs for that many examples, whether or not there is room; nothing is computed."""
+        """What it costs for that many examples, whether or not there is room; nothing is
+        computed.
+        """
         return self._planned(xs, ys)
 
     def _planned(self, xs: Any, ys: Any, *, own: bool = False, room: float | None = None) -> Plan:
         """Of all pairs, or of each example with its own."""
-        n, m, shapes = _count(xs), _count(xs if ys is None else ys), _shapes(self, xs)
+        n = _count(xs)
+        m = _count(xs if ys is None else ys)
+        shapes = _shapes(self, xs)
         chosen = ways(shapes, n, m, self.form == "full")
         seen = n if ys is None else n + m
         out = sketched(shapes).program.out_avals[0]
@@ -91,10 +119,13 @@ class TangentKernel(eqx.Module):
             * (
                 (n if own else mine * m) * outputs
                 + 2 * tile * sum(way.numbers for way in chosen)
-                + tile ** (1 if own else 2) * (outputs + max((way.pair_numbers for way in chosen), default=0))
+                + tile ** (1 if own else 2)
+                * (outputs + max((way.pair_numbers for way in chosen), default=0))
             )
         )
-        tile = self._tile(max(n, m), held, halved=self._symmetric(ys), room=room or SHARE * free_memory())
+        tile = self._tile(
+            max(n, m), held, halved=self._symmetric(ys), room=room or SHARE * free_memory()
+        )
         pairs = n * (n + tile) // 2 if self._symmetric(ys) else n * m
         products = sum(seen * way.products + pairs * way.pair_products for way in chosen)
         return Plan(products, held(tile), tile, chosen)
@@ -106,7 +137,8 @@ class TangentKernel(eqx.Module):
     def _tile(self, n: int, held: Callable[[int], int], *, halved: bool, room: float) -> int:
         """The rows done at once: those asked for, or as many as there is room for, or a single one.
 
-        Tiles above the diagonal of a symmetric kernel need not be computed, so that smaller ones are cheaper.
+        Tiles above the diagonal of a symmetric kernel need not be computed, so that smaller ones
+        are cheaper.
         """
         if self.tile:
             return min(n, self.tile)
@@ -126,19 +158,28 @@ class TangentKernel(eqx.Module):
         room = SHARE * free_memory()
         plan = self._planned(xs, ys, own=own, room=room)
         if plan.bytes > room:
-            self._refuse(plan, replace(self, tile=None)._planned(xs, ys, own=own, room=room), xs, room)
+            self._refuse(
+                plan, replace(self, tile=None)._planned(xs, ys, own=own, room=room), xs, room
+            )
         whole = frozenset(at for at, way in enumerate(plan.ways) if not way.factored)
-        return plan, lambda block: features(self.model, block, whole), sketched(_shapes(self, xs), whole).kinds()
+        return (
+            plan,
+            lambda block: features(self.model, block, whole),
+            sketched(_shapes(self, xs), whole).kinds(),
+        )
 
     def _refuse(self, plan: Plan, best: Plan, xs: Any, room: float) -> None:
         if best.bytes <= room:
             raise ValueError(
-                f"ntk: {plan.tile:,} rows at once take {in_bytes(plan.bytes)}, and {in_bytes(room)} may be used; a "
+                f"ntk: {plan.tile:,} rows at once take {in_bytes(plan.bytes)}, and "
+                f"{in_bytes(room)} may be used; a "
                 f"tile of {best.tile:,} would fit."
             )
         raise ValueError(
-            f"ntk: the kernel of {_count(xs):,} examples takes {in_bytes(best.bytes)}, and {in_bytes(room)} may be "
-            "used; give fewer examples, another form, or use its products with vectors: ntk_operator."
+            f"ntk: the kernel of {_count(xs):,} examples takes {in_bytes(best.bytes)}, and "
+            f"{in_bytes(room)} may be "
+            "used; give fewer examples, another form, or use its products with vectors: "
+            "ntk_operator."
         )
 
     def _shaped(self, kernel: Array, xs: Any) -> Array:
@@ -148,20 +189,27 @@ class TangentKernel(eqx.Module):
         return kernel.reshape(kernel.shape[: kernel.ndim - (2 if self.form == "full" else 1)])
 
 
-def ntk(model: Model, *, form: Form = "full", tile: int | None = None, devices: Sequence[Any] = ()) -> TangentKernel:
-    r"""The tangent kernel of a model, $k(x, x')_{oq} = \langle \nabla_\theta f_o(x), \nabla_\theta f_q(x') \rangle$
-    (§9.1).
+def ntk(
+    model: Model, *, form: Form = "full", tile: int | None = None, devices: Sequence[Any] = ()
+) -> TangentKernel:
+    r"""The tangent kernel of a model,
+    $k(x, x')_{oq} = \langle \nabla_\theta f_o(x), \nabla_\theta f_q(x') \rangle$ (§9.1).
 
-    `ntk(model)(xs, ys)` is `n m o o`, with outputs of several axes flattened, and `n m` for a model whose output is a
-    number. As `outputs` it has $o = q$ alone, `n m o`, and as `trace` their sum over the outputs, `n m`, which is a
-    kernel for a Gaussian process. It is computed in tiles of so many rows, as many as the free memory has room for
-    unless given. With `devices`, `jax.devices()` for instance, each of them has its share of the rows, and keeps it.
-    Any model will do that can be differentiated; batch norms must be folded first, and chance is off.
+    `ntk(model)(xs, ys)` is `n m o o`, with outputs of several axes flattened, and `n m` for a model
+    whose output is a number. As `outputs` it has $o = q$ alone, `n m o`, and as `trace` their sum
+    over the outputs, `n m`, which is a kernel for a Gaussian process. It is computed in tiles of so
+    many rows, as many as the free memory has room for unless given. With `devices`, `jax.devices()`
+    for instance, each of them has its share of the rows, and keeps it. Any model will do that can
+    be differentiated; batch norms must be folded first, and chance is off.
 
     >>> import jax.random as jr
     >>> from thetax.models import MLP
     >>> model, xs = MLP.init(3, 8, 2, key=jr.key(0)), jr.normal(jr.key(1), (5, 3))
-    >>> ntk(model)(xs, xs[:4]).shape, ntk(model, form="trace")(xs).shape, ntk(model).diagonal(xs).shape
+    >>> (
+    ...     ntk(model)(xs, xs[:4]).shape,
+    ...     ntk(model, form="trace")(xs).shape,
+    ...     ntk(model).diagonal(xs).shape,
+    ... )
     ((5, 4, 2, 2), (5, 5), (5, 2, 2))
     >>> [way.factored for way in ntk(model).plan(xs).ways]
     [True, True, True, True]
@@ -177,14 +225,25 @@ def ntk(model: Model, *, form: Form = "full", tile: int | None = None, devices: 
 def expect_parameters(name: str, model: Any) -> None:
     """Refuses a model by whose leaves it cannot be differentiated, or that has none."""
     leaves = jax.tree.leaves(model)
-    strange = [leaf for leaf in leaves if not jnp.issubdtype(getattr(leaf, "dtype", object), jnp.floating)]
+    strange = [
+        leaf for leaf in leaves if not jnp.issubdtype(getattr(leaf, "dtype", object), jnp.floating)
+    ]
     if strange or not leaves:
-        came = f"a leaf of {getattr(strange[0], 'dtype', type(strange[0]).__name__)}" if strange else "none"
-        raise ValueError(f"{name}: a model's parameters are floats by which it can be differentiated; got {came}.")
+        came = (
+            f"a leaf of {getattr(strange[0], 'dtype', type(strange[0]).__name__)}"
+            if strange
+            else "none"
+        )
+        raise ValueError(
+            f"{name}: a model's parameters are floats by which it can be differentiated; got "
+            f"{came}."
+        )
 
 
 def _shapes(kernel: TangentKernel, xs: Any) -> Shapes:
-    return shapes_of(kernel.model, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), xs))
+    return shapes_of(
+        kernel.model, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), xs)
+    )
 
 
 def _count(xs: Any) -> int:

@@ -1,6 +1,7 @@
 r"""What a tangent kernel needs of each example, and how two sets of examples are contracted.
 
-Of a leaf told by its junctions these are the factors $\delta$ and $h$; of any other its gradient, one for each output.
+Of a leaf told by its junctions these are the factors $\delta$ and $h$; of any other its gradient,
+one for each output.
 """
 
 import math
@@ -14,7 +15,9 @@ from jaxtyping import Array, Float
 from .weight_uses import Found, Junction, junctions, tapped
 
 Form = Literal["full", "outputs", "trace"]
-Ends = tuple[str, str, str, str]  # axes: of the left, of the right, of what is summed up, and of what comes out
+Ends = tuple[
+    str, str, str, str
+]  # axes: of the left, of the right, of what is summed up, and of what comes out
 PAIRS: dict[str, Ends] = {
     "full": ("no", "mq", "nomq", "nmoq"),
     "outputs": ("no", "mo", "onm", "nmo"),
@@ -28,7 +31,9 @@ OWN: dict[str, Ends] = {
 
 
 class Kind(NamedTuple):
-    r"""How a junction enters the kernel: by $s^2 \langle h, h' \rangle + b^2$ times the product of the $\delta$."""
+    r"""How a junction enters the kernel: by $s^2 \langle h, h' \rangle + b^2$ times the product of
+    the $\delta$.
+    """
 
     looked_up: bool
     scale: float
@@ -36,7 +41,9 @@ class Kind(NamedTuple):
 
 
 class Sketch(NamedTuple):
-    """A model as a program for one example, where its parameters meet data, and the shape of its output."""
+    """A model as a program for one example, where its parameters meet data, and the shape of its
+    output.
+    """
 
     program: Any
     leaves: list[Any]
@@ -49,17 +56,28 @@ class Sketch(NamedTuple):
         """Of an example, or of its shape; leaves that are `whole` have no junctions."""
         leaves, structure = jax.tree.flatten(model)
         inputs, build = jax.tree.flatten(x)
-        call = lambda leaves, inputs: jax.tree.unflatten(structure, leaves)(jax.tree.unflatten(build, inputs))
+        call = lambda leaves, inputs: jax.tree.unflatten(structure, leaves)(
+            jax.tree.unflatten(build, inputs)
+        )
         out = jax.eval_shape(call, leaves, inputs)
         if not hasattr(out, "shape") or not jnp.issubdtype(out.dtype, jnp.floating):
-            raise ValueError(f"ntk: the model must give one array of floats for an example; got {out}.")
-        program = jax.make_jaxpr(lambda leaves, inputs: call(leaves, inputs).ravel())(leaves, inputs)
-        return cls(program, leaves, inputs, junctions(program, leaves, inputs, whole=whole), out.shape)
+            raise ValueError(
+                f"ntk: the model must give one array of floats for an example; got {out}."
+            )
+        program = jax.make_jaxpr(lambda leaves, inputs: call(leaves, inputs).ravel())(
+            leaves, inputs
+        )
+        return cls(
+            program, leaves, inputs, junctions(program, leaves, inputs, whole=whole), out.shape
+        )
 
     def kinds(self) -> tuple[Kind, ...]:
         """Of each junction."""
         bias = lambda junction: 0.0 if junction.bias is None else junction.bias.scale
-        return tuple(Kind(junction.looked_up, junction.scale, bias(junction)) for junction in self.found.junctions)
+        return tuple(
+            Kind(junction.looked_up, junction.scale, bias(junction))
+            for junction in self.found.junctions
+        )
 
 
 class Shapes(NamedTuple):
@@ -80,8 +98,12 @@ def shapes_of(model: Any, x: Any) -> Shapes:
 @lru_cache(maxsize=128)
 def sketched(shapes: Shapes, whole: frozenset[int] = frozenset()) -> Sketch:
     """The sketch of a model of these shapes."""
-    build = lambda structure, leaves: jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
-    return Sketch.of(build(shapes.model, shapes.leaves), build(shapes.build, shapes.inputs), whole=whole)
+    build = lambda structure, leaves: jax.tree.unflatten(
+        structure, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves]
+    )
+    return Sketch.of(
+        build(shapes.model, shapes.leaves), build(shapes.build, shapes.inputs), whole=whole
+    )
 
 
 class Features(NamedTuple):
@@ -97,7 +119,8 @@ def features(model: Any, xs: Any, whole: frozenset[int]) -> Features:
 
     def one(x: Any) -> Features:
         sketch = Sketch.of(model, x, whole=whole)
-        found, told = sketch.found.junctions, sketch.found.leaves()
+        found = sketch.found.junctions
+        told = sketch.found.leaves()
         free = {at: leaf for at, leaf in enumerate(sketch.leaves) if at not in told}
 
         def call(free, taps):
@@ -110,8 +133,13 @@ def features(model: Any, xs: Any, whole: frozenset[int]) -> Features:
         slopes, deltas = jax.vmap(back)(jnp.eye(len(out), dtype=out.dtype))
         rows = [slope.reshape(len(out), -1).astype(out.dtype) for slope in slopes.values()]
         parted = lambda junction: jax.vmap(junction.factors, in_axes=(0, None), out_axes=(0, None))
-        factors = [parted(junction)(delta, h) for junction, delta, h in zip(found, deltas, met, strict=True)]
-        return Features(jnp.concatenate([jnp.zeros((len(out), 0), out.dtype), *rows], axis=1), factors)
+        factors = [
+            parted(junction)(delta, h)
+            for junction, delta, h in zip(found, deltas, met, strict=True)
+        ]
+        return Features(
+            jnp.concatenate([jnp.zeros((len(out), 0), out.dtype), *rows], axis=1), factors
+        )
 
     return jax.vmap(one)(xs)
 
@@ -120,11 +148,16 @@ def features(model: Any, xs: Any, whole: frozenset[int]) -> Features:
 def contract(left: Features, right: Features, ends: Ends, kinds: tuple[Kind, ...]) -> Array:
     """The kernel between the examples of both."""
     L, R, total, out = ends
-    n, m = L[0], R[0]
+    n = L[0]
+    m = R[0]
     both, across = (n, "") if n == m else (n + m, m)
     K = jnp.einsum(f"{L}p,{R}p->{total}", left.whole, right.whole)
     for (d, h), (e, k), kind in zip(left.factors, right.factors, kinds, strict=True):
-        H = _alike(h, k, across) if kind.looked_up else jnp.einsum(f"{n}gtc,{m}gsc->{both}gts", h, k)
+        H = (
+            _alike(h, k, across)
+            if kind.looked_up
+            else jnp.einsum(f"{n}gtc,{m}gsc->{both}gts", h, k)
+        )
         H = kind.scale**2 * H.astype(K.dtype) + kind.bias**2
         if d.shape[2:4] == (1, 1) == e.shape[2:4]:
             beside = [H.shape[both.index(axis)] if axis in both else 1 for axis in total]
@@ -142,7 +175,9 @@ def _alike(h: Array, k: Array, across: str) -> Array:
 
 
 class Way(NamedTuple):
-    """How a leaf is treated: products and numbers it takes for each example, and for each pair of them."""
+    """How a leaf is treated: products and numbers it takes for each example, and for each pair of
+    them.
+    """
 
     leaf: str
     factored: bool
@@ -157,7 +192,9 @@ def ways(shapes: Shapes, n: int, m: int, full: bool) -> tuple[Way, ...]:
     """The cheaper of the two ways, leaf by leaf, for n by m examples."""
     sketch = sketched(shapes)
     named = jax.tree.unflatten(shapes.model, sketch.leaves)
-    names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(named)[0]]
+    names = [
+        jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(named)[0]
+    ]
     (out,), chosen = sketch.program.out_avals, []
     for at, (name, leaf) in enumerate(zip(names, sketch.leaves)):
         met = [junction for junction in sketch.found.junctions if junction.leaf == at]

@@ -1,8 +1,8 @@
 r"""The tangent kernel of very many examples (§9.1), seen only through its products with vectors.
 
-$Kv = J (J^\top v)$, where $J^\top v = \nabla_\theta \sum_i \langle v_i, f(x_i) \rangle$ is one pass back over the set
-and $J u$ one pass forward: no $n \times n$ matrix and no $n \times p$ one. Eigenvalues come by Lanczos' iteration,
-solutions by conjugate gradients.
+$Kv = J (J^\top v)$, where $J^\top v = \nabla_\theta \sum_i \langle v_i, f(x_i) \rangle$ is one pass
+back over the set and $J u$ one pass forward: no $n \times n$ matrix and no $n \times p$ one.
+Eigenvalues come by Lanczos' iteration, solutions by conjugate gradients.
 """
 
 import itertools
@@ -40,17 +40,20 @@ class TangentOperator(eqx.Module):
     def __call__(self, v: Any) -> Float[Array, "n *o"]:
         v = floats("ntk_operator: v", v).astype(_output(self).dtype)
         if v.shape != self.shape:
-            raise ValueError(f"ntk_operator: expected a vector of shape {self.shape}; got {v.shape}.")
+            raise ValueError(
+                f"ntk_operator: expected a vector of shape {self.shape}; got {v.shape}."
+            )
         return _trace(self, v) if self.form == "trace" else _product(self, v)
 
 
 def ntk_operator(
     model: Model, xs: Any, *, form: Literal["full", "trace"] = "full", batch: int = 256
 ) -> TangentOperator:
-    r"""$v \mapsto Kv$ for the tangent kernel of a model on stacked examples; `batch` of them are computed at once.
+    r"""$v \mapsto Kv$ for the tangent kernel of a model on stacked examples; `batch` of them are
+    computed at once.
 
-    In the full form $v$ is `n o`; in the form `trace` it is `n`, and $K = \sum_o J_o J_o^\top$ takes the gradients of
-    all outputs at once.
+    In the full form $v$ is `n o`; in the form `trace` it is `n`, and $K = \sum_o J_o J_o^\top$
+    takes the gradients of all outputs at once.
 
     >>> from thetax.explain import ntk
     >>> from thetax.models import MLP
@@ -62,7 +65,9 @@ def ntk_operator(
     if form not in ("full", "trace"):
         raise ValueError(f"ntk_operator: form is full or trace; got {form!r}.")
     if not isinstance(batch, int) or batch < 1:
-        raise ValueError(f"ntk_operator: batch counts examples and must be at least 1; got {batch}.")
+        raise ValueError(
+            f"ntk_operator: batch counts examples and must be at least 1; got {batch}."
+        )
     expect_parameters("ntk_operator", model)
     check_examples(xs, name="ntk_operator: xs")
     return TangentOperator(model, xs, form, batch)
@@ -75,12 +80,16 @@ def _output(operator: TangentOperator) -> Any:
 
 @jax.jit
 def _product(operator: TangentOperator, v: Array) -> Array:
-    """Both passes, a batch at a time; the last one is filled up with the first examples, which get a zero."""
-    n, model = len(v), operator.model
+    """Both passes, a batch at a time; the last one is filled up with the first examples, which get
+    a zero.
+    """
+    n = len(v)
+    model = operator.model
     size = min(operator.batch, n)
     fill = -n % size
     parted = lambda a: jnp.concatenate([a, a[:fill]]).reshape(-1, size, *a.shape[1:])
-    xs, vs = jax.tree.map(parted, operator.xs), parted(v)
+    xs = jax.tree.map(parted, operator.xs)
+    vs = parted(v)
     there = (jnp.arange(n + fill) < n).reshape(-1, size)
     vs = jnp.where(there.reshape(there.shape + (1,) * (v.ndim - 1)), vs, 0)
 
@@ -101,7 +110,9 @@ def _trace(operator: TangentOperator, v: Array) -> Array:
     full = TangentOperator(operator.model, operator.xs, "full", operator.batch)
     along = jnp.eye(out.size, dtype=v.dtype).reshape(out.size, *out.shape)
     place = lambda e: v.reshape(-1, *[1] * len(out.shape)) * e[None]
-    found = jax.vmap(lambda e: (_product(full, place(e)) * e[None]).reshape(len(v), -1).sum(1))(along)
+    found = jax.vmap(lambda e: (_product(full, place(e)) * e[None]).reshape(len(v), -1).sum(1))(
+        along
+    )
     return found.sum(0)
 
 
@@ -113,15 +124,18 @@ class Eigenpairs:
     vectors: Float[np.ndarray, "k ..."]
 
     def preconditioner(self, ridge: float = 0.0) -> Callable[[Array], Array]:
-        r"""Makes the $k$ largest eigenvalues of $K + rI$ equal to the last of them, so that `solve` takes fewer steps:
-        $v + \sum_i (\frac{\lambda_k + r}{\lambda_i + r} - 1)\, u_i \langle u_i, v \rangle$."""
+        r"""Makes the $k$ largest eigenvalues of $K + rI$ equal to the last of them, so that `solve`
+        takes fewer steps:
+        $v + \sum_i (\frac{\lambda_k + r}{\lambda_i + r} - 1)\, u_i \langle u_i, v \rangle$.
+        """
         U = jnp.asarray(self.vectors.reshape(len(self.values), -1))
         factors = jnp.asarray((self.values[-1] + ridge) / (self.values + ridge) - 1, U.dtype)
         return lambda v: v + (U.T @ (factors * (U @ v.ravel()))).reshape(v.shape).astype(v.dtype)
 
 
 def eigenpairs(operator: TangentOperator, *, count: int = 20, key: PRNGKeyArray) -> Eigenpairs:
-    """The largest eigenvalues of a symmetric operator with a `shape`, by implicitly restarted Lanczos (ARPACK).
+    """The largest eigenvalues of a symmetric operator with a `shape`, by implicitly restarted
+    Lanczos (ARPACK).
 
     >>> from thetax.models import MLP
     >>> model, xs = MLP.init(3, 8, 1, key=jr.key(0)), jr.normal(jr.key(1), (9, 3))
@@ -131,10 +145,12 @@ def eigenpairs(operator: TangentOperator, *, count: int = 20, key: PRNGKeyArray)
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    shape, size = operator.shape, int(np.prod(operator.shape))
+    shape = operator.shape
+    size = int(np.prod(operator.shape))
     if not isinstance(count, int) or not 0 < count < size:
         raise ValueError(
-            f"eigenpairs: count must be a whole number from 1 to {size - 1}, fewer than the matrix has; got {count}."
+            f"eigenpairs: count must be a whole number from 1 to {size - 1}, fewer than the "
+            f"matrix has; got {count}."
         )
     first = np.asarray(jr.normal(key, (size,)))
     with counted("products with the tangent kernel") as tell:
@@ -153,7 +169,9 @@ def eigenpairs(operator: TangentOperator, *, count: int = 20, key: PRNGKeyArray)
 
 @dataclass(frozen=True)
 class Solution:
-    r"""$x$ with $(K + \lambda I) x = b$, and the length of what is left of $b$, as a share of its own."""
+    r"""$x$ with $(K + \lambda I) x = b$, and the length of what is left of $b$, as a share of its
+    own.
+    """
 
     x: Float[Array, "n *o"]
     residual: float
@@ -170,8 +188,8 @@ def solve(
 ) -> Solution:
     r"""$(K + \lambda I)^{-1} b$ by conjugate gradients (Hestenes & Stiefel 1952).
 
-    A preconditioner is a map near a multiple of the inverse, such as `eigenpairs(...).preconditioner(ridge)`. The
-    residual says how far it came in so many steps.
+    A preconditioner is a map near a multiple of the inverse, such as
+    `eigenpairs(...).preconditioner(ridge)`. The residual says how far it came in so many steps.
 
     >>> A = jnp.diag(jnp.array([1.0, 2.0, 4.0]))
     >>> solve(lambda v: A @ v, jnp.ones(3), ridge=1.0).x.round(3).tolist()
@@ -180,7 +198,10 @@ def solve(
     if not 0 <= ridge < np.inf:
         raise ValueError(f"solve: ridge must be finite and not negative; got {ridge}.")
     if not tolerance > 0 or steps < 1:
-        raise ValueError(f"solve: tolerance and steps must be positive; got tolerance={tolerance}, steps={steps}.")
+        raise ValueError(
+            f"solve: tolerance and steps must be positive; got tolerance={tolerance}, "
+            f"steps={steps}."
+        )
     check_examples(b, name="solve: b")
     b = floats("solve: b", b)
     whole = lambda v: operator(v) + ridge * v

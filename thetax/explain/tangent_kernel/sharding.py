@@ -1,4 +1,6 @@
-"""Stacked examples in blocks of rows, and the blocks dealt out to devices: each gets rows that lie together."""
+"""Stacked examples in blocks of rows, and the blocks dealt out to devices: each gets rows that lie
+together.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +23,9 @@ def blocks(xs: Any, rows: int) -> list[Any]:
 
 
 class Deal:
-    """Rows dealt out to devices, or all to the one there is. The last rows are repeated until each has as many."""
+    """Rows dealt out to devices, or all to the one there is. The last rows are repeated until each
+    has as many.
+    """
 
     def __init__(self, devices: Sequence[Any] = ()):
         self.count, self.mesh = max(1, len(devices)), Mesh(devices, ("rows",)) if devices else None
@@ -32,17 +36,30 @@ class Deal:
             return blocks(xs, rows)
         n = len(jax.tree.leaves(xs)[0])
         each = -(-n // self.count)
-        filled = jax.tree.map(lambda a: jnp.concatenate([a, *[a[-1:]] * (each * self.count - n)]), xs)
+        filled = jax.tree.map(
+            lambda a: jnp.concatenate([a, *[a[-1:]] * (each * self.count - n)]), xs
+        )
         parted = jax.tree.map(lambda a: a.reshape(self.count, each, *a.shape[1:]), filled)
         take = lambda a, i: a[:, i : i + rows].reshape(-1, *a.shape[2:])
-        return [self._spread(jax.tree.map(lambda a, i=i: take(a, i), parted)) for i in range(0, each, rows)]
+        return [
+            self._spread(jax.tree.map(lambda a, i=i: take(a, i), parted))
+            for i in range(0, each, rows)
+        ]
 
     def everywhere(self, tree: Any) -> Any:
         """The same on each device."""
-        return tree if self.mesh is None else jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec()))
+        return (
+            tree
+            if self.mesh is None
+            else jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec()))
+        )
 
-    def lay(self, K: Array | None, part: Array, at: tuple[int, int], shape: tuple[int, int]) -> Array:
-        """Puts what was made of one block by another into a matrix of this shape, a slice of it for each device."""
+    def lay(
+        self, K: Array | None, part: Array, at: tuple[int, int], shape: tuple[int, int]
+    ) -> Array:
+        """Puts what was made of one block by another into a matrix of this shape, a slice of it for
+        each device.
+        """
         part = part.reshape(self.count, -1, *part.shape[1:])
         whole = (self.count, -(-shape[0] // self.count), shape[1])
         if part.shape[:3] == whole:
@@ -55,7 +72,11 @@ class Deal:
         return K.reshape(-1, *K.shape[2:])[:n]
 
     def _spread(self, tree: Any) -> Any:
-        return tree if self.mesh is None else jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec("rows")))
+        return (
+            tree
+            if self.mesh is None
+            else jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec("rows")))
+        )
 
 
 @partial(jax.jit, donate_argnums=0)

@@ -1,13 +1,14 @@
 r"""Where the parameters of any model meet its data, read from its program.
 
-A weight enters almost every network through a product $z = W h$, a convolution, or a row looked up in a table. Its
-gradient is then $\nabla_W f = \sum_\tau \delta_\tau h_\tau^\top$ with $\delta_\tau = \partial f / \partial z_\tau$,
-over all places $\tau$ at which it is used: pixels, tokens, rounds of a loop. Who knows the factors $h$ and $\delta$
-need not write the gradient down. They are found in the program that JAX traces, whatever module wrote it: it is run
-with a zero added to each $z$, a tap, and the derivative by that zero is $\delta$.
+A weight enters almost every network through a product $z = W h$, a convolution, or a row looked up
+in a table. Its gradient is then $\nabla_W f = \sum_\tau \delta_\tau h_\tau^\top$ with
+$\delta_\tau = \partial f / \partial z_\tau$, over all places $\tau$ at which it is used: pixels,
+tokens, rounds of a loop. Who knows the factors $h$ and $\delta$ need not write the gradient down.
+They are found in the program that JAX traces, whatever module wrote it: it is run with a zero added
+to each $z$, a tap, and the derivative by that zero is $\delta$.
 
-A bias that is added to a product has the same $\delta$, and $h = 1$. A parameter that enters otherwise (a gain), or at
-two places that share numbers, keeps its gradient whole.
+A bias that is added to a product has the same $\delta$, and $h = 1$. A parameter that enters
+otherwise (a gain), or at two places that share numbers, keeps its gradient whole.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,14 +35,18 @@ class Piece(NamedTuple):
     box: Box  # which part of the leaf it is
     scale: float = 1.0  # times the leaf
     moved: bool = False  # whether its axes are no longer those of the leaf
-    handed: tuple[bool, ...] = ()  # for each loop around it, whether every round gets a part of its own
+    handed: tuple[
+        bool, ...
+    ] = ()  # for each loop around it, whether every round gets a part of its own
 
 
 class Junction(NamedTuple):
-    r"""Where a leaf meets data. Its factors are $\delta$, $(g, \tau, a)$, and $h$, $(g, \tau, c)$, and the gradient is
-    $\sum_\tau \delta_{g \tau a} h_{g \tau c}$, for each $g$ of another part of the leaf.
+    r"""Where a leaf meets data. Its factors are $\delta$, $(g, \tau, a)$, and $h$, $(g, \tau, c)$,
+    and the gradient is $\sum_\tau \delta_{g \tau a} h_{g \tau c}$, for each $g$ of another part of
+    the leaf.
 
-    A row that is looked up is a product with the indicator of its number; then $h$ is that number, and $c$ is 1.
+    A row that is looked up is a product with the indicator of its number; then $h$ is that number,
+    and $c$ is 1.
     """
 
     leaf: int
@@ -49,13 +54,17 @@ class Junction(NamedTuple):
     looked_up: bool
     tap: jax.ShapeDtypeStruct  # z, with the rounds of the loops around it
     met: jax.ShapeDtypeStruct  # what the leaf met, with these too
-    factors: Callable[[Array, Array], tuple[Array, Array]]  # of the derivative by the tap, and what was met
+    factors: Callable[
+        [Array, Array], tuple[Array, Array]
+    ]  # of the derivative by the tap, and what was met
     scale: float = 1.0  # times the leaf
     bias: Piece | None = None  # what is added to the product
 
 
 class Found(NamedTuple):
-    """The junctions of a program in the order in which it comes to them, and of each loop how many are in it."""
+    """The junctions of a program in the order in which it comes to them, and of each loop how many
+    are in it.
+    """
 
     junctions: list[Junction]
     loops: list[Any]
@@ -69,9 +78,11 @@ class Found(NamedTuple):
 def junctions(
     program: Any, leaves: Sequence[Any], rest: Sequence[Any], *, whole: frozenset[int] = frozenset()
 ) -> Found:
-    """The junctions of a closed program whose first arguments are the parameters, but for leaves that shall be `whole`.
+    """The junctions of a closed program whose first arguments are the parameters, but for leaves
+    that shall be `whole`.
 
-    A leaf has junctions, and then all that it does is told by them, or none. Arguments may be shapes alone.
+    A leaf has junctions, and then all that it does is told by them, or none. Arguments may be
+    shapes alone.
     """
     while True:
         walk = Walk()
@@ -104,12 +115,16 @@ def _pieces(leaves: Sequence[Any], whole: frozenset[int]) -> list[Any]:
 def _shared(found: list[Junction]) -> set[int]:
     """The leaves with numbers that enter at two places."""
     used = [part for junction in found for part in (junction, junction.bias) if part is not None]
-    meet = lambda a, b: a.leaf == b.leaf and all(i < y and x < j for (i, j), (x, y) in zip(a.box, b.box))
+    meet = lambda a, b: (
+        a.leaf == b.leaf and all(i < y and x < j for (i, j), (x, y) in zip(a.box, b.box))
+    )
     return {a.leaf for a, b in combinations(used, 2) if meet(a, b)}
 
 
 class Last(NamedTuple):
-    """What came out of the last junction, times a number; which of its axes are rows of the leaf, and its loops."""
+    """What came out of the last junction, times a number; which of its axes are rows of the leaf,
+    and its loops.
+    """
 
     z: Any
     rows: tuple[int, ...]
@@ -126,7 +141,9 @@ class Walk:
         self.last = Last(None, (), ())
 
     def run(self, program: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-        known: dict[Any, Any] = dict(zip((*program.constvars, *program.invars), (*consts, *args), strict=True))
+        known: dict[Any, Any] = dict(
+            zip((*program.constvars, *program.invars), (*consts, *args), strict=True)
+        )
         read = lambda v: v.val if isinstance(v, Literal) else known[v]
         for equation in program.eqns:
             outs = self.step(program, equation, [read(v) for v in equation.invars])
@@ -135,15 +152,21 @@ class Walk:
 
     def step(self, program: Any, equation: Any, ins: list[Any]) -> list[Any]:
         """What an operation gives; one without a parameter is done as it stands."""
-        do, how = partial(done, program, equation), equation.params
-        name, pieces = equation.primitive.name, [at for at, value in enumerate(ins) if isinstance(value, Piece)]
+        do = partial(done, program, equation)
+        how = equation.params
+        name = equation.primitive.name
+        pieces = [at for at, value in enumerate(ins) if isinstance(value, Piece)]
         if pieces and name == "scan":
             return self.loop(scan_of(equation), ins)
         if pieces and (inner := called(equation)) is not None:
             return self.run(inner.jaxpr, inner.consts, ins)
         if name == "mul" and not pieces and any(value is self.last.z for value in ins):
             return self.times(do, ins)
-        if len(pieces) == 1 and name in RULES and (out := RULES[name](self, do, how, ins, *pieces)) is not None:
+        if (
+            len(pieces) == 1
+            and name in RULES
+            and (out := RULES[name](self, do, how, ins, *pieces)) is not None
+        ):
             return [out]
         return do([self.settle(value) for value in ins])
 
@@ -163,11 +186,22 @@ class Walk:
         return value.value
 
     def meet(
-        self, piece: Piece, z: Array, h: Array, factors: Callable[..., Any], *, looked_up: bool = False, rows: Any = ()
+        self,
+        piece: Piece,
+        z: Array,
+        h: Array,
+        factors: Callable[..., Any],
+        *,
+        looked_up: bool = False,
+        rows: Any = (),
     ) -> Array:
-        """Takes down a junction, and adds its tap; `rows` are the axes of z along which a bias may be added."""
+        """Takes down a junction, and adds its tap; `rows` are the axes of z along which a bias may
+        be added.
+        """
         along = _along(factors, piece.handed)
-        junction = Junction(piece.leaf, piece.box, looked_up, _shape(z), _shape(h), along, piece.scale)
+        junction = Junction(
+            piece.leaf, piece.box, looked_up, _shape(z), _shape(h), along, piece.scale
+        )
         self.found.junctions.append(junction)
         self.met.append(h)
         z = z if self.taps is None else z + self.taps[len(self.met) - 1]
@@ -175,9 +209,12 @@ class Walk:
         return z
 
     def loop(self, how: Scan, ins: list[Any]) -> list[Any]:
-        """A scan: what it holds fixed is one piece in every round, what it runs along a part for each round."""
+        """A scan: what it holds fixed is one piece in every round, what it runs along a part for
+        each round.
+        """
         kept, carried = how.consts, how.carry
-        fixed, along = ins[:kept], ins[kept + carried :]
+        fixed = ins[:kept]
+        along = ins[kept + carried :]
         start = [self.settle(value) for value in ins[kept : kept + carried]]
         count, ahead = next(self.ahead) if self.taps is not None else (0, ())
         taps = None if self.taps is None else list(self.taps[len(self.met) : len(self.met) + count])
@@ -194,12 +231,16 @@ class Walk:
             return outs[:carried], (outs[carried:], walk.met)
 
         values = [value.value if isinstance(value, Piece) else value for value in along]
-        state, (outs, met) = jax.lax.scan(one, start, (values, taps), how.length, how.reverse, how.unroll)
+        state, (outs, met) = jax.lax.scan(
+            one, start, (values, taps), how.length, how.reverse, how.unroll
+        )
         walk = walks[-1]
         self.whole |= walk.whole
         self.found.loops.append((len(met), walk.found.loops))
         again = lambda shape: jax.ShapeDtypeStruct((how.length, *shape.shape), shape.dtype)
-        self.found.junctions.extend(j._replace(tap=again(j.tap), met=again(j.met)) for j in walk.found.junctions)
+        self.found.junctions.extend(
+            j._replace(tap=again(j.tap), met=again(j.met)) for j in walk.found.junctions
+        )
         self.met.extend(met)
         return [*state, *outs]
 
@@ -216,8 +257,12 @@ def _shape(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def _along(factors: Callable[..., Any], handed: tuple[bool, ...]) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """The factors of a junction inside loops: a round that has a part of its own is a group, any other a place."""
+def _along(
+    factors: Callable[..., Any], handed: tuple[bool, ...]
+) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """The factors of a junction inside loops: a round that has a part of its own is a group, any
+    other a place.
+    """
     if not handed:
         return factors
     inner = _along(factors, handed[1:])

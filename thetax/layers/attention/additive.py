@@ -1,4 +1,5 @@
-r"""Attention by a small network (§5.3): a state asks every place of a memory, and the answer is a weighted mean.
+r"""Attention by a small network (§5.3): a state asks every place of a memory, and the answer is a
+weighted mean.
 
 $$a = \mathrm{softmax}_j\, s(q, \zeta_j), \qquad c = \sum_j a_j \zeta_j$$
 """
@@ -15,9 +16,11 @@ from .dot_product import masked_softmax
 
 
 class Additive(eqx.Module):
-    r"""$s(z, \zeta_j) = v^\top \tanh(Wz + M\zeta_j)$: the score of a small network (§5.3; Bahdanau et al. 2015).
+    r"""$s(z, \zeta_j) = v^\top \tanh(Wz + M\zeta_j)$: the score of a small network (§5.3; Bahdanau
+    et al. 2015).
 
-    Where the mask is false there is nothing to look at; where it is false everywhere the answer is 0.
+    Where the mask is false there is nothing to look at; where it is false everywhere the answer is
+    0.
 
     >>> layer = Additive.init(2, 3, 4, key=jr.key(0))
     >>> memory = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
@@ -33,7 +36,9 @@ class Additive(eqx.Module):
 
     @classmethod
     def init(cls, m: int, n: int, width: int, *, law: Law = lecun, key: PRNGKeyArray) -> "Additive":
-        """For queries of size $m$ and a memory of vectors of size $n$; `width` is that of the hidden layer."""
+        """For queries of size $m$ and a memory of vectors of size $n$; `width` is that of the
+        hidden layer.
+        """
         key_W, key_M, key_v = jr.split(key, 3)
         return cls(law(key_W, (width, m)), law(key_M, (width, n)), law(key_v, (1, width))[0])
 
@@ -41,30 +46,44 @@ class Additive(eqx.Module):
         h = len(self.v)
         if self.W.ndim != 2 or self.M.ndim != 2 or len(self.W) != h or len(self.M) != h:
             raise ValueError(
-                f"Additive: W must be (h, m), M (h, n) and v (h,); got {self.W.shape}, {self.M.shape} and "
+                f"Additive: W must be (h, m), M (h, n) and v (h,); got {self.W.shape}, "
+                f"{self.M.shape} and "
                 f"{self.v.shape}."
             )
 
     def keys(self, memory: Float[Array, "t n"]) -> Float[Array, "t h"]:
         r"""$M\zeta_j$ for all $j$: what every query needs."""
         if memory.ndim != 2 or memory.shape[1] != self.M.shape[1]:
-            raise ValueError(f"Additive: expected a memory (t, {self.M.shape[1]}), got {memory.shape}.")
+            raise ValueError(
+                f"Additive: expected a memory (t, {self.M.shape[1]}), got {memory.shape}."
+            )
         return jnp.tensordot(memory, self.M, axes=((1,), (1,)))
 
     def weigh(
-        self, query: Float[Array, " h"], keys: Float[Array, "t h"], mask: Bool[Array, " t"] | None = None
+        self,
+        query: Float[Array, " h"],
+        keys: Float[Array, "t h"],
+        mask: Bool[Array, " t"] | None = None,
     ) -> Float[Array, " t"]:
         r"""$a$, from $Wz$ and the keys."""
         return masked_softmax(jnp.tanh(query[None] + keys) @ self.v, mask)
 
     def weights(
-        self, z: Float[Array, " m"], memory: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None
+        self,
+        z: Float[Array, " m"],
+        memory: Float[Array, "t n"],
+        *,
+        mask: Bool[Array, " t"] | None = None,
     ) -> Float[Array, " t"]:
         r"""$a_j$: how much it looks at each place; they are not negative and sum to 1."""
         expect_shape("Additive", z, self.W.shape[1:])
         return self.weigh(dense(self.W, z), self.keys(memory), mask)
 
     def __call__(
-        self, z: Float[Array, " m"], memory: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None
+        self,
+        z: Float[Array, " m"],
+        memory: Float[Array, "t n"],
+        *,
+        mask: Bool[Array, " t"] | None = None,
     ) -> Float[Array, " n"]:
         return self.weights(z, memory, mask=mask) @ memory

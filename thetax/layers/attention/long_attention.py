@@ -1,12 +1,14 @@
 r"""Attention to long sequences (§6.2, L10 §A): $T$ tokens need not make $T^2$ pairs.
 
-| kernel | who looks at whom | entries |
-|---|---|---|
-| `linear_attention` | all at all, with scores $\varphi(q)^\top \varphi(k)$ that come apart | $Td^2$ |
-| `sparse_attention` | blocks at a few other blocks, exactly | $T$ times what a token sees |
-| `hierarchical_attention` | tokens at their block, blocks at blocks | $Tb + (T/b)^2$ |
+- `linear_attention`: who looks at whom all at all, with scores $\varphi(q)^\top \varphi(k)$ that
+  come apart; entries $Td^2$
+- `sparse_attention`: who looks at whom blocks at a few other blocks, exactly; entries $T$ times
+  what a token sees
+- `hierarchical_attention`: who looks at whom tokens at their block, blocks at blocks; entries $Tb +
+  (T/b)^2$
 
-Each is a `kernel` of `Attention`: queries $(t, h, d)$, keys $(s, g, d)$, values $(s, g, e)$ and a mask to $(t, h, e)$.
+Each is a `kernel` of `Attention`: queries $(t, h, d)$, keys $(s, g, d)$, values $(s, g, e)$ and a
+mask to $(t, h, e)$.
 """
 
 import math
@@ -32,15 +34,20 @@ Pairs = tuple[tuple[int, int], ...]
 def linear_attention(
     q: Float[Array, "t h d"], k: Float[Array, "s g d"], v: Float[Array, "s g e"], mask: Mask = ALL
 ) -> Float[Array, "t h e"]:
-    r"""$\xi_i = \dfrac{\varphi(q_i)^\top \sum_j \varphi(k_j) v_j^\top}{\varphi(q_i)^\top \sum_j \varphi(k_j)}$ with
-    $\varphi = \mathrm{elu} + 1$: the sums over $j$ are made once for all queries (Katharopoulos et al. 2020).
+    r"""$\xi_i = \dfrac{\varphi(q_i)^\top \sum_j \varphi(k_j) v_j^\top}{\varphi(q_i)^\top \sum_j
+    \varphi(k_j)}$
+    with $\varphi = \mathrm{elu} + 1$: the sums over $j$ are made once for all queries
+    (Katharopoulos et al. 2020).
 
-    Causal, they run along with $i$: a recurrence whose state is a matrix $(d, e)$. It goes a chunk of tokens at a
-    time, and what happens inside of one is computed again on the way back, so that no state of every token is kept.
-    Of the mask it honours `after=0`, `length` and `first`. Where no feature of a key meets the query it gives 0.
+    Causal, they run along with $i$: a recurrence whose state is a matrix $(d, e)$. It goes a chunk
+    of tokens at a time, and what happens inside of one is computed again on the way back, so that
+    no state of every token is kept. Of the mask it honours `after=0`, `length` and `first`. Where
+    no feature of a key meets the query it gives 0.
 
     >>> v = jnp.array([[[1.0]], [[3.0]]])
-    >>> linear_attention(jnp.zeros((2, 1, 2)), jnp.zeros((2, 1, 2)), v, Mask(after=0)).ravel().tolist()
+    >>> linear_attention(
+    ...     jnp.zeros((2, 1, 2)), jnp.zeros((2, 1, 2)), v, Mask(after=0)
+    ... ).ravel().tolist()
     [1.0, 2.0]
     """
     _check("linear_attention", q, k, v, mask)
@@ -51,10 +58,19 @@ def linear_attention(
     there = Mask(length=mask.length).table(1, s)[0]
     K = jnp.where(there[:, None, None], _features(k, 0), 0)
     Q = _features(q, jnp.max(_log_features(q), axis=2, keepdims=True)).reshape(t, g, h // g, -1)
-    V = jnp.concatenate([wide(v), jnp.ones((s, g, 1), K.dtype)], axis=2)  # the last column makes the sum below
-    both = _running(Q, K, V) if mask.after == 0 else jnp.einsum("tgrd,gde->tgre", Q, jnp.einsum("sgd,sge->gde", K, V))
-    above, below = both[..., :-1], both[..., -1:]
-    least = math.sqrt(jnp.finfo(below.dtype).tiny)  # its square, which a gradient divides by, is still a number
+    V = jnp.concatenate(
+        [wide(v), jnp.ones((s, g, 1), K.dtype)], axis=2
+    )  # the last column makes the sum below
+    both = (
+        _running(Q, K, V)
+        if mask.after == 0
+        else jnp.einsum("tgrd,gde->tgre", Q, jnp.einsum("sgd,sge->gde", K, V))
+    )
+    above = both[..., :-1]
+    below = both[..., -1:]
+    least = math.sqrt(
+        jnp.finfo(below.dtype).tiny
+    )  # its square, which a gradient divides by, is still a number
     found = jnp.where(below > least, above / jnp.where(below > least, below, 1), 0)
     return found.reshape(t, h, e).astype(v.dtype)
 
@@ -66,13 +82,18 @@ def _log_features(x: Array) -> Array:
 
 
 def _features(x: Array, scale: Any) -> Array:
-    r"""$\varphi(x) / e^\text{scale}$: a query's own factor stands above and below, and may be any."""
+    r"""$\varphi(x) / e^\text{scale}$: a query's own factor stands above and below, and may be
+    any.
+    """
     return jnp.exp(_log_features(x) - jax.lax.stop_gradient(scale))
 
 
-def _running(Q: Float[Array, "t g r d"], K: Float[Array, "s g d"], V: Float[Array, "s g e"]) -> Float[Array, "t g r e"]:
+def _running(
+    Q: Float[Array, "t g r d"], K: Float[Array, "s g d"], V: Float[Array, "s g e"]
+) -> Float[Array, "t g r e"]:
     r"""$\sum_{j \le i} (Q_i^\top K_j) V_j$: pairs within a chunk, a state from chunk to chunk."""
-    t, d = len(Q), Q.shape[-1]
+    t = len(Q)
+    d = Q.shape[-1]
     chunk = min(max(CHUNK, d), t)
     count = -(-t // chunk)
     fit = lambda a: jnp.pad(a[:t], ((0, count * chunk - len(a[:t])), *[(0, 0)] * (a.ndim - 1)))
@@ -91,19 +112,23 @@ def _running(Q: Float[Array, "t g r d"], K: Float[Array, "s g d"], V: Float[Arra
     return out.reshape(count * chunk, *out.shape[2:])[:t]
 
 
-def block_pairs(blocks: int, *, window: int = 0, everywhere: int = 0, random: int = 0, seed: int = 0) -> Pairs:
-    r"""Which block looks at which: those at most `window` away, the first `everywhere` blocks at all and all at them
-    (Longformer, Beltagy et al. 2020), and from every other block `random` more (BigBird, Zaheer et al. 2020).
+def block_pairs(
+    blocks: int, *, window: int = 0, everywhere: int = 0, random: int = 0, seed: int = 0
+) -> Pairs:
+    r"""Which block looks at which: those at most `window` away, the first `everywhere` blocks at
+    all and all at them (Longformer, Beltagy et al. 2020), and from every other block `random` more
+    (BigBird, Zaheer et al. 2020).
 
-    Of $n$ blocks, with $m = n - \text{everywhere}$ that are not seen everywhere and $w < m$, these are
-    $n^2 - m^2 + m(2w + 1) - w(w + 1)$ pairs and the random ones.
+    Of $n$ blocks, with $m = n - \text{everywhere}$ that are not seen everywhere and $w < m$, these
+    are $n^2 - m^2 + m(2w + 1) - w(w + 1)$ pairs and the random ones.
 
     >>> block_pairs(3, everywhere=1)
     ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 2))
     """
     if blocks < 1 or min(window, everywhere, random) < 0:
         raise ValueError(
-            f"block_pairs: there must be a block, and no count is negative; got blocks={blocks}, window={window}, "
+            f"block_pairs: there must be a block, and no count is negative; got blocks={blocks}, "
+            f"window={window}, "
             f"everywhere={everywhere}, random={random}."
         )
     i, j = np.indices((blocks, blocks))
@@ -116,10 +141,12 @@ def block_pairs(blocks: int, *, window: int = 0, everywhere: int = 0, random: in
 
 
 def sparse_attention(pairs: Iterable[tuple[int, int]], size: int) -> "Sparse":
-    r"""The kernel of `attend` where only these pairs (block of queries, block of keys) exist, of `size` tokens each.
+    r"""The kernel of `attend` where only these pairs (block of queries, block of keys) exist, of
+    `size` tokens each.
 
-    It is the same as a mask that forbids all else, and honours a mask besides, but makes no other scores:
-    $|\text{pairs}| \cdot \text{size}^2$ of them. Sequences may be shorter than the pairs reach, not longer.
+    It is the same as a mask that forbids all else, and honours a mask besides, but makes no other
+    scores: $|\text{pairs}| \cdot \text{size}^2$ of them. Sequences may be shorter than the pairs
+    reach, not longer.
 
     >>> kernel = sparse_attention(block_pairs(4, window=1, everywhere=1), size=2)
     >>> kernel(jnp.ones((7, 1, 2)), jnp.ones((7, 1, 2)), jnp.ones((7, 1, 3))).shape
@@ -130,7 +157,8 @@ def sparse_attention(pairs: Iterable[tuple[int, int]], size: int) -> "Sparse":
     ordered = tuple(sorted({(int(a), int(b)) for a, b in pairs}))
     if size < 1 or not ordered or min(min(pair) for pair in ordered) < 0:
         raise ValueError(
-            f"sparse_attention: expected pairs of blocks, counted from 0, and a size of at least 1; got {len(ordered)} "
+            "sparse_attention: expected pairs of blocks, counted from 0, and a size of at least "
+            f"1; got {len(ordered)} "
             f"pairs and size={size}."
         )
     return Sparse(ordered, size)
@@ -144,7 +172,11 @@ class Sparse:
     size: int
 
     def __call__(
-        self, q: Float[Array, "t h d"], k: Float[Array, "s g d"], v: Float[Array, "s g e"], mask: Mask = ALL
+        self,
+        q: Float[Array, "t h d"],
+        k: Float[Array, "s g d"],
+        v: Float[Array, "s g e"],
+        mask: Mask = ALL,
     ) -> Float[Array, "t h e"]:
         check_attention("sparse_attention", q, k, v, mask)
         if mask.first is not None:
@@ -152,20 +184,30 @@ class Sparse:
         n, rows, columns = self._blocks(len(q), len(k))
         parts = [_cut(a, self.size)[at] for a, at in ((q, rows), (k, columns), (v, columns))]
         scores = self._scores(parts[0], parts[1], mask, rows, columns, len(k))
-        tops = jax.ops.segment_max(jax.lax.stop_gradient(scores).max(axis=-1), rows, n, indices_are_sorted=True)
+        tops = jax.ops.segment_max(
+            jax.lax.stop_gradient(scores).max(axis=-1), rows, n, indices_are_sorted=True
+        )
         e = jnp.exp(scores - jnp.where(jnp.isfinite(tops), tops, 0)[rows][..., None])
-        add = partial(jax.ops.segment_sum, segment_ids=rows, num_segments=n, indices_are_sorted=True)
+        add = partial(
+            jax.ops.segment_sum, segment_ids=rows, num_segments=n, indices_are_sorted=True
+        )
         z = add(e.sum(axis=-1))[..., None]
         out = add(jnp.einsum("pgrij,pjge->pgrie", e, wide(parts[2]))) / jnp.where(z > 0, z, 1)
-        return out.transpose(0, 3, 1, 2, 4).reshape(-1, q.shape[1], v.shape[2])[: len(q)].astype(v.dtype)
+        return (
+            out.transpose(0, 3, 1, 2, 4)
+            .reshape(-1, q.shape[1], v.shape[2])[: len(q)]
+            .astype(v.dtype)
+        )
 
     def _blocks(self, t: int, s: int) -> tuple[int, Any, Any]:
         """How many blocks of queries there are, and the pairs of those that are there."""
-        n, m = -(-t // self.size), -(-s // self.size)
+        n = -(-t // self.size)
+        m = -(-s // self.size)
         reach = [1 + max(at) for at in zip(*self.pairs)]
         if n > reach[0] or m > reach[1]:
             raise ValueError(
-                f"sparse_attention: the pairs are of {reach[0]} by {reach[1]} blocks of {self.size}, but {t} queries "
+                f"sparse_attention: the pairs are of {reach[0]} by {reach[1]} blocks of "
+                f"{self.size}, but {t} queries "
                 f"and {s} keys are {n} by {m}; make pairs of more blocks."
             )
         there = [pair for pair in self.pairs if pair[0] < n and pair[1] < m]
@@ -173,14 +215,17 @@ class Sparse:
         return n, rows, columns
 
     def _scores(self, q: Array, k: Array, mask: Mask, rows: Any, columns: Any, s: int) -> Array:
-        """(pairs, groups, heads of a group, size, size), minus infinity where nothing may be seen."""
+        """(pairs, groups, heads of a group, size, size), minus infinity where nothing may be
+        seen.
+        """
         p, b, h, d = q.shape
         g = k.shape[2]
         apart = (wide(q) / math.sqrt(d)).reshape(p, b, g, h // g, d)
         scores = jnp.einsum("pigrd,pjgd->pgrij", apart, wide(k))
         within = np.arange(b, dtype=np.int32)
         i, j = (jnp.asarray(at[:, None] * b + within) for at in (rows, columns))
-        i, j = i[:, :, None], j[:, None]
+        i = i[:, :, None]
+        j = j[:, None]
         bias = mask.bias(i, j)
         if bias is not None:
             scores = scores + bias.astype(scores.dtype).swapaxes(0, 1).reshape(scores.shape)
@@ -188,13 +233,15 @@ class Sparse:
 
 
 def hierarchical_attention(size: int) -> "Hierarchical":
-    r"""The kernel in which tokens attend within their block of `size`, and blocks, each as the mean of its tokens, to
-    the other blocks (after Yang et al. 2016):
-    $\xi_i = \mathrm{attend}_{B(i)}(q_i) + \mathrm{attend}_{C \ne B(i)}(\bar q_{B(i)}, \bar k_C, \bar v_C)$.
+    r"""The kernel in which tokens attend within their block of `size`, and blocks, each as the mean
+    of its tokens, to the other blocks (after Yang et al. 2016):
+    $\xi_i = \mathrm{attend}_{B(i)}(q_i) + \mathrm{attend}_{C \ne B(i)}(\bar q_{B(i)}, \bar k_C,
+    \bar v_C)$.
 
-    The second part is 0 where there is no other block, so that one block of all tokens is full attention. With the
-    mask causal only earlier blocks are seen, and a block asks by its first query, the only one that all its tokens may
-    know. Of the mask it honours `after=0` and `length`, and only for tokens that look at one another.
+    The second part is 0 where there is no other block, so that one block of all tokens is full
+    attention. With the mask causal only earlier blocks are seen, and a block asks by its first
+    query, the only one that all its tokens may know. Of the mask it honours `after=0` and `length`,
+    and only for tokens that look at one another.
 
     Departs: the notes name the idea and give no form.
 
@@ -204,7 +251,9 @@ def hierarchical_attention(size: int) -> "Hierarchical":
     [12.0, 12.0, 12.0]
     """
     if size < 1:
-        raise ValueError(f"hierarchical_attention: size counts the tokens of a block, at least 1; got {size}.")
+        raise ValueError(
+            f"hierarchical_attention: size counts the tokens of a block, at least 1; got {size}."
+        )
     return Hierarchical(size)
 
 
@@ -215,21 +264,31 @@ class Hierarchical:
     size: int
 
     def __call__(
-        self, q: Float[Array, "t h d"], k: Float[Array, "t g d"], v: Float[Array, "t g e"], mask: Mask = ALL
+        self,
+        q: Float[Array, "t h d"],
+        k: Float[Array, "t g d"],
+        v: Float[Array, "t g e"],
+        mask: Mask = ALL,
     ) -> Float[Array, "t h e"]:
         _check("hierarchical_attention", q, k, v, mask)
         t = len(q)
         if t != len(k) or mask.first is not None:
             raise ValueError(
-                f"hierarchical_attention: tokens look at one another, all at once; got {t} queries and {len(k)} keys"
-                f"{'' if mask.first is None else ' of a past'}. Use attend for a memory, or to go on from a past."
+                f"hierarchical_attention: tokens look at one another, all at once; got {t} "
+                f"queries and {len(k)} keys"
+                f"{'' if mask.first is None else ' of a past'}. Use attend for a memory, or to go "
+                "on from a past."
             )
         Q, K, V = (_cut(a, self.size) for a in (q, k, v))
         n = len(Q)
         length = jnp.asarray(t, jnp.int32) if mask.length is None else jnp.minimum(mask.length, t)
         counts = jnp.clip(length - self.size * jnp.arange(n, dtype=length.dtype), 0, self.size)
-        near = jax.vmap(lambda q, k, v, count: attend(q, k, v, Mask(after=mask.after, length=count)))(Q, K, V, counts)
-        others = (jnp.tri(n, k=-1, dtype=bool) if mask.after == 0 else ~jnp.eye(n, dtype=bool)) & (counts > 0)[None]
+        near = jax.vmap(
+            lambda q, k, v, count: attend(q, k, v, Mask(after=mask.after, length=count))
+        )(Q, K, V, counts)
+        others = (jnp.tri(n, k=-1, dtype=bool) if mask.after == 0 else ~jnp.eye(n, dtype=bool)) & (
+            counts > 0
+        )[None]
         asked = Q[:, 0] if mask.after == 0 else _mean(Q, counts)
         far = attend(asked, _mean(K, counts), _mean(V, counts), Mask(there=others))
         return (near + far[:, None]).reshape(-1, *near.shape[2:])[:t]
@@ -251,12 +310,16 @@ def _cut(x: Float[Array, "t *s"], size: int) -> Float[Array, "n b *s"]:
 def _placed(kernel: Any, q: Array, k: Array, v: Array, mask: Mask) -> Array:
     """Queries that stand at `mask.first` and after, among as many as there are keys."""
     if len(q) > len(k):
-        raise ValueError(f"attention from a past: there is no room for {len(q)} queries among {len(k)} keys.")
+        raise ValueError(
+            f"attention from a past: there is no room for {len(q)} queries among {len(k)} keys."
+        )
     first: Any = mask.first
     many = jnp.zeros((len(k), *q.shape[1:]), q.dtype)
     there = mask.there
     if there is not None and there.ndim == 2:
-        there = jax.lax.dynamic_update_slice_in_dim(jnp.zeros((len(k), len(k)), bool), there, first, 0)
+        there = jax.lax.dynamic_update_slice_in_dim(
+            jnp.zeros((len(k), len(k)), bool), there, first, 0
+        )
     whole = Mask(mask.before, mask.after, mask.length, there, mask.fade)
     found = kernel(jax.lax.dynamic_update_slice_in_dim(many, q, first, 0), k, v, whole)
     return jax.lax.dynamic_slice_in_dim(found, first, len(q))
@@ -265,9 +328,15 @@ def _placed(kernel: Any, q: Array, k: Array, v: Array, mask: Mask) -> Array:
 def _check(name: str, q: Array, k: Array, v: Array, mask: Mask) -> None:
     """Refuses what needs scores of single pairs."""
     check_attention(name, q, k, v, mask)
-    if mask.before is not None or mask.after not in (None, 0) or mask.there is not None or mask.fade is not None:
+    if (
+        mask.before is not None
+        or mask.after not in (None, 0)
+        or mask.there is not None
+        or mask.fade is not None
+    ):
         raise ValueError(
-            f"{name}: it has no scores of single pairs, so a mask may be causal (after=0) and have a length, and no "
+            f"{name}: it has no scores of single pairs, so a mask may be causal (after=0) and "
+            "have a length, and no "
             f"window, there or fade; got before={mask.before}, after={mask.after}, there "
             f"{'given' if mask.there is not None else 'not given'}, fade "
             f"{'given' if mask.fade is not None else 'not given'}. Use attend."

@@ -1,7 +1,9 @@
-r"""Who sees whom (§6.1, §6.4): which keys $j$ the query $i$ may look at, told without a table of all pairs.
+r"""Who sees whom (§6.1, §6.4): which keys $j$ the query $i$ may look at, told without a table of
+all pairs.
 
-A mask is a few numbers from which any part of the table can be made: a window around the query, a length after which
-there is nothing, and what an arbitrary table says. Kernels that know these numbers need no table.
+A mask is a few numbers from which any part of the table can be made: a window around the query, a
+length after which there is nothing, and what an arbitrary table says. Kernels that know these
+numbers need no table.
 """
 
 from typing import Any
@@ -12,12 +14,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class Mask(eqx.Module):
-    r"""The pairs $(i, j)$ with $i - \text{before} \le j \le i + \text{after}$, $j < \text{length}$ and
-    $\text{there}_{(i)j}$; what is not given forbids nothing.
+    r"""The pairs $(i, j)$ with $i - \text{before} \le j \le i + \text{after}$, $j < \text{length}$
+    and $\text{there}_{(i)j}$; what is not given forbids nothing.
 
-    `after=0` is causal: no query sees what comes later. The queries stand at `first`, `first` + 1, ... among the
-    keys, from 0 on unless given. With `fade` head $h$ sees less of what is far: $-\text{fade}_h |i - j|$ is added to
-    its scores (`ALiBi`).
+    `after=0` is causal: no query sees what comes later. The queries stand at `first`, `first` + 1,
+    ... among the keys, from 0 on unless given. With `fade` head $h$ sees less of what is far:
+    $-\text{fade}_h |i - j|$ is added to its scores (`ALiBi`).
 
     >>> mask = Mask(after=0, length=jnp.array(2))
     >>> mask.table(3, 3).astype(int).tolist()
@@ -34,23 +36,31 @@ class Mask(eqx.Module):
     def __check_init__(self):
         if min(self.before or 0, self.after or 0) < 0:
             raise ValueError(
-                f"Mask: before and after count places and are not negative; got {self.before} and {self.after}."
+                f"Mask: before and after count places and are not negative; got {self.before} and "
+                f"{self.after}."
             )
         if self.there is not None and (self.there.ndim not in (1, 2) or self.there.dtype != bool):
             raise ValueError(
-                f"Mask: there must be bool, (s,) for all queries or (t, s); got {self.there.dtype}{self.there.shape}."
+                "Mask: there must be bool, (s,) for all queries or (t, s); got "
+                f"{self.there.dtype}{self.there.shape}."
             )
 
     @property
     def open(self) -> bool:
         """Whether every query sees every key."""
-        return self.before is None and self.after is None and self.length is None and self.there is None
+        return (
+            self.before is None
+            and self.after is None
+            and self.length is None
+            and self.there is None
+        )
 
     def expect(self, name: str, t: int, s: int) -> None:
         """Refuses to be used for other sequences than `there` was made for."""
         if self.there is not None and self.there.shape not in ((s,), (t, s)):
             raise ValueError(
-                f"{name}: the mask must have one entry for each of the {s} keys, ({s},), or for each pair, "
+                f"{name}: the mask must have one entry for each of the {s} keys, ({s},), or for "
+                "each pair, "
                 f"({t}, {s}); got {self.there.shape}."
             )
 
@@ -59,7 +69,9 @@ class Mask(eqx.Module):
         return i if self.first is None else i + self.first.astype(i.dtype)
 
     def allows(self, i: Int[Array, "..."], j: Int[Array, "..."]) -> Bool[Array, "..."]:
-        """For queries and keys by their places, of shapes that broadcast; a query's place counts from 0."""
+        """For queries and keys by their places, of shapes that broadcast; a query's place counts
+        from 0.
+        """
         at = self.place(i)
         parts: list[Any] = []
         if self.before is not None:

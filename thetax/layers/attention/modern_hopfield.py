@@ -1,7 +1,9 @@
 r"""The modern Hopfield layer (§1.4): a memory of real vectors, and one step of it is attention.
 
-$$E(\xi) = -\frac1\beta \log \sum_{t=1}^n e^{\beta x_t^\top \xi} + \tfrac12 \|\xi\|^2 + \frac1\beta \log n
-  + \tfrac12 \max_t \|x_t\|^2, \qquad \xi \leftarrow \xi - \nabla E(\xi) = X^\top \mathrm{softmax}(\beta X \xi)$$
+$$E(\xi) = -\frac1\beta \log \sum_{t=1}^n e^{\beta x_t^\top \xi} + \tfrac12 \|\xi\|^2 + \frac1\beta
+\log n
+  + \tfrac12 \max_t \|x_t\|^2, \qquad \xi \leftarrow \xi - \nabla E(\xi) = X^\top
+  \mathrm{softmax}(\beta X \xi)$$
 """
 
 from typing import Any
@@ -21,11 +23,13 @@ def _numbers(x: Any) -> Any:
 
 
 class ModernHopfield(eqx.Module):
-    r"""Patterns as parameters, the rows of $X$; called on a query, it recalls (Ramsauer et al. 2021).
+    r"""Patterns as parameters, the rows of $X$; called on a query, it recalls (Ramsauer et al.
+    2021).
 
-    With $\beta$ large it answers with the nearest pattern, with $\beta$ small with an average of many. Mapped over
-    queries $Q$ a step is attention, $\mathrm{softmax}(\beta QX^\top) X$ with $\beta = 1/\sqrt{d}$ by custom; a `Linear`
-    behind it makes the values $XW_V$ of it. Gradients pass, so the patterns can be learnt.
+    With $\beta$ large it answers with the nearest pattern, with $\beta$ small with an average of
+    many. Mapped over queries $Q$ a step is attention, $\mathrm{softmax}(\beta QX^\top) X$ with
+    $\beta = 1/\sqrt{d}$ by custom; a `Linear` behind it makes the values $XW_V$ of it. Gradients
+    pass, so the patterns can be learnt.
 
     >>> memory = ModernHopfield(jnp.array([[1.0, 1.0], [-1.0, 1.0]]), beta=10.0)
     >>> memory(jnp.array([0.8, 0.3])).round(3).tolist()
@@ -45,10 +49,13 @@ class ModernHopfield(eqx.Module):
 
     def __check_init__(self):
         if self.X.ndim != 2 or 0 in self.X.shape:
-            raise ValueError(f"ModernHopfield: X holds patterns as rows, (n, d); got {self.X.shape}.")
+            raise ValueError(
+                f"ModernHopfield: X holds patterns as rows, (n, d); got {self.X.shape}."
+            )
         if not self.beta > 0 or self.steps < 1:
             raise ValueError(
-                f"ModernHopfield: beta must be positive and steps at least 1; got {self.beta} and {self.steps}."
+                f"ModernHopfield: beta must be positive and steps at least 1; got {self.beta} and "
+                f"{self.steps}."
             )
 
     def update(self, x: Float[Array, " d"]) -> Float[Array, " d"]:

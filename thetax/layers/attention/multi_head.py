@@ -1,8 +1,10 @@
-r"""Attention with many heads (§6.1, §6.2): what to ask, what to show and what to tell are linear maps of the tokens.
+r"""Attention with many heads (§6.1, §6.2): what to ask, what to show and what to tell are linear
+maps of the tokens.
 
 $$Q = AW_Q, \quad K = BW_K, \quad V = BW_V, \qquad \mathrm{MH}(A, B) = [\Xi_1, \dots, \Xi_H]\, W_O$$
 
-with $\Xi_h$ the attention of the $h$-th part of $Q$, $K$, $V$. With $B = A$ tokens look at one another.
+with $\Xi_h$ the attention of the $h$-th part of $Q$, $K$, $V$. With $B = A$ tokens look at one
+another.
 """
 
 from collections.abc import Callable
@@ -32,11 +34,13 @@ class Shown(NamedTuple):
 
 
 class Attention(eqx.Module):
-    r"""Tokens $(t, d_a)$ look at a memory $(s, d_b)$, or at one another, with several heads (§6.1, §6.2).
+    r"""Tokens $(t, d_a)$ look at a memory $(s, d_b)$, or at one another, with several heads (§6.1,
+    §6.2).
 
-    `groups` heads of keys and values serve all `heads` of queries: as many of them for plain attention, fewer for
-    grouped, one for multi-query attention (Shazeer 2019, Ainslie et al. 2023). `relative` is `Rotary`, `ALiBi` or none.
-    The `kernel` computes $\Xi$ from the queries, keys, values and the mask; `attend` unless another is given.
+    `groups` heads of keys and values serve all `heads` of queries: as many of them for plain
+    attention, fewer for grouped, one for multi-query attention (Shazeer 2019, Ainslie et al. 2023).
+    `relative` is `Rotary`, `ALiBi` or none. The `kernel` computes $\Xi$ from the queries, keys,
+    values and the mask; `attend` unless another is given.
 
     >>> layer = Attention.init(8, 2, key=jr.key(0))
     >>> x = jr.normal(jr.key(1), (5, 8))
@@ -71,13 +75,19 @@ class Attention(eqx.Module):
         law: Law = glorot,
         key: PRNGKeyArray,
     ) -> "Attention":
-        """For tokens of width `d`, and a memory of another width if given; a head has `size` numbers, $d/H$ unless
-        given."""
+        """For tokens of width `d`, and a memory of another width if given; a head has `size`
+        numbers, $d/H$ unless given.
+        """
         groups = heads if groups is None else groups
         if heads < 1 or groups < 1 or heads % groups:
-            raise ValueError(f"Attention: heads must be a multiple of groups; got {heads} and {groups}.")
+            raise ValueError(
+                f"Attention: heads must be a multiple of groups; got {heads} and {groups}."
+            )
         if size is None and d % heads:
-            raise ValueError(f"Attention: {heads} heads do not divide a width of {d}; choose others, or give a size.")
+            raise ValueError(
+                f"Attention: {heads} heads do not divide a width of {d}; choose others, or give a "
+                "size."
+            )
         size = d // heads if size is None else size
         key_Q, key_K, key_V, key_O = jr.split(key, 4)
         draw = lambda n, m, key: Linear.init(n, m, law=law, bias=bias, key=key)
@@ -94,13 +104,21 @@ class Attention(eqx.Module):
         )
 
     def __check_init__(self):
-        if self.Q.W.shape[-2] % self.heads or self.K.W.shape[-2] % self.groups or self.V.W.shape[-2] % self.groups:
+        if (
+            self.Q.W.shape[-2] % self.heads
+            or self.K.W.shape[-2] % self.groups
+            or self.V.W.shape[-2] % self.groups
+        ):
             raise ValueError(
-                f"Attention: Q of {self.Q.W.shape[-2]} rows must be whole heads, {self.heads} of them, and K and V of "
-                f"{self.K.W.shape[-2]} and {self.V.W.shape[-2]} rows whole groups, {self.groups} of them."
+                f"Attention: Q of {self.Q.W.shape[-2]} rows must be whole heads, {self.heads} of "
+                "them, and K and V of "
+                f"{self.K.W.shape[-2]} and {self.V.W.shape[-2]} rows whole groups, {self.groups} "
+                "of them."
             )
 
-    def ask(self, x: Float[Array, "t a"], *, first: Int[Array, ""] | int = 0) -> Float[Array, "t h d"]:
+    def ask(
+        self, x: Float[Array, "t a"], *, first: Int[Array, ""] | int = 0
+    ) -> Float[Array, "t h d"]:
         """The queries of tokens that stand at `first` and after."""
         expect_shape("Attention", x, ("t", self.Q.W.shape[1]))
         return self._turned(_apart(self.Q, x, self.heads), first)
@@ -111,7 +129,9 @@ class Attention(eqx.Module):
         keys = self._turned(_apart(self.K, memory, self.groups), first)
         return Shown(keys, _apart(self.V, memory, self.groups))
 
-    def answer(self, q: Float[Array, "t h d"], shown: Shown, mask: Mask = ALL) -> Float[Array, "t c"]:
+    def answer(
+        self, q: Float[Array, "t h d"], shown: Shown, mask: Mask = ALL
+    ) -> Float[Array, "t c"]:
         r"""$[\Xi_1, \dots, \Xi_H]\, W_O$."""
         found = self.kernel(q, *shown, self._faded(mask))
         return jax.vmap(self.O)(found.reshape(len(q), -1))
@@ -121,7 +141,9 @@ class Attention(eqx.Module):
     ) -> Float[Array, "h t s"]:
         r"""$A$ of every head: how much each token looks at each place."""
         if self.kernel is not attend:
-            raise ValueError(f"Attention: only attend has weights to show; the kernel is {self.kernel}.")
+            raise ValueError(
+                f"Attention: only attend has weights to show; the kernel is {self.kernel}."
+            )
         memory = x if memory is None else memory
         return attention_weights(self.ask(x), self.show(memory).keys, self._faded(mask))
 

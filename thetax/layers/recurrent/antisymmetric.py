@@ -1,7 +1,9 @@
-r"""Recurrences that are steps of a stable differential equation (§5): the gradient neither vanishes nor explodes.
+r"""Recurrences that are steps of a stable differential equation (§5): the gradient neither vanishes
+nor explodes.
 
-$\dot z = \varphi(Az + Vx + b)$ with an antisymmetric $A$ turns states round and does not stretch them: the eigenvalues
-of its Jacobian are imaginary. A little damping, $-\gamma I$, makes the steps of Euler's method stable too.
+$\dot z = \varphi(Az + Vx + b)$ with an antisymmetric $A$ turns states round and does not stretch
+them: the eigenvalues of its Jacobian are imaginary. A little damping, $-\gamma I$, makes the steps
+of Euler's method stable too.
 """
 
 from collections.abc import Mapping
@@ -18,7 +20,8 @@ from .elman import Cell, Product
 
 
 class Antisymmetric(Cell):
-    r"""$z_t = z_{t-1} + \varepsilon \tanh((W - W^\top - \gamma I) z_{t-1} + V x_t + b)$ (Chang et al. 2019).
+    r"""$z_t = z_{t-1} + \varepsilon \tanh((W - W^\top - \gamma I) z_{t-1} + V x_t + b)$ (Chang et
+    al. 2019).
 
     >>> cell = Antisymmetric.init(3, 5, key=jr.key(0))
     >>> cell(cell.start, jnp.ones(3))[1].shape
@@ -33,7 +36,14 @@ class Antisymmetric(Cell):
 
     @classmethod
     def init(
-        cls, n: int, m: int, *, step_size: float = 0.1, damping: float = 0.01, law: Law = lecun, key: PRNGKeyArray
+        cls,
+        n: int,
+        m: int,
+        *,
+        step_size: float = 0.1,
+        damping: float = 0.01,
+        law: Law = lecun,
+        key: PRNGKeyArray,
     ) -> "Antisymmetric":
         """Draws $W$ and $V$ from the law."""
         key_W, key_V = jr.split(key)
@@ -54,17 +64,21 @@ class Antisymmetric(Cell):
         expect_shape("Antisymmetric", x, self.V.shape[1:])
         return dense(self.V, x) + self.b
 
-    def step(self, state: Float[Array, " m"], a: Float[Array, " m"], product: Product) -> tuple[Array, Array]:
+    def step(
+        self, state: Float[Array, " m"], a: Float[Array, " m"], product: Product
+    ) -> tuple[Array, Array]:
         """A step of Euler's method."""
         z = state + self.step_size * jnp.tanh(a + product("A", state))
         return z, z
 
 
 class Lipschitz(Cell):
-    r"""$z_t = z_{t-1} + \varepsilon (A z_{t-1} + \tanh(W z_{t-1} + V x_t + b))$ (Erichson et al. 2021).
+    r"""$z_t = z_{t-1} + \varepsilon (A z_{t-1} + \tanh(W z_{t-1} + V x_t + b))$ (Erichson et al.
+    2021).
 
-    $A$ and $W$ are $(1 - \beta)(M + M^\top) + \beta(M - M^\top) - \gamma I$, each of its own $M$: the symmetric part,
-    by which states grow or fade, has the eigenvalues $2(1 - \beta)\,\mathrm{eig}(\mathrm{sym} M) - \gamma$.
+    $A$ and $W$ are $(1 - \beta)(M + M^\top) + \beta(M - M^\top) - \gamma I$, each of its own $M$:
+    the symmetric part, by which states grow or fade, has the eigenvalues
+    $2(1 - \beta)\,\mathrm{eig}(\mathrm{sym} M) - \gamma$.
 
     >>> cell = Lipschitz.init(3, 5, key=jr.key(0))
     >>> cell(cell.start, jnp.ones(3))[1].shape
@@ -114,7 +128,9 @@ class Lipschitz(Cell):
         expect_shape("Lipschitz", x, self.V.shape[1:])
         return dense(self.V, x) + self.b
 
-    def step(self, state: Float[Array, " m"], a: Float[Array, " m"], product: Product) -> tuple[Array, Array]:
+    def step(
+        self, state: Float[Array, " m"], a: Float[Array, " m"], product: Product
+    ) -> tuple[Array, Array]:
         """A step of Euler's method."""
         z = state + self.step_size * (product("A", state) + jnp.tanh(a + product("W", state)))
         return z, z

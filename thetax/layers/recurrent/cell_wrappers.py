@@ -1,4 +1,6 @@
-r"""Layers made of cells, and cells made of cells (§5): along a sequence, both ways, on top of one another."""
+r"""Layers made of cells, and cells made of cells (§5): along a sequence, both ways, on top of one
+another.
+"""
 
 from typing import Any, ClassVar
 
@@ -11,7 +13,8 @@ from .elman import check_cell, unroll
 
 
 class Recurrent(eqx.Module):
-    r"""The layer $(x_1, \dots, x_T) \mapsto (y_1, \dots, y_T)$ of a cell, from its start; any $T$ will do (§5).
+    r"""The layer $(x_1, \dots, x_T) \mapsto (y_1, \dots, y_T)$ of a cell, from its start; any $T$
+    will do (§5).
 
     In `reverse` what it puts out at a time depends on what comes later.
 
@@ -37,8 +40,8 @@ class Recurrent(eqx.Module):
 
 
 class Bidirectional(eqx.Module):
-    r"""$[y_t^\to, y_t^\leftarrow]$: one cell along the sequence, another against it, so that each time knows all others
-    (§5; Schuster & Paliwal 1997).
+    r"""$[y_t^\to, y_t^\leftarrow]$: one cell along the sequence, another against it, so that each
+    time knows all others (§5; Schuster & Paliwal 1997).
 
     >>> import jax.random as jr
     >>> from thetax.layers import Elman
@@ -61,12 +64,15 @@ class Bidirectional(eqx.Module):
         back, again = unroll(self.back, xs, mask=mask, reverse=True)
         return (onward, back), jnp.concatenate([there, again], axis=1)
 
-    def __call__(self, xs: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None) -> Float[Array, "t m"]:
+    def __call__(
+        self, xs: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None
+    ) -> Float[Array, "t m"]:
         return self.along(xs, mask)[1]
 
 
 class Stack(eqx.Module):
-    r"""Cells on top of one another as one, $z_{t,\ell} = F_\ell(z_{t-1,\ell}, z_{t,\ell-1})$ with $z_{t,0} = x_t$ (§5).
+    r"""Cells on top of one another as one, $z_{t,\ell} = F_\ell(z_{t-1,\ell}, z_{t,\ell-1})$ with
+    $z_{t,0} = x_t$ (§5).
 
     >>> import jax.random as jr
     >>> from thetax.layers import Elman
@@ -122,14 +128,16 @@ class Transition(eqx.Module):
         """Zero."""
         return jnp.zeros(self.size)
 
-    def __call__(self, z: Float[Array, " m"], x: Float[Array, " n"]) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+    def __call__(
+        self, z: Float[Array, " m"], x: Float[Array, " n"]
+    ) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
         z = self.inner(jnp.concatenate([z, x]))
         return z, z
 
 
 class Block(eqx.Module):
-    r"""$x_t + F(y_t)$, with $y_t$ what a cell puts out for the normalised $x_t$: a step that many can be stacked of
-    (§2.4, §5.2; Orvieto et al. 2023).
+    r"""$x_t + F(y_t)$, with $y_t$ what a cell puts out for the normalised $x_t$: a step that many
+    can be stacked of (§2.4, §5.2; Orvieto et al. 2023).
 
     >>> import jax.random as jr
     >>> from thetax.layers import LRU, LayerNorm, Linear
@@ -163,10 +171,11 @@ class Block(eqx.Module):
 
 
 class Truncated(eqx.Module):
-    r"""The same cell, whose gradient goes back through at most `steps` times (§5; Williams & Peng 1990).
+    r"""The same cell, whose gradient goes back through at most `steps` times (§5; Williams & Peng
+    1990).
 
-    The sequence is cut into windows of that many times; the state passes from one to the next, its gradient does not.
-    That of the state given at the beginning does.
+    The sequence is cut into windows of that many times; the state passes from one to the next, its
+    gradient does not. That of the state given at the beginning does.
 
     >>> from thetax.layers import Elman
     >>> total = Elman(jnp.eye(1), jnp.eye(1), jnp.zeros(1), jax.nn.identity)
@@ -181,7 +190,9 @@ class Truncated(eqx.Module):
     def __check_init__(self):
         check_cell("Truncated", self.cell)
         if self.steps < 1:
-            raise ValueError(f"Truncated: steps counts times and must be at least 1; got {self.steps}.")
+            raise ValueError(
+                f"Truncated: steps counts times and must be at least 1; got {self.steps}."
+            )
 
     @property
     def start(self) -> Any:

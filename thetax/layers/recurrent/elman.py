@@ -1,12 +1,13 @@
 r"""What a network remembers (§5): one cell used again at every time, its state carried on.
 
-A cell is a map `(state, x) -> (state, y)`, as `lax.scan` wants it, and says by `cell.start` what it remembers at
-the beginning. `unroll` runs a cell along a sequence.
+A cell is a map `(state, x) -> (state, y)`, as `lax.scan` wants it, and says by `cell.start` what it
+remembers at the beginning. `unroll` runs a cell along a sequence.
 
-Most cells meet the past in products $U v_t$ of a matrix with something remembered. A `Cell` tells these apart: what
-it reads of the input is computed for all times in one product before the recurrence begins; and when it has been run
-back, $\bar U = \sum_t \bar e_t v_t^\top$, with $\bar e_t$ the gradient at the product of time $t$, is one product too,
-and not a sum of $T$ outer products.
+Most cells meet the past in products $U v_t$ of a matrix with something remembered. A `Cell` tells
+these apart: what it reads of the input is computed for all times in one product before the
+recurrence begins; and when it has been run back, $\bar U = \sum_t \bar e_t v_t^\top$, with
+$\bar e_t$ the gradient at the product of time $t$, is one product too, and not a sum of $T$ outer
+products.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,10 +28,11 @@ Product = Callable[[str, Array], Array]
 
 
 class Cell(eqx.Module):
-    """A cell in three parts: what it `read`s of an input, the `memory` matrices, and the `step` that joins them.
+    """A cell in three parts: what it `read`s of an input, the `memory` matrices, and the `step`
+    that joins them.
 
-    `step(state, a, product)` goes on from what was read; `product("U", v)` is $Uv$ for `memory["U"]`, and a step
-    asks for each product once.
+    `step(state, a, product)` goes on from what was read; `product("U", v)` is $Uv$ for
+    `memory["U"]`, and a step asks for each product once.
     """
 
     @property
@@ -57,7 +59,8 @@ class Cell(eqx.Module):
 
 
 class Elman(Cell):
-    r"""$z_t = \varphi(U z_{t-1} + V x_t + b)$: the simple recurrent cell, which puts out its state (§5; Elman 1990).
+    r"""$z_t = \varphi(U z_{t-1} + V x_t + b)$: the simple recurrent cell, which puts out its state
+    (§5; Elman 1990).
 
     Departs: the notes have no offset $b$.
 
@@ -83,7 +86,9 @@ class Elman(Cell):
         remember: Law = orthogonal,
         key: PRNGKeyArray,
     ) -> "Elman":
-        r"""Draws $V_0$ and $b_0$ from the `law` and $U_0$ from `remember`: an orthogonal one keeps every norm."""
+        r"""Draws $V_0$ and $b_0$ from the `law` and $U_0$ from `remember`: an orthogonal one keeps
+        every norm.
+        """
         key_U, key_V, key_b = jr.split(key, 3)
         return cls(remember(key_U, (m, m)), law(key_V, (m, n)), law.bias(key_b, m), activation)
 
@@ -91,7 +96,8 @@ class Elman(Cell):
         m = len(self.b)
         if self.U.shape != (m, m) or self.V.ndim != 2 or len(self.V) != m:
             raise ValueError(
-                f"Elman: U must be (m, m), V (m, n) and b (m,); got {self.U.shape}, {self.V.shape} and {self.b.shape}. "
+                f"Elman: U must be (m, m), V (m, n) and b (m,); got {self.U.shape}, "
+                f"{self.V.shape} and {self.b.shape}. "
                 "The number of rows is the size of the state."
             )
 
@@ -126,11 +132,12 @@ def unroll(
     mask: Bool[Array, " t"] | None = None,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    r"""The cell run along $x_1, \dots, x_T$: its last state, and all it put out, $y_1, \dots, y_T$ (§5).
+    r"""The cell run along $x_1, \dots, x_T$: its last state, and all it put out, $y_1, \dots, y_T$
+    (§5).
 
-    An input is a vector, or a token if the cell reads tokens. It begins at `state`, or else at the cell's own start;
-    where one stretch ends the next may begin. Where the mask is false there is no input: the state stays as it is, and
-    0 is put out. In `reverse` it begins at the end.
+    An input is a vector, or a token if the cell reads tokens. It begins at `state`, or else at the
+    cell's own start; where one stretch ends the next may begin. Where the mask is false there is no
+    input: the state stays as it is, and 0 is put out. In `reverse` it begins at the end.
 
     >>> total = Elman(jnp.eye(1), jnp.eye(1), jnp.zeros(1), jax.nn.identity)
     >>> xs = jnp.array([[1.0], [2.0], [3.0]])
@@ -140,7 +147,8 @@ def unroll(
     >>> unroll(total, xs, mask=jnp.array([True, True, False]), reverse=True)[1].ravel().tolist()
     [3.0, 2.0, 0.0]
     """
-    xs, mask = jnp.asarray(xs), None if mask is None else jnp.asarray(mask)
+    xs = jnp.asarray(xs)
+    mask = None if mask is None else jnp.asarray(mask)
     _check(xs, mask)
     if reverse:
         turned = None if mask is None else mask[::-1]
@@ -162,10 +170,16 @@ def check_cell(name: str, *cells: Any) -> None:
     """Refuses what is no cell."""
     for cell in cells:
         if isinstance(cell, type) or not (hasattr(type(cell), "start") or hasattr(cell, "start")):
-            what = f"the class {cell.__name__}" if isinstance(cell, type) else f"a {type(cell).__name__}"
+            what = (
+                f"the class {cell.__name__}"
+                if isinstance(cell, type)
+                else f"a {type(cell).__name__}"
+            )
             raise ValueError(
-                f"{name}: got {what}, which is no cell: a cell maps (state, x) to (state, y) and has a `start`, as "
-                "Elman.init(3, 4, key=key) has. Cells are joined by Stack(one, two), layers by Chain(one, two)."
+                f"{name}: got {what}, which is no cell: a cell maps (state, x) to (state, y) and "
+                "has a `start`, as "
+                "Elman.init(3, 4, key=key) has. Cells are joined by Stack(one, two), layers by "
+                "Chain(one, two)."
             )
 
 
@@ -183,18 +197,23 @@ def _check(xs: Any, mask: Any) -> None:
         raise ValueError("unroll: the sequence has no times; give at least one.")
     if mask is not None and (mask.shape != xs.shape[:1] or mask.dtype != bool):
         raise ValueError(
-            f"unroll: the mask must be bool, one for each of the {len(xs)} times; got {mask.dtype} {mask.shape}."
+            f"unroll: the mask must be bool, one for each of the {len(xs)} times; got "
+            f"{mask.dtype} {mask.shape}."
         )
 
 
 def _check_state(cell: Any, state: Any) -> None:
     """Refuses a state that the cell could not have come to."""
     start = jax.eval_shape(lambda: cell.start)
-    form = lambda tree: (jax.tree.structure(tree), [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)])
+    form = lambda tree: (
+        jax.tree.structure(tree),
+        [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)],
+    )
     if form(start) != form(state):
         told = lambda tree: jax.tree.map(jnp.shape, tree)
         raise ValueError(
-            f"unroll: the state must have the shapes of the cell's start, {told(start)}; got {told(state)}. Give what "
+            f"unroll: the state must have the shapes of the cell's start, {told(start)}; got "
+            f"{told(state)}. Give what "
             "another stretch ended in, or nothing."
         )
 
@@ -208,7 +227,9 @@ def _scan(step: Callable[..., Any], state: Any, items: Any, mask: Any) -> tuple[
         there, item = item
         after, y = step(state, item)
         keep = lambda new, old: jnp.where(there, new, old)
-        return jax.tree.map(keep, after, state), jax.tree.map(lambda y: keep(y, jnp.zeros_like(y)), y)
+        return jax.tree.map(keep, after, state), jax.tree.map(
+            lambda y: keep(y, jnp.zeros_like(y)), y
+        )
 
     return jax.lax.scan(masked, state, (mask, items))
 
@@ -216,12 +237,16 @@ def _scan(step: Callable[..., Any], state: Any, items: Any, mask: Any) -> tuple[
 @jax.custom_jvp
 def _recur(cell: Cell, memory: dict[str, Array], state: Any, a: Any, mask: Any) -> tuple[Any, Any]:
     """A cell along what it has read."""
-    return _scan(lambda state, a: cell.step(state, a, lambda name, v: dense(memory[name], v)), state, a, mask)
+    return _scan(
+        lambda state, a: cell.step(state, a, lambda name, v: dense(memory[name], v)), state, a, mask
+    )
 
 
 @_recur.defjvp
 def _push(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """Changes of a memory matrix reach the recurrence as changes $\\dot U v_t$ of its products, all made at once."""
+    """Changes of a memory matrix reach the recurrence as changes $\\dot U v_t$ of its products, all
+    made at once.
+    """
     cell, memory, state, a, mask = primals
     d_cell, d_memory, d_state, d_a, _ = tangents
 

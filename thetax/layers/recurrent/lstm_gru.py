@@ -1,10 +1,11 @@
-r"""Gates (§5.1): $z \leftarrow s \odot z$ with $s \in (0, 1)^m$, so that what is to be kept is kept.
+r"""Gates (§5.1): $z \leftarrow s \odot z$ with $s \in (0, 1)^m$, so that what is to be kept is
+kept.
 
-An Elman cell multiplies its state by a matrix at every step, and gradients with it. A gated cell can copy: where its
-gate is near 1 the state passes unchanged, and so does the gradient.
+An Elman cell multiplies its state by a matrix at every step, and gradients with it. A gated cell
+can copy: where its gate is near 1 the state passes unchanged, and so does the gradient.
 
-The blocks of the weights lie below one another in the usual order: input, forget, candidate, output in an `LSTM`, and
-reset, keep, candidate in a `GRU`.
+The blocks of the weights lie below one another in the usual order: input, forget, candidate, output
+in an `LSTM`, and reset, keep, candidate in a `GRU`.
 """
 
 from collections.abc import Mapping
@@ -29,15 +30,19 @@ class Kept(NamedTuple):
 
 
 class LSTM(Cell):
-    r"""Long short-term memory (§5.1): with $i, f, g, o$ the four blocks of $V x_t + U \zeta_{t-1} + b$,
+    r"""Long short-term memory (§5.1): with $i, f, g, o$ the four blocks of
+    $V x_t + U \zeta_{t-1} + b$,
 
-    $$z_t = \sigma(f) \odot z_{t-1} + \sigma(i) \odot \tanh(g), \qquad \zeta_t = \sigma(o) \odot \tanh(M z_t).$$
+    $$z_t = \sigma(f) \odot z_{t-1} + \sigma(i) \odot \tanh(g), \qquad \zeta_t = \sigma(o) \odot
+    \tanh(M z_t).$$
 
-    Without $M$, which is then the identity, it is the standard form (Hochreiter & Schmidhuber 1997, Gers et al. 2000).
-    Along the cell alone $\partial z_T / \partial z_t = \prod_j \mathrm{diag}\, \sigma(f_j)$.
+    Without $M$, which is then the identity, it is the standard form (Hochreiter & Schmidhuber 1997,
+    Gers et al. 2000). Along the cell alone
+    $\partial z_T / \partial z_t = \prod_j \mathrm{diag}\, \sigma(f_j)$.
 
-    Departs: the notes have $M$, called $U$, and no offset; they exchange the names of $\sigma(i)$ and
-    $\tanh(g)$; and they say that the gradient cannot vanish: it need not, where the forget gates are near 1.
+    Departs: the notes have $M$, called $U$, and no offset; they exchange the names of $\sigma(i)$
+    and $\tanh(g)$; and they say that the gradient cannot vanish: it need not, where the forget
+    gates are near 1.
 
     >>> cell = LSTM.init(3, 5, key=jr.key(0))
     >>> state, y = cell(cell.start, jnp.ones(3))
@@ -62,19 +67,27 @@ class LSTM(Cell):
         remember: Law = orthogonal,
         key: PRNGKeyArray,
     ) -> "LSTM":
-        r"""Draws the blocks each by itself; the offset of the forget gate begins at `forget`, the others at 0.
+        r"""Draws the blocks each by itself; the offset of the forget gate begins at `forget`, the
+        others at 0.
 
         `mixed` gives it the matrix $M$ of the notes, which begins as the identity.
         """
         key_U, key_V = jr.split(key)
         b = jnp.zeros(4 * m).at[m : 2 * m].set(forget)
-        return cls(_blocks(remember, key_U, 4, m, m), _blocks(law, key_V, 4, m, n), b, jnp.eye(m) if mixed else None)
+        return cls(
+            _blocks(remember, key_U, 4, m, m),
+            _blocks(law, key_V, 4, m, n),
+            b,
+            jnp.eye(m) if mixed else None,
+        )
 
     def __check_init__(self):
         m = self.U.shape[-1]
         _check("LSTM", self, 4)
         if self.M is not None and self.M.shape != (m, m):
-            raise ValueError(f"LSTM: M must be ({m}, {m}), as large as the state; got {self.M.shape}.")
+            raise ValueError(
+                f"LSTM: M must be ({m}, {m}), as large as the state; got {self.M.shape}."
+            )
 
     @property
     def start(self) -> Kept:
@@ -92,7 +105,9 @@ class LSTM(Cell):
         expect_shape("LSTM", x, self.V.shape[1:])
         return dense(self.V, x) + self.b
 
-    def step(self, state: Kept, a: Float[Array, " g"], product: Product) -> tuple[Kept, Float[Array, " m"]]:
+    def step(
+        self, state: Kept, a: Float[Array, " g"], product: Product
+    ) -> tuple[Kept, Float[Array, " m"]]:
         """The equations above, after what was read."""
         i, f, g, o = jnp.split(a + product("U", state.shown), 4)
         z = jax.nn.sigmoid(f) * state.cell + jax.nn.sigmoid(i) * jnp.tanh(g)
@@ -104,10 +119,12 @@ class GRU(Cell):
     r"""The gated recurrent unit (§5.1; Cho et al. 2014): with $r, s, v$ the blocks of $Vx_t + b$,
 
     $$\zeta = \sigma(r + U_r z_{t-1}), \quad s = \sigma(s + U_s z_{t-1}), \quad
-    \tilde z = \tanh(v + U_v (\zeta \odot z_{t-1})), \quad z_t = s \odot z_{t-1} + (1 - s) \odot \tilde z.$$
+    \tilde z = \tanh(v + U_v (\zeta \odot z_{t-1})), \quad z_t = s \odot z_{t-1} + (1 - s) \odot
+    \tilde z.$$
 
     So $s$ keeps. With an offset $c$ the reset comes after the product,
-    $\tilde z = \tanh(v + \zeta \odot (U_v z_{t-1} + c))$, as in cuDNN and PyTorch: then one product serves all blocks.
+    $\tilde z = \tanh(v + \zeta \odot (U_v z_{t-1} + c))$, as in cuDNN and PyTorch: then one product
+    serves all blocks.
 
     >>> cell = GRU.init(3, 5, key=jr.key(0))
     >>> cell(cell.start, jnp.ones(3))[1].shape
@@ -131,7 +148,9 @@ class GRU(Cell):
         remember: Law = orthogonal,
         key: PRNGKeyArray,
     ) -> "GRU":
-        """Draws the blocks each by itself; the offset of the gate that keeps begins at `keep`, the others at 0."""
+        """Draws the blocks each by itself; the offset of the gate that keeps begins at `keep`, the
+        others at 0.
+        """
         key_U, key_V = jr.split(key)
         b = jnp.zeros(3 * m).at[m : 2 * m].set(keep)
         c = jnp.zeros(m) if reset_after else None
@@ -140,7 +159,9 @@ class GRU(Cell):
     def __check_init__(self):
         _check("GRU", self, 3)
         if self.c is not None and self.c.shape != self.U.shape[1:]:
-            raise ValueError(f"GRU: c must be {self.U.shape[1:]}, as large as the state; got {self.c.shape}.")
+            raise ValueError(
+                f"GRU: c must be {self.U.shape[1:]}, as large as the state; got {self.c.shape}."
+            )
 
     @property
     def start(self) -> Float[Array, " m"]:
@@ -190,6 +211,7 @@ def _check(name: str, cell: Any, blocks: int) -> None:
         or cell.b.shape != (blocks * m,)
     ):
         raise ValueError(
-            f"{name}: U must be ({blocks}m, m), V ({blocks}m, n) and b ({blocks}m,), {blocks} blocks below one "
+            f"{name}: U must be ({blocks}m, m), V ({blocks}m, n) and b ({blocks}m,), {blocks} "
+            "blocks below one "
             f"another; got {cell.U.shape}, {cell.V.shape} and {cell.b.shape}."
         )

@@ -1,8 +1,9 @@
 r"""The linear recurrence $z_t = a_t \odot z_{t-1} + b_t$ (§5.2), for all times at once.
 
-Two steps are one of the same kind, $(a, b) \bullet (a', b') = (a'a, a'b + b')$, and $\bullet$ is associative, so that
-all prefixes can be had in $O(\log T)$ rounds by a machine that does many things at a time. One that does few is faster
-with one step after another. A change of $a$ and $b$ is carried on by a recurrence of the same $a$,
+Two steps are one of the same kind, $(a, b) \bullet (a', b') = (a'a, a'b + b')$, and $\bullet$ is
+associative, so that all prefixes can be had in $O(\log T)$ rounds by a machine that does many
+things at a time. One that does few is faster with one step after another. A change of $a$ and $b$
+is carried on by a recurrence of the same $a$,
 
 $$\dot z_t = a_t \odot \dot z_{t-1} + (\dot a_t \odot z_{t-1} + \dot b_t),$$
 
@@ -17,10 +18,11 @@ from jaxtyping import Array, Inexact
 def linear_scan(
     a: Inexact[Array, "..."], b: Inexact[Array, "t *s"], start: Inexact[Array, "*s"] | None = None
 ) -> Inexact[Array, "t *s"]:
-    r"""$z_1, \dots, z_T$ with $z_t = a_t \odot z_{t-1} + b_t$ from $z_0$, which is 0 unless given (§5.2).
+    r"""$z_1, \dots, z_T$ with $z_t = a_t \odot z_{t-1} + b_t$ from $z_0$, which is 0 unless given
+    (§5.2).
 
-    An $a$ without times is the same at all of them. Sequential on a CPU, a prefix scan on an accelerator; in both
-    memory is linear in $T$. Blelloch 1990; Martin & Cundy 2018.
+    An $a$ without times is the same at all of them. Sequential on a CPU, a prefix scan on an
+    accelerator; in both memory is linear in $T$. Blelloch 1990; Martin & Cundy 2018.
 
     >>> linear_scan(jnp.array([2.0, 2.0, 0.5]), jnp.array([1.0, 1.0, 1.0])).tolist()
     [1.0, 3.0, 2.5]
@@ -29,13 +31,17 @@ def linear_scan(
     """
     if a.shape not in (b.shape, b.shape[1:]) or not b.ndim or not len(b):
         raise ValueError(
-            f"linear_scan: b must be (t, ...) with at least one time, and a the same with or without times; got a "
+            "linear_scan: b must be (t, ...) with at least one time, and a the same with or "
+            "without times; got a "
             f"{a.shape} and b {b.shape}."
         )
     if start is not None and start.shape != b.shape[1:]:
-        raise ValueError(f"linear_scan: the start must be of shape {b.shape[1:]}; got {start.shape}.")
+        raise ValueError(
+            f"linear_scan: the start must be of shape {b.shape[1:]}; got {start.shape}."
+        )
     dtype = jnp.result_type(a, b, *([] if start is None else [start]))
-    a, b = a.astype(dtype), b.astype(dtype)
+    a = a.astype(dtype)
+    b = b.astype(dtype)
     if start is not None:
         b = b.at[0].add((a if a.ndim < b.ndim else a[0]) * start)
     return _scan(a, b)

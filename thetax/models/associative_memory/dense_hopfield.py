@@ -25,7 +25,8 @@ from .memory import Overlaps, Patterns, as_patterns
 
 
 class DenseMemory(Overlaps):
-    r"""$F(z) = z^p$ (Krotov & Hopfield 2016); the differences are expanded, so that nothing cancels.
+    r"""$F(z) = z^p$ (Krotov & Hopfield 2016); the differences are expanded, so that nothing
+    cancels.
 
     >>> patterns = jnp.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]])
     >>> jax.vmap(DenseMemory(patterns, 3))(patterns).tolist() == patterns.tolist()
@@ -39,8 +40,12 @@ class DenseMemory(Overlaps):
         self.patterns, self.degree = as_patterns("DenseMemory", patterns), degree
         n, d = self.patterns.shape
         if degree < 2:
-            raise ValueError(f"DenseMemory: degree must be a whole number from 2 (Hopfield's) on; got {degree}.")
-        if math.log(n) + degree * math.log(d + 2) > math.log(float(jnp.finfo(self.patterns.dtype).max)):
+            raise ValueError(
+                f"DenseMemory: degree must be a whole number from 2 (Hopfield's) on; got {degree}."
+            )
+        if math.log(n) + degree * math.log(d + 2) > math.log(
+            float(jnp.finfo(self.patterns.dtype).max)
+        ):
             raise ValueError(
                 f"DenseMemory: {n} x {d}^{degree} overflows {self.patterns.dtype}; "
                 "take a lower degree, or ExponentialMemory, which works in logarithms."
@@ -49,20 +54,26 @@ class DenseMemory(Overlaps):
     def energy(self, x: Float[Array, " d"]) -> Scalar:
         return -(self.overlaps(x) ** self.degree).sum()
 
-    def force(self, m: Float[Array, " n"], columns: Float[Array, "n *k"], x: Float[Array, "*k"]) -> Float[Array, "*k"]:
+    def force(
+        self, m: Float[Array, " n"], columns: Float[Array, "n *k"], x: Float[Array, "*k"]
+    ) -> Float[Array, "*k"]:
         p = self.degree
         terms = [math.comb(p, k) * 2.0**k / 2 for k in range(p + 1)]  # of m^(p-k) in F(m + 2) / 2
         odd = jnp.array([term if k % 2 else 0.0 for k, term in enumerate(terms)], m.dtype)
-        even = jnp.array([0.0 if k % 2 or k == 0 else term for k, term in enumerate(terms)], m.dtype)
+        even = jnp.array(
+            [0.0 if k % 2 or k == 0 else term for k, term in enumerate(terms)], m.dtype
+        )
         return jnp.polyval(odd, m) @ columns - x * jnp.polyval(even, m).sum()
 
 
 class ExponentialMemory(Overlaps):
-    r"""$F(z) = e^z$ (Demircigil et al. 2017), by $E(x) = -\log \sum_t e^{m_t}$, which has the same minima.
+    r"""$F(z) = e^z$ (Demircigil et al. 2017), by $E(x) = -\log \sum_t e^{m_t}$, which has the same
+    minima.
 
-    With $s = X^\top \mathrm{softmax}(m)$ the field is $-\tfrac12 x_i \log(\cosh 2 - x_i s_i \sinh 2)$: a site stays
-    if $x_i s_i \ge \tanh 1$. Here $s$ is the answer of the modern Hopfield layer (`thetax.layers.ModernHopfield`).
-    Departs: of the energy the logarithm is taken, since $e^d$ overflows.
+    With $s = X^\top \mathrm{softmax}(m)$ the field is
+    $-\tfrac12 x_i \log(\cosh 2 - x_i s_i \sinh 2)$: a site stays if $x_i s_i \ge \tanh 1$. Here $s$
+    is the answer of the modern Hopfield layer (`thetax.layers.ModernHopfield`). Departs: of the
+    energy the logarithm is taken, since $e^d$ overflows.
 
     >>> patterns = jnp.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]])
     >>> jax.vmap(ExponentialMemory(patterns))(patterns).tolist() == patterns.tolist()
@@ -77,6 +88,8 @@ class ExponentialMemory(Overlaps):
     def energy(self, x: Float[Array, " d"]) -> Scalar:
         return -jax.nn.logsumexp(self.overlaps(x))
 
-    def force(self, m: Float[Array, " n"], columns: Float[Array, "n *k"], x: Float[Array, "*k"]) -> Float[Array, "*k"]:
+    def force(
+        self, m: Float[Array, " n"], columns: Float[Array, "n *k"], x: Float[Array, "*k"]
+    ) -> Float[Array, "*k"]:
         s = jax.nn.softmax(m) @ columns
         return -x * jnp.log(math.cosh(2) - x * s * math.sinh(2)) / 2

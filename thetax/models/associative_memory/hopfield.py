@@ -3,14 +3,16 @@ r"""The Hopfield network (§1.4): an energy whose minima are the patterns to be 
 $$H(x) = -\tfrac12 \sum_{i,j} w_{ij} x_i x_j + \sum_i b_i x_i, \quad x \in \{-1, +1\}^d, \quad
   H_i(x) = \sum_j w_{ij} x_j - b_i$$
 
-With $w_{ij} = w_{ji}$ and $w_{ii} = 0$, $H(x_i = +1) - H(x_i = -1) = -2 H_i$: the rule $x_i \leftarrow
-\mathrm{spin}(H_i)$ never raises the energy, and site after site it ends in a minimum.
+With $w_{ij} = w_{ji}$ and $w_{ii} = 0$, $H(x_i = +1) - H(x_i = -1) = -2 H_i$: the rule
+$x_i \leftarrow \mathrm{spin}(H_i)$ never raises the energy, and site after site it ends in a
+minimum.
 
-| memory | couplings | an update costs |
-|---|---|---|
-| `hebb(patterns)` | $W = \frac1d \sum_t (x_t x_t^\top - I)$, a `Hopfield` | $O(d)$ |
-| `Hebbian(patterns)` | the same, never formed: it keeps the $n$ overlaps $x_t^\top x$ | $O(n)$ |
-| `pseudo_inverse(patterns)` | the projection onto the patterns' span, without its diagonal | $O(d)$ |
+- `hebb(patterns)`: couplings $W = \frac1d \sum_t (x_t x_t^\top - I)$, a `Hopfield`; an update costs
+  $O(d)$
+- `Hebbian(patterns)`: couplings the same, never formed: it keeps the $n$ overlaps $x_t^\top x$; an
+  update costs $O(n)$
+- `pseudo_inverse(patterns)`: couplings the projection onto the patterns' span, without its
+  diagonal; an update costs $O(d)$
 """
 
 from typing import Any
@@ -39,7 +41,7 @@ class Hopfield(Memory):
     (-1.0, [-1.0, -1.0])
     >>> Hopfield(jnp.eye(2))
     Traceback (most recent call last):
-    ValueError: Hopfield: W must have a zero diagonal, but w_00 is 1. A site does not act on itself; ...
+    ValueError: Hopfield: W must have a zero diagonal, but w_00 is 1. A site does not act on ...
     """
 
     W: Float[Array, "d d"] = eqx.field(converter=_numbers)
@@ -47,9 +49,15 @@ class Hopfield(Memory):
 
     def __check_init__(self):
         W, b = self.W, self.b
-        if W.ndim != 2 or W.shape[0] != W.shape[1] or 0 in W.shape or (b is not None and b.shape != W.shape[:1]):
+        if (
+            W.ndim != 2
+            or W.shape[0] != W.shape[1]
+            or 0 in W.shape
+            or (b is not None and b.shape != W.shape[:1])
+        ):
             raise ValueError(
-                f"Hopfield: W must be (d, d) and b (d,); got W {W.shape} and b {None if b is None else b.shape}."
+                f"Hopfield: W must be (d, d) and b (d,); got W {W.shape} and b "
+                f"{None if b is None else b.shape}."
             )
         if not isinstance(W, Tracer):
             _expect_couplings(np.asarray(W))
@@ -68,20 +76,26 @@ class Hopfield(Memory):
         return self.W @ x if self.b is None else self.W @ x - self.b
 
     def begin(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The state itself: a row of $W$ meets it afresh each time, so that rounding does not add up."""
+        """The state itself: a row of $W$ meets it afresh each time, so that rounding does not add
+        up.
+        """
         return x
 
     def pull(self, kept: Float[Array, " d"], i: Int[Array, ""], x_i: Scalar) -> Scalar:
         return self.W[i] @ kept if self.b is None else self.W[i] @ kept - self.b[i]
 
-    def turn(self, kept: Float[Array, " d"], i: Int[Array, ""], change: Scalar) -> Float[Array, " d"]:
+    def turn(
+        self, kept: Float[Array, " d"], i: Int[Array, ""], change: Scalar
+    ) -> Float[Array, " d"]:
         return kept.at[i].add(change)
 
     def learn(self, x: State) -> "Hopfield":
         r"""One more pattern by Hebb's rule: $W + \frac1d (x x^\top - I)$."""
         x = signs("learn", x)
         expect_shape("learn", x, (self.sites,))
-        return Hopfield(self.W + (jnp.outer(x, x) - jnp.eye(self.sites, dtype=x.dtype)) / self.sites, self.b)
+        return Hopfield(
+            self.W + (jnp.outer(x, x) - jnp.eye(self.sites, dtype=x.dtype)) / self.sites, self.b
+        )
 
 
 def _expect_couplings(W: np.ndarray) -> None:
@@ -90,14 +104,16 @@ def _expect_couplings(W: np.ndarray) -> None:
     if (own := np.flatnonzero(np.diagonal(W))).size:
         i = own[0]
         raise ValueError(
-            f"Hopfield: W must have a zero diagonal, but w_{i}{i} is {W[i, i]:g}. A site does not act on itself; "
+            f"Hopfield: W must have a zero diagonal, but w_{i}{i} is {W[i, i]:g}. A site does not "
+            "act on itself; "
             "subtract jnp.diag(jnp.diag(W))."
         )
     gap = np.abs(W - W.T)
     if gap.max() > np.sqrt(np.finfo(W.dtype).eps) * np.abs(W).max():
         i, j = np.unravel_index(gap.argmax(), W.shape)
         raise ValueError(
-            f"Hopfield: W must be symmetric, but w_{i}{j} is {W[i, j]:g} and w_{j}{i} is {W[j, i]:g}. "
+            f"Hopfield: W must be symmetric, but w_{i}{j} is {W[i, j]:g} and w_{j}{i} is "
+            f"{W[j, i]:g}. "
             "Only then is there an energy to descend; take (W + W.T) / 2."
         )
 
@@ -105,7 +121,8 @@ def _expect_couplings(W: np.ndarray) -> None:
 def hebb(patterns: Patterns) -> Hopfield:
     r"""$w_{ij} = \frac1d \sum_t x_{t,i} x_{t,j}$ for $i \ne j$ and $w_{ii} = 0$ (§1.4; Hebb 1949).
 
-    Departs: the printed $\frac1d \sum_t x_t x_t^\top$ has the diagonal $n/d$; $\frac nd I$ is subtracted.
+    Departs: the printed $\frac1d \sum_t x_t x_t^\top$ has the diagonal $n/d$; $\frac nd I$ is
+    subtracted.
 
     >>> hebb(jnp.array([[1, 1, -1, -1]])).W[0].tolist()
     [0.0, 0.25, -0.25, -0.25]
@@ -118,8 +135,8 @@ def hebb(patterns: Patterns) -> Hopfield:
 def pseudo_inverse(patterns: Patterns) -> Hopfield:
     r"""The projection rule: $P = X^+ X$ onto the span of the patterns, less its diagonal.
 
-    $Px_t = x_t$ however alike the patterns are, so each is stable where $P_{ii} < 1$: up to $n < d$ of them,
-    correlated ones too (Personnaz, Guyon & Dreyfus 1986; Kanter & Sompolinsky 1987).
+    $Px_t = x_t$ however alike the patterns are, so each is stable where $P_{ii} < 1$: up to $n < d$
+    of them, correlated ones too (Personnaz, Guyon & Dreyfus 1986; Kanter & Sompolinsky 1987).
 
     >>> net = pseudo_inverse(jnp.array([[1, 1, 1, 1, -1, 1], [1, 1, 1, 1, 1, -1]]))
     >>> net(jnp.array([1, 1, -1, 1, -1, 1])).tolist()
@@ -130,7 +147,8 @@ def pseudo_inverse(patterns: Patterns) -> Hopfield:
     span = s > s[0] * max(X.shape) * jnp.finfo(X.dtype).eps
     if not isinstance(X, Tracer) and int(span.sum()) == X.shape[1]:
         raise ValueError(
-            f"pseudo_inverse: {len(X)} patterns span all {X.shape[1]} sites, so that every state is its own "
+            f"pseudo_inverse: {len(X)} patterns span all {X.shape[1]} sites, so that every state "
+            "is its own "
             "projection and nothing is recalled; store fewer patterns than sites."
         )
     V = jnp.where(span[:, None], V, jnp.zeros_like(V))
@@ -139,11 +157,14 @@ def pseudo_inverse(patterns: Patterns) -> Hopfield:
 
 
 class Hebbian(Overlaps):
-    r"""`hebb(patterns)` without its matrix: the patterns are kept, and of a state its overlaps $m_t = x_t^\top x$.
+    r"""`hebb(patterns)` without its matrix: the patterns are kept, and of a state its overlaps
+    $m_t = x_t^\top x$.
 
-    $$H(x) = \frac{n}{2d} \|x\|^2 - \frac{1}{2d} \|m\|^2, \quad H_i = \frac1d \sum_t x_{t,i} m_t - \frac nd x_i$$
+    $$H(x) = \frac{n}{2d} \|x\|^2 - \frac{1}{2d} \|m\|^2, \quad H_i = \frac1d \sum_t x_{t,i} m_t -
+    \frac nd x_i$$
 
-    A sweep over all sites costs $O(nd)$ rather than $O(d^2)$. Overlaps are whole numbers, so nothing is rounded.
+    A sweep over all sites costs $O(nd)$ rather than $O(d^2)$. Overlaps are whole numbers, so
+    nothing is rounded.
 
     >>> net = Hebbian(jnp.array([[1, 1, -1, -1]]))
     >>> net.field(jnp.array([1.0, 1.0, -1.0, 1.0])).tolist()
@@ -159,7 +180,9 @@ class Hebbian(Overlaps):
         m = self.overlaps(x)
         return (len(m) * jnp.vdot(x, x) - jnp.vdot(m, m)) / (2 * self.sites)
 
-    def force(self, m: Float[Array, " n"], columns: Float[Array, "n *k"], x: Float[Array, "*k"]) -> Float[Array, "*k"]:
+    def force(
+        self, m: Float[Array, " n"], columns: Float[Array, "n *k"], x: Float[Array, "*k"]
+    ) -> Float[Array, "*k"]:
         return (m @ columns - len(m) * x) / self.sites
 
     def learn(self, x: State) -> "Hebbian":

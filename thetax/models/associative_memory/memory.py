@@ -1,8 +1,8 @@
 r"""What remembers, and how it recalls (§1.4): memories of signs, and the dynamics of any of them.
 
-`asynchronous`   site after site, $x_i \leftarrow \mathrm{spin}(H_i(x))$, until a sweep changes nothing
-`visit`          the same along a given sequence of sites, with the energy after each
-`synchronous`    all sites at once, which may end in a cycle of two states
+`asynchronous` site after site, $x_i \leftarrow \mathrm{spin}(H_i(x))$, until a sweep changes
+nothing `visit` the same along a given sequence of sites, with the energy after each `synchronous`
+all sites at once, which may end in a cycle of two states
 
 A memory is an energy $H$ of states $x \in \{-1, +1\}^d$ and its field
 $H_i(x) = \tfrac12 (H(x_i = -1) - H(x_i = +1))$, so that no update raises the energy.
@@ -24,15 +24,18 @@ from ...layers import spin
 
 State: TypeAlias = Num[Array, " d"] | Num[np.ndarray, " d"]
 Patterns: TypeAlias = Num[Array, "n d"] | Num[np.ndarray, "n d"]
-Kept: TypeAlias = tuple[Float[Array, " n"], Float[Array, "d n"]]  # overlaps, and the patterns by site
+Kept: TypeAlias = tuple[
+    Float[Array, " n"], Float[Array, "d n"]
+]  # overlaps, and the patterns by site
 
 
 def signs(name: str, x: Any) -> Float[Array, "..."]:
-    """The argument as floats, once it is known to be of -1 and +1 only; inside `jit` values are not looked at.
+    """The argument as floats, once it is known to be of -1 and +1 only; inside `jit` values are not
+    looked at.
 
     >>> signs("patterns", jnp.array([[0, 1], [1, 1]]))
     Traceback (most recent call last):
-    ValueError: patterns: expected only -1 and +1, but 1 of 4 values are others, such as 0. Binarise first, ...
+    ValueError: patterns: expected only -1 and +1, but 1 of 4 values are others, such as 0. ...
     """
     x = floats(name, x)
     if isinstance(x, Tracer) or bool(_all_signs(x)):
@@ -41,7 +44,8 @@ def signs(name: str, x: Any) -> Float[Array, "..."]:
     others = values[np.abs(values) != 1]
     few = ", ".join(f"{value:.4g}" for value in np.unique(others)[:4])
     raise ValueError(
-        f"{name}: expected only -1 and +1, but {others.size} of {values.size} values are others, such as {few}. "
+        f"{name}: expected only -1 and +1, but {others.size} of {values.size} values are others, "
+        f"such as {few}. "
         "Binarise first, for instance jnp.where(x > t, 1.0, -1.0) with a threshold t."
     )
 
@@ -55,17 +59,19 @@ def as_patterns(name: str, patterns: Any) -> Float[Array, "n d"]:
     """Patterns as rows of signs: at least one pattern and one site."""
     if jnp.ndim(patterns) != 2 or 0 in jnp.shape(patterns):
         raise ValueError(
-            f"{name}: patterns are rows, (n, d) with at least one of each; got {jnp.shape(patterns)}. "
+            f"{name}: patterns are rows, (n, d) with at least one of each; got "
+            f"{jnp.shape(patterns)}. "
             "Ravel pictures first: images.reshape(len(images), -1)."
         )
     return signs(name, patterns)
 
 
 class Memory(eqx.Module):
-    """What a dynamics needs of a memory: its energy, and the field at a site without starting afresh each time.
+    """What a dynamics needs of a memory: its energy, and the field at a site without starting
+    afresh each time.
 
-    `begin` sums up a state, `pull` is the field at one site, `turn` follows a change of that site. Called on a
-    state, a memory recalls: it answers with the state at rest.
+    `begin` sums up a state, `pull` is the field at one site, `turn` follows a change of that site.
+    Called on a state, a memory recalls: it answers with the state at rest.
     """
 
     @property
@@ -98,15 +104,19 @@ class Memory(eqx.Module):
 
 
 class Overlaps(Memory):
-    r"""A memory whose energy is a function of the overlaps $m_t = x_t^\top x$ with its patterns: $m$ is what it keeps.
+    r"""A memory whose energy is a function of the overlaps $m_t = x_t^\top x$ with its patterns:
+    $m$ is what it keeps.
 
-    A flip of site $i$ moves every $m_t$ by $2 x_{t,i}$, so a visit costs $O(n)$ and no $d \times d$ matrix is formed.
+    A flip of site $i$ moves every $m_t$ by $2 x_{t,i}$, so a visit costs $O(n)$ and no $d \times d$
+    matrix is formed.
     """
 
     patterns: eqx.AbstractVar[Float[Array, "n d"]]
 
     @abc.abstractmethod
-    def force(self, m: Float[Array, " n"], columns: Float[Array, "n *k"], x: Float[Array, "*k"]) -> Float[Array, "*k"]:
+    def force(
+        self, m: Float[Array, " n"], columns: Float[Array, "n *k"], x: Float[Array, "*k"]
+    ) -> Float[Array, "*k"]:
         """The field at sites with these columns of the patterns and these states."""
 
     @property
@@ -150,26 +160,33 @@ def asynchronous(
     key: PRNGKeyArray | None = None,
     limit: int = 100,
 ) -> Rest:
-    r"""Visits site after site, $x_i \leftarrow \mathrm{spin}(H_i)$, until a sweep changes nothing (§1.4).
+    r"""Visits site after site, $x_i \leftarrow \mathrm{spin}(H_i)$, until a sweep changes nothing
+    (§1.4).
 
-    The sites come in the order given (0 to $d - 1$ without one), or with a key in a new random order every sweep.
-    The energy never rises and its values are finitely many, so it settles; `limit` sweeps are for what rounding blurs.
+    The sites come in the order given (0 to $d - 1$ without one), or with a key in a new random
+    order every sweep. The energy never rises and its values are finitely many, so it settles;
+    `limit` sweeps are for what rounding blurs.
 
     >>> from thetax.models import hebb
-    >>> rest = asynchronous(hebb(jnp.array([[1, 1, 1, -1, -1, -1]])), jnp.array([1, 1, -1, -1, -1, -1]))
+    >>> rest = asynchronous(
+    ...     hebb(jnp.array([[1, 1, 1, -1, -1, -1]])), jnp.array([1, 1, -1, -1, -1, -1])
+    ... )
     >>> rest.x.tolist(), rest.flips.item(), bool(rest.settled)
     ([1.0, 1.0, 1.0, -1.0, -1.0, -1.0], 1, True)
     """
     if order is not None and (key is not None or not _permutes(order, memory.sites)):
         raise ValueError(
-            f"asynchronous: order names each of the {memory.sites} sites once, from 0, and leaves nothing to a key; "
+            f"asynchronous: order names each of the {memory.sites} sites once, from 0, and leaves "
+            "nothing to a key; "
             f"got {jnp.shape(order)} and {'no' if key is None else 'a'} key."
         )
     return _settle(memory, _state(memory, x), order, key, limit)
 
 
 def _permutes(order: Any, d: int) -> bool:
-    return jnp.shape(order) == (d,) and (isinstance(order, Tracer) or np.array_equal(np.sort(order), np.arange(d)))
+    return jnp.shape(order) == (d,) and (
+        isinstance(order, Tracer) or np.array_equal(np.sort(order), np.arange(d))
+    )
 
 
 @jax.jit
@@ -186,7 +203,9 @@ def _settle(memory, x, order, key, limit):
 
     none = jnp.zeros((), jnp.int32)
     start = Rest(x, none, none, jnp.zeros((), bool)), memory.begin(x)
-    return jax.lax.while_loop(lambda carry: ~carry[0].settled & (carry[0].sweeps < limit), sweep, start)[0]
+    return jax.lax.while_loop(
+        lambda carry: ~carry[0].settled & (carry[0].sweeps < limit), sweep, start
+    )[0]
 
 
 def _update(memory, kept, i, old):
@@ -206,7 +225,8 @@ class Visits(NamedTuple):
 
 
 def visit(memory: Memory, x: State, sites: Int[Array, " visits"]) -> Visits:
-    r"""Updates the sites named, one after another, and records the energy, evaluated in full after each.
+    r"""Updates the sites named, one after another, and records the energy, evaluated in full after
+    each.
 
     >>> from thetax.models import hebb
     >>> net = hebb(jnp.array([[1, 1, -1, -1]]))
@@ -233,14 +253,18 @@ class Parallel(NamedTuple):
     """Where the parallel dynamics ended."""
 
     x: Float[Array, " d"]
-    period: Int[Array, ""]  # 1 at a fixed point, 2 in a cycle of two states, 0 if the limit came first
+    period: Int[
+        Array, ""
+    ]  # 1 at a fixed point, 2 in a cycle of two states, 0 if the limit came first
     steps: Int[Array, ""]  # taken until it was known
 
 
 def synchronous(memory: Memory, x: State, *, limit: int = 100) -> Parallel:
-    r"""Updates all sites at once, $x \leftarrow \mathrm{spin}(H(x))$, until a state or the one before it returns.
+    r"""Updates all sites at once, $x \leftarrow \mathrm{spin}(H(x))$, until a state or the one
+    before it returns.
 
-    The energy may rise. With symmetric couplings it ends in a fixed point or a cycle of two (Goles & Olivos 1981).
+    The energy may rise. With symmetric couplings it ends in a fixed point or a cycle of two (Goles
+    & Olivos 1981).
 
     >>> from thetax.models import Hopfield
     >>> synchronous(Hopfield(jnp.array([[0.0, 1.0], [1.0, 0.0]])), jnp.array([1, -1])).period.item()
@@ -254,12 +278,15 @@ def _march(memory, x, limit):
     def step(carry):
         before, now, _, steps = carry
         after = spin(memory.field(now))
-        fixed, back = (after == now).all(), (after == before).all()
+        fixed = (after == now).all()
+        back = (after == before).all()
         return now, after, jnp.where(fixed, 1, jnp.where(back, 2, 0)), steps + 1
 
     none = jnp.zeros((), jnp.where(True, 1, 2).dtype)
     start = x, x, none, none
-    _, x, period, steps = jax.lax.while_loop(lambda carry: (carry[2] == 0) & (carry[3] < limit), step, start)
+    _, x, period, steps = jax.lax.while_loop(
+        lambda carry: (carry[2] == 0) & (carry[3] < limit), step, start
+    )
     return Parallel(x, period, steps)
 
 

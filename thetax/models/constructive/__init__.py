@@ -1,4 +1,6 @@
-"""Networks that one can write down: approximation, Barron functions, products by ReLU, symmetries."""
+"""Networks that one can write down: approximation, Barron functions, products by ReLU,
+symmetries.
+"""
 
 from .algebra import add as add
 from .algebra import as_sigmoid as as_sigmoid

@@ -1,8 +1,9 @@
-r"""Universal approximation made constructive (§2.5, §2.6): networks with one hidden layer that one can write down.
+r"""Universal approximation made constructive (§2.5, §2.6): networks with one hidden layer that one
+can write down.
 
-`interpolate`     the polygon through given points, of ReLU units
-`step_network`    a staircase, of steps or steep sigmoids
-`ridge_network`   random units $\varphi(w^\top x + b)$ in any dimension, with least-squares output weights
+`interpolate` the polygon through given points, of ReLU units `step_network` a staircase, of steps
+or steep sigmoids `ridge_network` random units $\varphi(w^\top x + b)$ in any dimension, with
+least-squares output weights
 
 Each returns an ordinary `MLP`.
 """
@@ -27,7 +28,8 @@ Examples = Num[Array, "n d"] | Num[np.ndarray, "n d"]
 
 
 def interpolate(xs: Numbers, ys: Numbers) -> MLP:
-    r"""The continuous piecewise linear $g$ with $g(x_i) = y_i$, as a ReLU network (§2.6; Lebesgue 1898).
+    r"""The continuous piecewise linear $g$ with $g(x_i) = y_i$, as a ReLU network (§2.6; Lebesgue
+    1898).
 
     For knots $x_0 < \dots < x_m$ with slopes $a_i = (y_i - y_{i-1}) / (x_i - x_{i-1})$,
     $g(x) = y_0 + a_1 (x - x_0)_+ - a_1 (x_0 - x)_+ + \sum_{i=1}^{m-1} (a_{i+1} - a_i)(x - x_i)_+$:
@@ -39,33 +41,44 @@ def interpolate(xs: Numbers, ys: Numbers) -> MLP:
     >>> [net(jnp.array([x])).item() for x in (-1.0, 0.0, 0.5, 1.0, 2.0, 4.0)]
     [0.0, 1.0, 1.5, 2.0, 1.0, -1.0]
     """
-    knots, values = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
+    knots = np.asarray(xs, np.float64)
+    values = np.asarray(ys, np.float64)
     if knots.ndim != 1 or knots.shape != values.shape or len(knots) < 2:
         raise ValueError(
-            f"interpolate: expected as many values as knots, two at least; got {knots.shape} and {values.shape}."
+            f"interpolate: expected as many values as knots, two at least; got {knots.shape} and "
+            f"{values.shape}."
         )
     if not np.isfinite(values).all():
         place = int(np.isfinite(values).argmin())
-        raise ValueError(f"interpolate: the values must be finite, but value {place} is {values[place]}; leave it out.")
+        raise ValueError(
+            f"interpolate: the values must be finite, but value {place} is {values[place]}; leave "
+            "it out."
+        )
     if not (np.diff(knots) > 0).all():
-        raise ValueError("interpolate: the knots must increase strictly; sort them and keep one value for each.")
+        raise ValueError(
+            "interpolate: the knots must increase strictly; sort them and keep one value for each."
+        )
     slopes = np.diff(values) / np.diff(knots)
     w = np.concatenate([[-1.0], np.ones(len(slopes))])
     b = np.concatenate([[knots[0]], -knots[:-1]])
     v = np.concatenate([[-slopes[0]], slopes[:1], np.diff(slopes)])
     ready = lambda a: jnp.asarray(a, jnp.zeros(()).dtype)
-    return MLP(Chain(Linear(ready(w[:, None]), ready(b)), relu, Linear(ready(v[None]), ready(values[:1]))))
+    return MLP(
+        Chain(Linear(ready(w[:, None]), ready(b)), relu, Linear(ready(v[None]), ready(values[:1])))
+    )
 
 
 def step_network(
     f: Callable[[Array], Array], *, low: float, high: float, width: int, steepness: float = math.inf
 ) -> MLP:
-    r"""A staircase under $f$ on $[a, b]$ of `width` equal steps, $|f - g| \le \omega(f, h / 2)$ (§2.5; Cybenko 1989).
+    r"""A staircase under $f$ on $[a, b]$ of `width` equal steps, $|f - g| \le \omega(f, h / 2)$
+    (§2.5; Cybenko 1989).
 
     With cells of length $h = (b - a) / (m + 1)$, edges $t_i = a + ih$ and middles $c_i$,
-    $g(x) = f(c_0) + \sum_{i=1}^m (f(c_i) - f(c_{i-1}))\, 1\{x \ge t_i\}$, where $\omega(f, \delta)$ is the most by
-    which $f$ differs at points not further apart than $\delta$. A finite steepness $k$ puts $\sigma(k(x - t_i))$ in the
-    place of each step, which rounds the stairs over a length of about $1 / k$.
+    $g(x) = f(c_0) + \sum_{i=1}^m (f(c_i) - f(c_{i-1}))\, 1\{x \ge t_i\}$, where $\omega(f, \delta)$
+    is the most by which $f$ differs at points not further apart than $\delta$. A finite steepness
+    $k$ puts $\sigma(k(x - t_i))$ in the place of each step, which rounds the stairs over a length
+    of about $1 / k$.
 
     >>> net = step_network(jnp.sin, low=0.0, high=3.0, width=59)
     >>> abs(net(jnp.array([1.0])).item() - math.sin(1.0)) <= 0.025
@@ -79,14 +92,19 @@ def step_network(
     edges = jnp.linspace(low, high, width + 2)
     heights = _values(f, (edges[1:] + edges[:-1]) / 2)
     if heights.shape != (width + 1,):
-        raise ValueError(f"step_network: f must map a number to a number; it maps it to shape {heights.shape[1:]}.")
+        raise ValueError(
+            "step_network: f must map a number to a number; it maps it to shape "
+            f"{heights.shape[1:]}."
+        )
     k, activation = (1.0, heaviside) if math.isinf(steepness) else (steepness, sigmoid)
     stairs = Linear(jnp.full((width, 1), k), -k * edges[1:-1])
     return MLP(Chain(stairs, activation, Linear(jnp.diff(heights)[None], heights[:1])))
 
 
 def _values(f: Callable[[Array], Array], xs: Float[Array, " m"]) -> Float[Array, "m ..."]:
-    """The function at each number: mapped by JAX, or one after another where it is not JAX's, as `np.sin`."""
+    """The function at each number: mapped by JAX, or one after another where it is not JAX's, as
+    `np.sin`.
+    """
     try:
         return jax.vmap(f)(xs)
     except TypeError:  # of JAX, that f wants a number
@@ -94,7 +112,8 @@ def _values(f: Callable[[Array], Array], xs: Float[Array, " m"]) -> Float[Array,
 
 
 def random_units(xs: Examples, *, width: int, spread: float = 1.0, key: PRNGKeyArray) -> Linear:
-    r"""Affine forms $w_j^\top x + b_j$ that vanish among the data: $w_j \sim N(0, s^2 I)$, $b_j = -w_j^\top t_j$.
+    r"""Affine forms $w_j^\top x + b_j$ that vanish among the data: $w_j \sim N(0, s^2 I)$,
+    $b_j = -w_j^\top t_j$.
 
     The points $t_j$ are uniform on the smallest box around the data, and $s$ is the `spread`.
 
@@ -109,7 +128,8 @@ def random_units(xs: Examples, *, width: int, spread: float = 1.0, key: PRNGKeyA
             f"got xs {xs.shape}, width={width}, spread={spread}."
         )
     key_w, key_t = jr.split(key)
-    low, high = xs.min(axis=0), xs.max(axis=0)
+    low = xs.min(axis=0)
+    high = xs.max(axis=0)
     W = spread * jr.normal(key_w, (width, xs.shape[1]), xs.dtype)
     t = low[None] + (high - low)[None] * jr.uniform(key_t, W.shape, xs.dtype)
     return Linear(W, -(W * t).sum(axis=1))
@@ -124,23 +144,30 @@ def ridge_network(
     spread: float = 1.0,
     key: PRNGKeyArray,
 ) -> MLP:
-    r"""$g(x) = c + \sum_j v_j\, \varphi(w_j^\top x + b_j)$ with random units and least-squares $v$ and $c$ (§2.5).
+    r"""$g(x) = c + \sum_j v_j\, \varphi(w_j^\top x + b_j)$ with random units and least-squares $v$
+    and $c$ (§2.5).
 
-    A sum of functions of one direction each; as the width grows it approaches every continuous function on a
-    box unless $\varphi$ is a polynomial (Leshno et al. 1993). `spread` is the steepness of the units.
+    A sum of functions of one direction each; as the width grows it approaches every continuous
+    function on a box unless $\varphi$ is a polynomial (Leshno et al. 1993). `spread` is the
+    steepness of the units.
 
     >>> xs = jr.uniform(jr.key(0), (200, 2), minval=-1.0)
     >>> net = ridge_network(xs, xs[:, 0] * xs[:, 1], width=50, key=jr.key(1))
     >>> abs(net(jnp.array([0.5, -0.5])).item() + 0.25) < 0.01
     True
     """
-    xs, ys = floats("ridge_network", xs), floats("ridge_network", ys)
+    xs = floats("ridge_network", xs)
+    ys = floats("ridge_network", ys)
     if len(xs) != len(ys):
-        raise ValueError(f"ridge_network: got {len(xs)} examples and {len(ys)} values; give one for each.")
+        raise ValueError(
+            f"ridge_network: got {len(xs)} examples and {len(ys)} values; give one for each."
+        )
     units = random_units(xs, width=width, spread=spread, key=key)
     return MLP(Chain(units, activation, _output(units, xs, ys, activation)))
 
 
 @partial(jax.jit, static_argnames="activation")
-def _output(units: Linear, xs: Float[Array, "n d"], ys: Float[Array, "n *m"], activation: Activation) -> Linear:
+def _output(
+    units: Linear, xs: Float[Array, "n d"], ys: Float[Array, "n *m"], activation: Activation
+) -> Linear:
     return least_squares(activation(jax.vmap(units)(xs)), ys)

@@ -1,8 +1,10 @@
-r"""Barron's theorem made constructive (§2.5): few units suffice in any dimension, for functions of bounded oscillation.
+r"""Barron's theorem made constructive (§2.5): few units suffice in any dimension, for functions of
+bounded oscillation.
 
-For $f(x) = \int \hat f(\omega) e^{i\omega^\top x} d\omega$ let $C_f = \int \|\omega\| |\hat f(\omega)| d\omega$. On the
-ball of radius $r$, $f - f(0)$ is the mean of $2 r C_f$ times a random step; the average of $m$ such steps errs by at
-most $(2 r C_f)^2 / m$ in mean square, whatever the dimension.
+For $f(x) = \int \hat f(\omega) e^{i\omega^\top x} d\omega$ let
+$C_f = \int \|\omega\| |\hat f(\omega)| d\omega$. On the ball of radius $r$, $f - f(0)$ is the mean
+of $2 r C_f$ times a random step; the average of $m$ such steps errs by at most $(2 r C_f)^2 / m$ in
+mean square, whatever the dimension.
 
 `barron_network`   draws the steps from the Fourier transform
 `sample_units`     draws units from a network that is there (Maurey)
@@ -29,15 +31,18 @@ Wave = tuple[Float[Array, " n"], Scalar]  # frequency ω and phase φ
 
 @dataclass(frozen=True)
 class Waves:
-    r"""A function as a mixture of waves, $f(x) = f(0) + C_f\, \mathbb{E} \frac{\cos(\omega^\top x + \varphi) - \cos\varphi}{\|\omega\|}$.
+    r"""A function as a mixture of waves,
+    $f(x) = f(0) + C_f\, \mathbb{E} \frac{\cos(\omega^\top x + \varphi) - \cos\varphi}{\|\omega\|}$.
 
-    `draw(key)` gives $(\omega, \varphi)$ with density proportional to $\|\omega\| |\hat f(\omega)|$ and the phase of
-    $\hat f(\omega)$; `constant` is $C_f$. Departs: the notes use $C_f$ without defining it.
+    `draw(key)` gives $(\omega, \varphi)$ with density proportional to $\|\omega\| |\hat f(\omega)|$
+    and the phase of $\hat f(\omega)$; `constant` is $C_f$. Departs: the notes use $C_f$ without
+    defining it.
 
     >>> cosine = Waves(1.0, 2.0, lambda key: (jnp.array([0.0, 2.0]), jnp.zeros(())))  # cos(2 x₂)
     >>> cosine.constant
     2.0
-    """  # noqa: E501
+
+    """
 
     origin: float  # f(0)
     constant: float
@@ -47,10 +52,11 @@ class Waves:
 def bell(n: int) -> Waves:
     r"""$f(x) = e^{-\|x\|^2 / 2} = \mathbb{E} \cos(\omega^\top x)$, $\omega \sim N(0, I_n)$ (§2.5).
 
-    $C_f = \mathbb{E}\|\omega\| = \sqrt 2\, \Gamma(\frac{n+1}{2}) / \Gamma(\frac n2)$. Weighted by its length, $\omega$
-    has a uniform direction and a length of the $\chi$ law with $n + 1$ degrees of freedom.
+    $C_f = \mathbb{E}\|\omega\| = \sqrt 2\, \Gamma(\frac{n+1}{2}) / \Gamma(\frac n2)$. Weighted by
+    its length, $\omega$ has a uniform direction and a length of the $\chi$ law with $n + 1$ degrees
+    of freedom.
 
-    >>> round(bell(1).constant**2, 4)  # 2/π
+    >>> round(bell(1).constant ** 2, 4)  # 2/π
     0.6366
     """
     if n < 1:
@@ -64,13 +70,18 @@ def bell(n: int) -> Waves:
     return Waves(1.0, constant, draw)
 
 
-def barron_network(waves: Waves, *, radius: float, width: int, steepness: float = math.inf, key: PRNGKeyArray) -> MLP:
-    r"""$g_m = f(0) + \frac{2 r C_f}{m} \sum_j u_j$, $\mathbb{E} \int (f - g_m)^2 d\mu \le (2 r C_f)^2 / m$ (§2.5).
+def barron_network(
+    waves: Waves, *, radius: float, width: int, steepness: float = math.inf, key: PRNGKeyArray
+) -> MLP:
+    r"""$g_m = f(0) + \frac{2 r C_f}{m} \sum_j u_j$,
+    $\mathbb{E} \int (f - g_m)^2 d\mu \le (2 r C_f)^2 / m$ (§2.5).
 
-    For every probability $\mu$ on the ball of radius $r$. With $\rho = \|\omega\|$ and $t = \omega^\top x / \rho$,
-    a wave is $\cos(\rho t + \varphi) - \cos\varphi = -\rho \int_0^t \sin(\rho s + \varphi) ds$; with $s$
-    uniform on $[-r, r]$ a unit is $u = -\sin(\rho s + \varphi) 1\{t > s\}$ for $s > 0$, and otherwise
-    $u = \sin(\rho s + \varphi) 1\{t < s\}$. A finite steepness turns steps into sigmoids. Barron 1993.
+    For every probability $\mu$ on the ball of radius $r$. With $\rho = \|\omega\|$ and
+    $t = \omega^\top x / \rho$, a wave is
+    $\cos(\rho t + \varphi) - \cos\varphi = -\rho \int_0^t \sin(\rho s + \varphi) ds$; with $s$
+    uniform on $[-r, r]$ a unit is $u = -\sin(\rho s + \varphi) 1\{t > s\}$ for $s > 0$, and
+    otherwise $u = \sin(\rho s + \varphi) 1\{t < s\}$. A finite steepness turns steps into sigmoids.
+    Barron 1993.
 
     >>> net = barron_network(bell(3), radius=1.0, width=4000, key=jr.key(0))
     >>> abs(net(jnp.array([0.5, 0.0, 0.0])).item() - math.exp(-0.125)) < 0.1
@@ -78,14 +89,17 @@ def barron_network(waves: Waves, *, radius: float, width: int, steepness: float 
     """
     if not (radius > 0 and width >= 1 and steepness > 0):
         raise ValueError(
-            "barron_network: needs a positive radius, a width of at least 1 and a positive steepness; "
+            "barron_network: needs a positive radius, a width of at least 1 and a positive "
+            "steepness; "
             f"got radius={radius}, width={width}, steepness={steepness}."
         )
     key_waves, key_places = jr.split(key)
     omega, phase = jax.vmap(waves.draw)(jr.split(key_waves, width))
     rho = jnp.linalg.norm(omega, axis=1)
     s = radius * jr.uniform(key_places, (width,), omega.dtype, minval=-1.0)
-    side = jnp.where(s > 0, 1.0, -1.0).astype(omega.dtype)  # 1{t > s} outwards of s > 0, 1{−t > −s} of s < 0
+    side = jnp.where(s > 0, 1.0, -1.0).astype(
+        omega.dtype
+    )  # 1{t > s} outwards of s > 0, 1{−t > −s} of s < 0
     v = -side * jnp.sin(rho * s + phase) * (2 * radius * waves.constant / width)
     k, activation = (1.0, heaviside) if math.isinf(steepness) else (steepness, sigmoid)
     units = Linear(k * (side / rho)[:, None] * omega, -k * side * s)
@@ -96,8 +110,9 @@ def barron_network(waves: Waves, *, radius: float, width: int, steepness: float 
 def sample_units(model: MLP, *, width: int, key: PRNGKeyArray) -> MLP:
     r"""A thinner network whose mean is the given one: `width` units drawn with replacement (§2.5).
 
-    From $f = c + \sum_j v_j \varphi_j$ a unit $j$ is drawn with probability $p_j = \|v_j\| / \sum_i \|v_i\|$ and counts
-    $v_j / (m p_j)$, so that $\mathbb{E}\|f - g_m\|^2$ is the variance of one draw over $m$ (Maurey, in Pisier 1981).
+    From $f = c + \sum_j v_j \varphi_j$ a unit $j$ is drawn with probability
+    $p_j = \|v_j\| / \sum_i \|v_i\|$ and counts $v_j / (m p_j)$, so that $\mathbb{E}\|f - g_m\|^2$
+    is the variance of one draw over $m$ (Maurey, in Pisier 1981).
 
     >>> net = MLP.init(2, 400, 1, activation=jnp.tanh, key=jr.key(0))
     >>> thin = sample_units(net, width=20, key=jr.key(1))
@@ -110,7 +125,9 @@ def sample_units(model: MLP, *, width: int, key: PRNGKeyArray) -> MLP:
     size = jnp.linalg.norm(output.W, axis=0)
     chosen = jr.categorical(key, jnp.log(size), shape=(width,))
     V = output.W[:, chosen] * (size.sum() / (width * size[chosen]))[None]
-    rows = Linear(units.W[chosen], None if units.b is None else units.b[chosen], units.scale_W, units.scale_b)
+    rows = Linear(
+        units.W[chosen], None if units.b is None else units.b[chosen], units.scale_W, units.scale_b
+    )
     return MLP(Chain(rows, activation, Linear(V, output.b, output.scale_W, output.scale_b)))
 
 
@@ -120,7 +137,9 @@ def _one_hidden_layer(name: str, model: MLP) -> tuple[Linear, Pointwise, Linear]
         case (Linear() as units, Pointwise() as activation, Linear() as output):
             return units, activation, output
     kinds = ", ".join(type(layer).__name__ for layer in model.body.layers)
-    raise ValueError(f"{name}: expected one hidden layer (Linear, activation, Linear); got {kinds}.")
+    raise ValueError(
+        f"{name}: expected one hidden layer (Linear, activation, Linear); got {kinds}."
+    )
 
 
 class Greedy(NamedTuple):
@@ -139,33 +158,43 @@ def greedy_network(
     width: int,
     activation: Activation = sigmoid,
 ) -> Greedy:
-    r"""Adds the unit $\varphi_j$ for which $\min_{a, \beta} \|y - a g_{k-1} - \beta \varphi_j\|$ is least, `width` times (§2.5).
+    r"""Adds the unit $\varphi_j$ for which $\min_{a, \beta} \|y - a g_{k-1} - \beta \varphi_j\|$ is
+    least, `width` times (§2.5).
 
-    If $y$, less its mean, is in the convex hull of functions $\pm B \varphi_j$ of norm at most $b$, then
-    $\|y - g_k\|^2 \le (b^2 - \|y\|^2) / k$: the best of all units does no worse than the average one (Jones 1992,
-    Barron 1993). The output constant is free. `random_units` makes units to choose from.
+    If $y$, less its mean, is in the convex hull of functions $\pm B \varphi_j$ of norm at most $b$,
+    then $\|y - g_k\|^2 \le (b^2 - \|y\|^2) / k$: the best of all units does no worse than the
+    average one (Jones 1992, Barron 1993). The output constant is free. `random_units` makes units
+    to choose from.
 
     >>> from thetax.models import random_units
     >>> xs = jr.normal(jr.key(0), (100, 2))
-    >>> found = greedy_network(xs, jnp.tanh(xs[:, 0]), random_units(xs, width=400, key=jr.key(1)), width=16)
+    >>> found = greedy_network(
+    ...     xs, jnp.tanh(xs[:, 0]), random_units(xs, width=400, key=jr.key(1)), width=16
+    ... )
     >>> found.errors.shape, bool(found.errors[-1] < 0.1 * found.errors[0])
     ((16,), True)
-    """  # noqa: E501
+
+    """
     if width < 1 or len(xs) != len(ys):
         raise ValueError(
-            f"greedy_network: needs a value for each example and a width of at least 1; got {len(xs)} examples, "
+            "greedy_network: needs a value for each example and a width of at least 1; got "
+            f"{len(xs)} examples, "
             f"{len(ys)} values, width={width}."
         )
     chosen, v, constant, errors = _greedy(xs, ys, units, width, activation)
-    rows = Linear(units.W[chosen], None if units.b is None else units.b[chosen], units.scale_W, units.scale_b)
+    rows = Linear(
+        units.W[chosen], None if units.b is None else units.b[chosen], units.scale_W, units.scale_b
+    )
     return Greedy(MLP(Chain(rows, activation, Linear(v[None], constant[None]))), errors, chosen)
 
 
 @partial(jax.jit, static_argnames=("width", "activation"))
 def _greedy(xs, ys, units, width, activation):
     features = activation(jax.vmap(units)(xs))
-    centre, middle = features.mean(axis=0), ys.mean()
-    Phi, y = features - centre[None], ys - middle
+    centre = features.mean(axis=0)
+    middle = ys.mean()
+    Phi = features - centre[None]
+    y = ys - middle
     floor = jnp.finfo(y.dtype).eps * jnp.square(Phi).sum(axis=0)
 
     def add(carry, k):
@@ -179,7 +208,8 @@ def _greedy(xs, ys, units, width, activation):
         j = jnp.argmax(jnp.where(new, inner**2 / jnp.where(new, square, 1.0), -1.0))
         beta = jnp.where(new[j], inner[j] / jnp.where(new[j], square[j], 1.0), 0.0)
         a = onto @ (y - beta * Phi[:, j])
-        g, v = a * g + beta * Phi[:, j], (a * v).at[k].set(beta)
+        g = a * g + beta * Phi[:, j]
+        v = (a * v).at[k].set(beta)
         return (g, v), (j, jnp.mean(jnp.square(y - g)))
 
     start = jnp.zeros_like(y), jnp.zeros(width, y.dtype)

@@ -1,11 +1,13 @@
-r"""Squares, products and maxima by deep narrow ReLU networks that one can write down (§2 of the fundamentals).
+r"""Squares, products and maxima by deep narrow ReLU networks that one can write down (§2 of the
+fundamentals).
 
-`square_network`      $x^2$ on $[0, 1]$, to within $4^{-(m+1)}$ by $m$ layers of three units
-`product_network`     $x_1 \cdots x_k$, from squares by $x_1 x_2 = \frac14 [(x_1 + x_2)^2 - (x_1 - x_2)^2]$
-`max_affine_network`  $\max_j (a_j^\top x + b_j)$ exactly, one unit wider than its input
+`square_network` $x^2$ on $[0, 1]$, to within $4^{-(m+1)}$ by $m$ layers of three units
+`product_network` $x_1 \cdots x_k$, from squares by
+$x_1 x_2 = \frac14 [(x_1 + x_2)^2 - (x_1 - x_2)^2]$ `max_affine_network` $\max_j (a_j^\top x + b_j)$
+exactly, one unit wider than its input
 
-Each returns an ordinary `MLP`. The error of the first two falls by four with each layer; one hidden layer needs twice
-the units for that.
+Each returns an ordinary `MLP`. The error of the first two falls by four with each layer; one hidden
+layer needs twice the units for that.
 """
 
 from functools import reduce
@@ -23,11 +25,13 @@ Maps = list[tuple[np.ndarray, np.ndarray]]  # (W, b) of each affine map, with Re
 
 
 def square_network(depth: int) -> MLP:
-    r"""$x \mapsto x - \sum_{s=1}^m 4^{-s} g^{\circ s}(x)$ with $g(x) = \min(2x, 2 - 2x)$ (Yarotsky 2017).
+    r"""$x \mapsto x - \sum_{s=1}^m 4^{-s} g^{\circ s}(x)$ with $g(x) = \min(2x, 2 - 2x)$ (Yarotsky
+    2017).
 
-    It is the polygon through $x^2$ at the multiples of $2^{-m}$, so on $[0, 1]$ it lies above $x^2$ by at most
-    $4^{-(m+1)}$, which it reaches in the middle of each piece. Two units of a layer fold,
-    $g(z) = 2(z)_+ - 4(z - \frac12)_+$, and the third carries the sum so far. Beyond $[0, 1]$ it approximates nothing.
+    It is the polygon through $x^2$ at the multiples of $2^{-m}$, so on $[0, 1]$ it lies above $x^2$
+    by at most $4^{-(m+1)}$, which it reaches in the middle of each piece. Two units of a layer
+    fold, $g(z) = 2(z)_+ - 4(z - \frac12)_+$, and the third carries the sum so far. Beyond $[0, 1]$
+    it approximates nothing.
 
     >>> net = square_network(3)
     >>> [net(jnp.array([x])).item() for x in (0.5, 0.0625, 1.0)]
@@ -49,12 +53,14 @@ def _square(depth: int) -> Maps:
 
 
 def product_network(factors: int = 2, *, depth: int, bound: float = 1.0) -> MLP:
-    r"""$x_1 \cdots x_k$ on $[-M, M]^k$ with $M$ the `bound`, by a binary tree of products of two (Yarotsky 2017).
+    r"""$x_1 \cdots x_k$ on $[-M, M]^k$ with $M$ the `bound`, by a binary tree of products of two
+    (Yarotsky 2017).
 
     A product of two numbers in $[-1, 1]$ is
-    $\big(\frac{|x_1 + x_2|}{2}\big)^2 - \big(\frac{|x_1 - x_2|}{2}\big)^2$, each square by `square_network(depth)`; it
-    errs by $4^{-(m+1)}$ at most and does not leave $[-1, 1]$. The tree has $t = \lceil \log_2 k \rceil$ levels of
-    $m + 1$ layers, a factor 1 where one is missing, and errs by at most $(2^t - 1)\, M^k\, 4^{-(m+1)}$.
+    $\big(\frac{|x_1 + x_2|}{2}\big)^2 - \big(\frac{|x_1 - x_2|}{2}\big)^2$, each square by
+    `square_network(depth)`; it errs by $4^{-(m+1)}$ at most and does not leave $[-1, 1]$. The tree
+    has $t = \lceil \log_2 k \rceil$ levels of $m + 1$ layers, a factor 1 where one is missing, and
+    errs by at most $(2^t - 1)\, M^k\, 4^{-(m+1)}$.
 
     >>> net = product_network(2, depth=6, bound=3.0)
     >>> abs(net(jnp.array([2.0, -3.0])).item() + 6) <= 9 * 4**-7
@@ -62,7 +68,9 @@ def product_network(factors: int = 2, *, depth: int, bound: float = 1.0) -> MLP:
     """
     _expect_whole("product_network", depth=(depth, 1), factors=(factors, 2))
     if not (isfinite(bound) and bound > 0):
-        raise ValueError(f"product_network: bound, the largest size of a factor, must be positive; got {bound}.")
+        raise ValueError(
+            f"product_network: bound, the largest size of a factor, must be positive; got {bound}."
+        )
     levels = (factors - 1).bit_length()
     spare = 2**levels - factors
     scaled = np.concatenate([np.eye(factors) / bound, np.zeros((spare, factors))])
@@ -75,7 +83,9 @@ def _gate(depth: int) -> Maps:
     """The product of two numbers of size at most 1."""
     halves = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]) / 2
     sizes = [(halves, np.zeros(4)), (np.kron(np.eye(2), np.ones((1, 2))), np.zeros(2))]
-    return reduce(_then, [_beside(_square(depth), 2), [(np.array([[1.0, -1.0]]), np.zeros(1))]], sizes)
+    return reduce(
+        _then, [_beside(_square(depth), 2), [(np.array([[1.0, -1.0]]), np.zeros(1))]], sizes
+    )
 
 
 def _beside(maps: Maps, copies: int) -> Maps:
@@ -83,36 +93,53 @@ def _beside(maps: Maps, copies: int) -> Maps:
 
 
 def _then(first: Maps, second: Maps) -> Maps:
-    """One network after another: the last map of the first and the first of the second are one map."""
+    """One network after another: the last map of the first and the first of the second are one
+    map.
+    """
     (W, b), (V, c) = first[-1], second[0]
     return [*first[:-1], (V @ W, V @ b + c), *second[1:]]
 
 
-def max_affine_network(A: Num[Array, "n d"] | Num[np.ndarray, "n d"], b: Num[Array, " n"] | Num[np.ndarray, " n"],
-                       *, low: float = 0.0) -> MLP:  # fmt: skip
-    r"""$\max_j \ell_j(x)$, $\ell_j(x) = a_j^\top x + b_j$, exactly wherever no input is below `low` (Hanin 2019).
+def max_affine_network(
+    A: Num[Array, "n d"] | Num[np.ndarray, "n d"],
+    b: Num[Array, " n"] | Num[np.ndarray, " n"],
+    *,
+    low: float = 0.0,
+) -> MLP:
+    r"""$\max_j \ell_j(x)$, $\ell_j(x) = a_j^\top x + b_j$, exactly wherever no input is below `low`
+    (Hanin 2019).
 
-    $d$ units carry $x$ and one the lead $u_j = m_j - \ell_j$ of the running maximum $m_j$ over the next form,
-    $u_j = (u_{j-1} + \ell_{j-1} - \ell_j)_+$ from $u_1 = 0$. So $n - 1$ hidden layers of width $d + 1$ give every
-    convex polyhedral function, and their limits every convex one; width $d$ does not.
+    $d$ units carry $x$ and one the lead $u_j = m_j - \ell_j$ of the running maximum $m_j$ over the
+    next form, $u_j = (u_{j-1} + \ell_{j-1} - \ell_j)_+$ from $u_1 = 0$. So $n - 1$ hidden layers of
+    width $d + 1$ give every convex polyhedral function, and their limits every convex one; width
+    $d$ does not.
 
     >>> net = max_affine_network(np.array([[1.0], [-1.0]]), np.array([0.0, 1.0]))
     >>> [net(jnp.array([x])).item() for x in (0.0, 0.25, 1.0)]
     [1.0, 0.75, 1.0]
     """
-    forms, offsets = np.asarray(A, np.float64), np.asarray(b, np.float64)
+    forms = np.asarray(A, np.float64)
+    offsets = np.asarray(b, np.float64)
     if forms.ndim != 2 or not forms.size or offsets.shape != forms.shape[:1]:
         raise ValueError(
             "max_affine_network: expected forms as rows of A, (n, d), and n offsets b; "
             f"got {forms.shape} and {offsets.shape}."
         )
     if not (np.isfinite(forms).all() and np.isfinite(offsets).all() and isfinite(low)):
-        raise ValueError("max_affine_network: A, b and low must be finite; look for NaN or infinity in them.")
+        raise ValueError(
+            "max_affine_network: A, b and low must be finite; look for NaN or infinity in them."
+        )
     d = forms.shape[1]
     offsets = offsets + low * forms.sum(axis=1)  # of x − low, which is never negative
     leads = zip(-np.diff(forms, axis=0), -np.diff(offsets))
-    begin = np.eye(d + 1, d), np.append(np.full(d, -low), 0.0)  # the lead of the first over itself is 0
-    steps = [(np.concatenate([np.eye(d, d + 1), np.append(a, 1.0)[None]]), np.append(np.zeros(d), c)) for a, c in leads]
+    begin = (
+        np.eye(d + 1, d),
+        np.append(np.full(d, -low), 0.0),
+    )  # the lead of the first over itself is 0
+    steps = [
+        (np.concatenate([np.eye(d, d + 1), np.append(a, 1.0)[None]]), np.append(np.zeros(d), c))
+        for a, c in leads
+    ]
     read = np.append(forms[-1], 1.0)[None], offsets[-1:]
     return _network(_then([begin], [*steps, read]))
 
@@ -127,4 +154,6 @@ def _network(maps: Maps, *, scale: float = 1.0) -> MLP:
 def _expect_whole(name: str, **numbers: tuple[int, int]) -> None:
     for word, (number, least) in numbers.items():
         if not isinstance(number, Integral) or number < least:
-            raise ValueError(f"{name}: {word} must be a whole number, at least {least}; got {number!r}.")
+            raise ValueError(
+                f"{name}: {word} must be a whole number, at least {least}; got {number!r}."
+            )

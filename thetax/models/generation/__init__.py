@@ -1,4 +1,6 @@
-"""Text generation: greedy, sampling with temperature, top-k and top-p, beam search, streaming with a KV cache."""
+"""Text generation: greedy, sampling with temperature, top-k and top-p, beam search, streaming with
+a KV cache.
+"""
 
 from .decoding import Said as Said
 from .decoding import beam as beam

@@ -1,8 +1,9 @@
 r"""A cell that speaks: each token is chosen by the logits it gave, and read by it next (§5.3).
 
-Each way is one compiled loop that ends when all has been said. The cell is any that reads a token and puts out the
-logits of the next: a `NextToken` or the `Recurrent` made of it, an `NGram`, or what a model makes of a source,
-`cell, state = model.decoder(source)`. What is said ends with the token `end`, and -1 follows.
+Each way is one compiled loop that ends when all has been said. The cell is any that reads a token
+and puts out the logits of the next: a `NextToken` or the `Recurrent` made of it, an `NGram`, or
+what a model makes of a source, `cell, state = model.decoder(source)`. What is said ends with the
+token `end`, and -1 follows.
 """
 
 from functools import partial
@@ -19,13 +20,17 @@ from ...layers import Recurrent
 
 
 class Said(NamedTuple):
-    """Tokens, and the logarithm of their probability under the cell; of a `beam` several, the best first."""
+    """Tokens, and the logarithm of their probability under the cell; of a `beam` several, the best
+    first.
+    """
 
     tokens: Int[Array, "*w t"]
     log_p: Float[Array, "*w"]
 
 
-def greedy(cell: Any, *, first: int, length: int, end: int | None = None, state: Any = None) -> Said:
+def greedy(
+    cell: Any, *, first: int, length: int, end: int | None = None, state: Any = None
+) -> Said:
     """The likeliest token, again and again.
 
     >>> from thetax.models import NGram
@@ -52,8 +57,9 @@ def sample(
     mass: Any = None,
     key: PRNGKeyArray,
 ) -> Said:
-    r"""Tokens drawn from $\mathrm{softmax}(z / T)$: of all, of the `top` likeliest, or of the fewest that hold the
-    `mass` (Holtzman et al. 2020). The probability told is that of the cell itself.
+    r"""Tokens drawn from $\mathrm{softmax}(z / T)$: of all, of the `top` likeliest, or of the
+    fewest that hold the `mass` (Holtzman et al. 2020). The probability told is that of the cell
+    itself.
 
     >>> from thetax.models import NGram
     >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], size=3, order=2)
@@ -77,11 +83,12 @@ def beam(
     state: Any = None,
     penalty: int | float = 0.0,
 ) -> Said:
-    r"""The best `width` beginnings are carried on together, and the best of their continuations kept: a search for the
-    likeliest sequence, which is exact if nothing had to be dropped.
+    r"""The best `width` beginnings are carried on together, and the best of their continuations
+    kept: a search for the likeliest sequence, which is exact if nothing had to be dropped.
 
-    They are told in the order of $\log p\, / \,n^{\text{penalty}}$ with $n$ tokens said; 0 favours short ones. Where
-    there are fewer sequences than the beam is wide, the rest have $\log p = -\infty$.
+    They are told in the order of $\log p\, / \,n^{\text{penalty}}$ with $n$ tokens said; 0 favours
+    short ones. Where there are fewer sequences than the beam is wide, the rest have
+    $\log p = -\infty$.
 
     >>> from thetax.models import NGram
     >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], size=3, order=2)
@@ -100,19 +107,32 @@ def _check(name: str, **least: Any) -> None:
 
 
 def _begin(name: str, cell: Any, state: Any, first: Any, end: Any) -> tuple[Any, Any]:
-    """The cell (of a `Recurrent`, that within) and the state it begins in, once both tokens are known to be its own."""
+    """The cell (of a `Recurrent`, that within) and the state it begins in, once both tokens are
+    known to be its own.
+    """
     cell = cell.cell if isinstance(cell, Recurrent) else cell
     state = cell.start if state is None else state
     size = jax.eval_shape(lambda: cell(state, jnp.zeros((), jnp.int32))[1]).shape[-1]
     for argument, token in {"first": first, "end": first if end is None else end}.items():
         if not isinstance(token, Tracer) and not 0 <= token < size:
-            raise ValueError(f"{name}: {argument} must be a token from 0 to {size - 1}; got {token}.")
+            raise ValueError(
+                f"{name}: {argument} must be a token from 0 to {size - 1}; got {token}."
+            )
     return cell, state
 
 
 @partial(jax.jit, static_argnames=("length", "top"))
 def _speak(
-    cell: Any, state: Any, first: Any, end: Any, key: Any, temperature: Any, mass: Any, *, length: int, top: int | None
+    cell: Any,
+    state: Any,
+    first: Any,
+    end: Any,
+    key: Any,
+    temperature: Any,
+    mass: Any,
+    *,
+    length: int,
+    top: int | None,
 ) -> Said:
     """Greedy without a key."""
 
@@ -127,9 +147,17 @@ def _speak(
         if key is None:
             token = jnp.argmax(logits).astype(jnp.int32)
         else:
-            token = jr.categorical(jr.fold_in(key, at), likeliest(chance, top, mass)).astype(jnp.int32)
+            token = jr.categorical(jr.fold_in(key, at), likeliest(chance, top, mass)).astype(
+                jnp.int32
+            )
         over = jnp.array(False) if end is None else token == end
-        return at + 1, state, said.at[at].set(token), log_p + jax.nn.log_softmax(wide(logits))[token], over
+        return (
+            at + 1,
+            state,
+            said.at[at].set(token),
+            log_p + jax.nn.log_softmax(wide(logits))[token],
+            over,
+        )
 
     said = jnp.full(length, -1, jnp.int32)
     _, _, said, log_p, _ = jax.lax.while_loop(
@@ -141,7 +169,9 @@ def _speak(
 def likeliest(logits: Float[Array, " v"], top: int | None, mass: Any) -> Float[Array, " v"]:
     """The logits of those that may be drawn, minus infinity for the others."""
     if top is not None:
-        logits = jnp.where(logits >= jax.lax.top_k(logits, min(top, len(logits)))[0][-1], logits, -jnp.inf)
+        logits = jnp.where(
+            logits >= jax.lax.top_k(logits, min(top, len(logits)))[0][-1], logits, -jnp.inf
+        )
     if mass is not None:
         falling = jnp.sort(logits, descending=True)
         p = jax.nn.softmax(falling)
@@ -151,7 +181,9 @@ def likeliest(logits: Float[Array, " v"], top: int | None, mass: Any) -> Float[A
 
 
 @partial(jax.jit, static_argnames=("length", "width"))
-def _search(cell: Any, state: Any, first: Any, end: Any, penalty: Any, *, length: int, width: int) -> Said:
+def _search(
+    cell: Any, state: Any, first: Any, end: Any, penalty: Any, *, length: int, width: int
+) -> Said:
     def going(carry):
         at, _, _, _, over = carry
         return (at < length) & ~over.all()
@@ -162,18 +194,25 @@ def _search(cell: Any, state: Any, first: Any, end: Any, penalty: Any, *, length
             states, jnp.where(at == 0, first, said[:, at - 1])
         )
         gains = jax.nn.log_softmax(wide(logits))
-        done = jnp.full(gains.shape[1], -jnp.inf, gains.dtype).at[0].set(0)  # what is over goes on in one way
+        done = (
+            jnp.full(gains.shape[1], -jnp.inf, gains.dtype).at[0].set(0)
+        )  # what is over goes on in one way
         totals = log_p[:, None] + jnp.where(over[:, None], done, gains)
         log_p, best = jax.lax.top_k(totals.ravel(), width)
-        parent, token = best // gains.shape[1], (best % gains.shape[1]).astype(jnp.int32)
+        parent = best // gains.shape[1]
+        token = (best % gains.shape[1]).astype(jnp.int32)
         states, said, over = jax.tree.map(lambda a: a[parent], (states, said, over))
         said = said.at[:, at].set(jnp.where(over, -1, token))
         return at + 1, states, said, log_p, over if end is None else over | (token == end)
 
     copies = jax.tree.map(lambda a: jnp.broadcast_to(a, (width, *a.shape)), state)
-    log_p = jnp.full(width, -jnp.inf, _kind(cell, state)).at[0].set(0)  # one beginning, and no copy of it
+    log_p = (
+        jnp.full(width, -jnp.inf, _kind(cell, state)).at[0].set(0)
+    )  # one beginning, and no copy of it
     said = jnp.full((width, length), -1, jnp.int32)
-    _, _, said, log_p, _ = jax.lax.while_loop(going, step, (0, copies, said, log_p, jnp.zeros(width, bool)))
+    _, _, said, log_p, _ = jax.lax.while_loop(
+        going, step, (0, copies, said, log_p, jnp.zeros(width, bool))
+    )
     order = jnp.argsort(-log_p / (said >= 0).sum(axis=1).astype(log_p.dtype) ** penalty)
     return Said(said[order], log_p[order])
 

@@ -1,7 +1,9 @@
-r"""Tokens as they come: a language model that goes on after a prompt, a few tokens at a time (§6.4).
+r"""Tokens as they come: a language model that goes on after a prompt, a few tokens at a time
+(§6.4).
 
-The prompt is read at once, and its keys and values are kept, so that no token is computed twice. Lengths are rounded up
-to whole blocks of places: a longer prompt, or another number of tokens, seldom needs another compiled program.
+The prompt is read at once, and its keys and values are kept, so that no token is computed twice.
+Lengths are rounded up to whole blocks of places: a longer prompt, or another number of tokens,
+seldom needs another compiled program.
 """
 
 from collections.abc import Iterator
@@ -34,8 +36,9 @@ def stream(
     chunk: int = 4,
     key: PRNGKeyArray | None = None,
 ) -> Iterator[int]:
-    """At most `length` tokens after the prompt, the likeliest ones without a key, and the last of them if it is one of
-    `end`. They are those of `greedy` and `sample`, computed `chunk` at a time while the caller reads.
+    """At most `length` tokens after the prompt, the likeliest ones without a key, and the last of
+    them if it is one of `end`. They are those of `greedy` and `sample`, computed `chunk` at a time
+    while the caller reads.
 
     >>> model = GPT.init(11, 8, depth=1, heads=2, length=12, key=jr.key(0))
     >>> said = list(stream(model, [3, 1, 4], length=5))
@@ -48,7 +51,8 @@ def stream(
     most = total if model.positions is None else len(model.positions.P)
     if total > most:
         raise ValueError(
-            f"stream: the model has {most} places, but the prompt has {len(tokens)} tokens and {length} more are asked "
+            f"stream: the model has {most} places, but the prompt has {len(tokens)} tokens and "
+            f"{length} more are asked "
             "for; shorten one of them."
         )
     room = -(-(total + chunk) // BLOCK) * BLOCK
@@ -56,12 +60,17 @@ def stream(
     return _chunks(model, tokens, room, length, end, key, temperature, top, mass, chunk)
 
 
-def _check(tokens: np.ndarray, size: int, length: int, chunk: int, temperature: float, mass: float | None) -> None:
+def _check(
+    tokens: np.ndarray, size: int, length: int, chunk: int, temperature: float, mass: float | None
+) -> None:
     if tokens.ndim != 1 or not len(tokens) or tokens.min() < 0 or tokens.max() >= size:
-        raise ValueError(f"stream: the prompt must be tokens from 0 to {size - 1}, at least one of them.")
+        raise ValueError(
+            f"stream: the prompt must be tokens from 0 to {size - 1}, at least one of them."
+        )
     if length < 1 or chunk < 1 or not temperature > 0:
         raise ValueError(
-            f"stream: length, chunk and temperature must be more than 0; got {length}, {chunk} and {temperature}."
+            f"stream: length, chunk and temperature must be more than 0; got {length}, {chunk} "
+            f"and {temperature}."
         )
     if mass is not None and not 0 < mass <= 1:
         raise ValueError(f"stream: mass is a probability, more than 0 and at most 1; got {mass}.")
@@ -71,7 +80,8 @@ def _chunks(model, tokens, room, length, end, key, temperature, top, mass, chunk
     filled = np.full(min(-(-len(tokens) // BLOCK) * BLOCK, room), -1, np.int32)
     filled[: len(tokens) - 1] = tokens[:-1]
     past = _begun(model, jnp.asarray(filled), len(tokens) - 1, room=room)
-    last, stops = jnp.asarray(tokens[-1]), jnp.asarray([*end, *[-1] * (4 - len(end))], jnp.int32)
+    last = jnp.asarray(tokens[-1])
+    stops = jnp.asarray([*end, *[-1] * (4 - len(end))], jnp.int32)
     for at in range(0, length, chunk):
         said, past, last, over = _chunk(
             Decoder(model, room), past, last, at, stops, key, temperature, mass, size=chunk, top=top
@@ -85,8 +95,9 @@ def _chunks(model, tokens, room, length, end, key, temperature, top, mass, chunk
 
 @partial(jax.jit, static_argnames="room")
 def _begun(model: GPT, tokens: Int[Array, " t"], count: Any, *, room: int) -> Past:
-    """All of the prompt but its last token is read. What is filled up is written too, and written over before anything
-    looks at it."""
+    """All of the prompt but its last token is read. What is filled up is written too, and written
+    over before anything looks at it.
+    """
     past = model._extend(tokens, model.trunk.start(room))[1]
     return past._replace(count=jnp.asarray(count, past.count.dtype))
 

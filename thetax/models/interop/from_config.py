@@ -1,4 +1,6 @@
-r"""An empty model of just the shape that transformers' `config.json` says; nothing is drawn, nothing allocated."""
+r"""An empty model of just the shape that transformers' `config.json` says; nothing is drawn,
+nothing allocated.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -43,16 +45,24 @@ _KEY = partial(jr.key, 0)
 
 
 class Blank(NamedTuple):
-    """A model of shapes alone, as `jax.eval_shape` gives it, and how transformers calls its parts."""
+    """A model of shapes alone, as `jax.eval_shape` gives it, and how transformers calls its
+    parts.
+    """
 
     model: Any
     names: Names
 
 
 def blank_model(config: Mapping[str, Any]) -> Blank:
-    """The empty model of a `config.json`, for its `model_type` and the first of its `architectures`.
+    """The empty model of a `config.json`, for its `model_type` and the first of its
+    `architectures`.
 
-    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    >>> sizes = {
+    ...     "hidden_size": 8,
+    ...     "num_hidden_layers": 2,
+    ...     "num_attention_heads": 2,
+    ...     "intermediate_size": 16,
+    ... }
     >>> config = {"model_type": "bert", "vocab_size": 11, "max_position_embeddings": 12, **sizes}
     >>> blank_model(config).model.embed.E
     ShapeDtypeStruct(shape=(11, 8), dtype=float32)
@@ -64,7 +74,9 @@ def blank_model(config: Mapping[str, Any]) -> Blank:
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in known:
         *most, last = known
-        raise ValueError(f"config.json: model_type is {kind!r}; {', '.join(most)} and {last} can be read.")
+        raise ValueError(
+            f"config.json: model_type is {kind!r}; {', '.join(most)} and {last} can be read."
+        )
     made = known[kind](Settings(config))
     return Blank(jax.eval_shape(made.model), made.names)
 
@@ -103,7 +115,16 @@ class _Sizes(NamedTuple):
     def trunk(self, **options: Any) -> Trunk:
         norm = partial(LayerNorm.init, epsilon=self.epsilon)
         feed = partial(FeedForward.init, activation=self.activation)
-        draw = partial(Trunk.init, self.depth, self.d, self.heads, self.hidden, norm=norm, feed=feed, law=_EMPTY)
+        draw = partial(
+            Trunk.init,
+            self.depth,
+            self.d,
+            self.heads,
+            self.hidden,
+            norm=norm,
+            feed=feed,
+            law=_EMPTY,
+        )
         return draw(dropout=self.dropout, key=_KEY(), **options)
 
     def linear(self, m: int) -> Linear:
@@ -113,8 +134,10 @@ class _Sizes(NamedTuple):
 def _bert(settings: Settings) -> _Made:
     settings.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     settings.only(tie_word_embeddings=True, pruned_heads={})
-    sizes, vocabulary = _Sizes.of(settings), settings.whole("vocab_size")
-    length, segments = settings.whole("max_position_embeddings"), settings.whole("type_vocab_size", 2)
+    sizes = _Sizes.of(settings)
+    vocabulary = settings.whole("vocab_size")
+    length = settings.whole("max_position_embeddings")
+    segments = settings.whole("type_vocab_size", 2)
     table = lambda rows: Embedding.init(rows, sizes.d, law=_EMPTY, key=_KEY())
     encoder = lambda: BERT(
         table(vocabulary),
@@ -127,9 +150,17 @@ def _bert(settings: Settings) -> _Made:
     square = lambda: sizes.linear(sizes.d)
     last = Dropout(settings.rate("classifier_dropout", sizes.dropout))
     pretraining = lambda: Pretraining(
-        encoder(), square(), sizes.norm(), jnp.zeros(vocabulary), square(), sizes.linear(2), sizes.activation
+        encoder(),
+        square(),
+        sizes.norm(),
+        jnp.zeros(vocabulary),
+        square(),
+        sizes.linear(2),
+        sizes.activation,
     )
-    filling = lambda: MaskedLM(encoder(), square(), sizes.norm(), jnp.zeros(vocabulary), sizes.activation)
+    filling = lambda: MaskedLM(
+        encoder(), square(), sizes.norm(), jnp.zeros(vocabulary), sizes.activation
+    )
     head = lambda: sizes.linear(settings.classes())
     known = {
         "BertModel": _Made(encoder, huggingface_bert),
@@ -138,18 +169,31 @@ def _bert(settings: Settings) -> _Made:
         "BertForSequenceClassification": _Made(
             lambda: SentenceClassifier(encoder(), square(), head(), last), huggingface_bert_tasks
         ),
-        "BertForTokenClassification": _Made(lambda: Tagger(encoder(), head(), last), huggingface_bert_tasks),
-        "BertForQuestionAnswering": _Made(lambda: SpanFinder(encoder(), sizes.linear(2)), huggingface_bert_spans),
+        "BertForTokenClassification": _Made(
+            lambda: Tagger(encoder(), head(), last), huggingface_bert_tasks
+        ),
+        "BertForQuestionAnswering": _Made(
+            lambda: SpanFinder(encoder(), sizes.linear(2)), huggingface_bert_spans
+        ),
     }
     return settings.chosen(known)
 
 
 def _vit(settings: Settings) -> _Made:
-    settings.only(qkv_bias=True, pooler_act="tanh", pooler_output_size=settings.get("hidden_size"), pruned_heads={})
-    sizes, channels, patch = _Sizes.of(settings), settings.whole("num_channels", 3), settings.whole("patch_size", 16)
+    settings.only(
+        qkv_bias=True,
+        pooler_act="tanh",
+        pooler_output_size=settings.get("hidden_size"),
+        pruned_heads={},
+    )
+    sizes = _Sizes.of(settings)
+    channels = settings.whole("num_channels", 3)
+    patch = settings.whole("patch_size", 16)
     size = settings.pair("image_size", 224)
     if size[0] % patch or size[1] % patch:
-        raise settings.refuse("image_size", f"the height and width of images, in whole patches of {patch}")
+        raise settings.refuse(
+            "image_size", f"the height and width of images, in whole patches of {patch}"
+        )
     count = (size[0] // patch) * (size[1] // patch)
     classes = settings.chosen({"ViTModel": 0, "ViTForImageClassification": settings.classes()})
 
@@ -169,9 +213,13 @@ def _vit(settings: Settings) -> _Made:
 
 
 def _gpt2(settings: Settings) -> _Made:
-    settings.only(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    settings.only(
+        scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False
+    )
     settings.only(pruned_heads={})
-    d, vocabulary, length = settings.whole("n_embd"), settings.whole("vocab_size"), settings.whole("n_positions")
+    d = settings.whole("n_embd")
+    vocabulary = settings.whole("vocab_size")
+    length = settings.whole("n_positions")
     sizes = _Sizes(
         d,
         settings.whole("n_layer", most=DEEPEST),
@@ -196,7 +244,8 @@ def _gpt2(settings: Settings) -> _Made:
     return _Made(model, huggingface_gpt2)
 
 
-_LLAMA = {  # what the relatives of Llama change; in its own files it has these values or is not there
+# what the relatives of Llama change; in its own files it has these values or is not there
+_LLAMA = {
     "attention_bias": False,
     "attention_dropout": 0.0,
     "attention_multiplier": None,
@@ -225,15 +274,17 @@ def _llama(settings: Settings) -> _Made:
     settings.only(**_LLAMA)
     if set(settings.get("layer_types", [])) - {"full_attention"}:
         raise settings.refuse("layer_types", "full_attention in every layer")
-    d, vocabulary, hidden = (
-        settings.whole("hidden_size"),
-        settings.whole("vocab_size"),
-        settings.whole("intermediate_size"),
-    )
-    depth, heads = settings.whole("num_hidden_layers", most=DEEPEST), settings.whole("num_attention_heads")
-    groups, size = settings.whole("num_key_value_heads", heads), settings.whole("head_dim", max(d // heads, 1))
-    base, epsilon = _rotary(settings), settings.number("rms_norm_eps", 1e-6)
-    activation, tied = settings.activation("hidden_act", "silu"), settings.truth("tie_word_embeddings", False)
+    d = settings.whole("hidden_size")
+    vocabulary = settings.whole("vocab_size")
+    hidden = settings.whole("intermediate_size")
+    depth = settings.whole("num_hidden_layers", most=DEEPEST)
+    heads = settings.whole("num_attention_heads")
+    groups = settings.whole("num_key_value_heads", heads)
+    size = settings.whole("head_dim", max(d // heads, 1))
+    base = _rotary(settings)
+    epsilon = settings.number("rms_norm_eps", 1e-6)
+    activation = settings.activation("hidden_act", "silu")
+    tied = settings.truth("tie_word_embeddings", False)
     settings.chosen({"LlamaForCausalLM": None, "LlamaModel": None})
     if size % 2:
         raise settings.refuse("head_dim", "an even number, for what is turned comes in pairs")
@@ -260,10 +311,16 @@ def _llama(settings: Settings) -> _Made:
 
 
 def _rotary(settings: Settings) -> float:
-    """The base of the angles; older files have it by itself, newer ones beside how they are scaled."""
+    """The base of the angles; older files have it by itself, newer ones beside how they are
+    scaled.
+    """
     for name in ("rope_scaling", "rope_parameters"):
         found = settings.get(name, {})
-        kind = found.get("rope_type", found.get("type", "default")) if isinstance(found, dict) else found
+        kind = (
+            found.get("rope_type", found.get("type", "default"))
+            if isinstance(found, dict)
+            else found
+        )
         if kind != "default" or set(found) - {"rope_theta", "rope_type", "type"}:
             raise settings.refuse(name, "rotary places that are not scaled")
     parameters = Settings(settings.get("rope_parameters", {}))

@@ -1,4 +1,6 @@
-"""A network of the kind of Llama as llama.cpp keeps it, in a GGUF file: how its parts are called, and its settings."""
+"""A network of the kind of Llama as llama.cpp keeps it, in a GGUF file: how its parts are called,
+and its settings.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -21,11 +23,16 @@ _SIZES = {
     "rms_norm_eps": "attention.layer_norm_rms_epsilon",
     "rope_theta": "rope.freq_base",
 }
-_NEITHER = ("rope.scaling.type", "expert_count", "attention.sliding_window")  # what these models do not have
+_NEITHER = (
+    "rope.scaling.type",
+    "expert_count",
+    "attention.sliding_window",
+)  # what these models do not have
 
 
 def gguf_llama(*, heads: int, groups: int) -> Names:
-    """The names of a `GPT` of the kind of Llama in a GGUF file, whose queries and keys have their rows in pairs.
+    """The names of a `GPT` of the kind of Llama in a GGUF file, whose queries and keys have their
+    rows in pairs.
 
     >>> names = gguf_llama(heads=9, groups=3)
     >>> names.rules[2].theirs
@@ -33,7 +40,8 @@ def gguf_llama(*, heads: int, groups: int) -> Names:
     """
 
     def paired(ours: str, theirs: str, heads: int) -> Rule:
-        read, write = partial(rotary_halves, heads=heads), partial(rotary_pairs, heads=heads)
+        read = partial(rotary_halves, heads=heads)
+        write = partial(rotary_pairs, heads=heads)
         return Rule((ours,), (theirs,), lambda t: (read(t),), lambda w: (write(w),))
 
     return Names(
@@ -45,7 +53,10 @@ def gguf_llama(*, heads: int, groups: int) -> Names:
             Rule.plain(f"{_BLOCK}.attention.V.W", "blk.{*}.attn_v.weight"),
             Rule.plain(f"{_BLOCK}.attention.O.W", "blk.{*}.attn_output.weight"),
             Rule.plain(f"{_BLOCK}.feed_norm.gamma", "blk.{*}.ffn_norm.weight"),
-            *[Rule.plain(f"{_BLOCK}.feed.{w}.W", f"blk.{{*}}.ffn_{w}.weight") for w in ("gate", "up", "down")],
+            *[
+                Rule.plain(f"{_BLOCK}.feed.{w}.W", f"blk.{{*}}.ffn_{w}.weight")
+                for w in ("gate", "up", "down")
+            ],
             Rule.plain("trunk.last.gamma", "output_norm.weight"),
             Rule.plain("readout.W", "output.weight"),
         ),
@@ -65,13 +76,19 @@ def gguf_config(metadata: Mapping[str, Any], names: Mapping[str, Any]) -> dict[s
     for name in _NEITHER:
         if metadata.get(f"llama.{name}") not in (None, 0, "none"):
             raise ValueError(
-                f"gguf_config: llama.{name} is {metadata[f'llama.{name}']!r}, which this library does not have."
+                f"gguf_config: llama.{name} is {metadata[f'llama.{name}']!r}, which this library "
+                "does not have."
             )
     found = {ours: metadata.get(f"llama.{theirs}") for ours, theirs in _SIZES.items()}
     config = {name: _short(value) for name, value in found.items() if value is not None}
     tokens = metadata.get("tokenizer.ggml.tokens")
-    config["vocab_size"] = metadata.get("llama.vocab_size", len(tokens) if isinstance(tokens, list) else None)
-    special = {f"{name}_token_id": metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
+    config["vocab_size"] = metadata.get(
+        "llama.vocab_size", len(tokens) if isinstance(tokens, list) else None
+    )
+    special = {
+        f"{name}_token_id": metadata.get(f"tokenizer.ggml.{name}_token_id")
+        for name in ("bos", "eos")
+    }
     config |= {name: number for name, number in special.items() if number is not None}
     _expect_whole_turns(config, metadata)
     return config | {"model_type": "llama", "tie_word_embeddings": "output.weight" not in names}
@@ -85,11 +102,13 @@ def _short(value: Any) -> Any:
 def _expect_whole_turns(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
     """Refuses heads of which only a part is turned; sizes that make no sense are told later."""
     turned = metadata.get("llama.rope.dimension_count")
-    d, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    d = config.get("hidden_size")
+    heads = config.get("num_attention_heads")
     if turned is None or not isinstance(d, int) or not isinstance(heads, int) or not heads:
         return
     if turned != config.get("head_dim", d // heads):
         raise ValueError(
-            f"gguf_config: llama.rope.dimension_count is {turned}, but a head has {config.get('head_dim', d // heads)} "
+            f"gguf_config: llama.rope.dimension_count is {turned}, but a head has "
+            f"{config.get('head_dim', d // heads)} "
             "numbers; only heads that are turned as a whole can be read."
         )

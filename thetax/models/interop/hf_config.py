@@ -1,7 +1,9 @@
-r"""The settings of a network as transformers' `config.json` has them, each asked for with what it must be.
+r"""The settings of a network as transformers' `config.json` has them, each asked for with what it
+must be.
 
-A file from outside is only data: every number is held against a bound before a model is shaped by it, and a setting
-that these models do not have is refused by its name, so that no network is silently another one.
+A file from outside is only data: every number is held against a bound before a model is shaped by
+it, and a setting that these models do not have is refused by its name, so that no network is
+silently another one.
 """
 
 import reprlib
@@ -50,7 +52,9 @@ class Settings:
 
     def refuse(self, name: str, expected: str) -> ValueError:
         """The complaint about a setting."""
-        return ValueError(f"config.json: {name} is {reprlib.repr(self.config.get(name))}; expected {expected}.")
+        return ValueError(
+            f"config.json: {name} is {reprlib.repr(self.config.get(name))}; expected {expected}."
+        )
 
     def whole(self, name: str, default: int | None = None, *, most: int = LARGEST) -> int:
         """A size."""
@@ -92,7 +96,11 @@ class Settings:
         """Refuses any other value than the one this library has; what is not said has it."""
         for name, value in settings.items():
             if self.get(name, value) != value:
-                expected = "no such setting" if value is None else f"{value!r}, which is all this library has"
+                expected = (
+                    "no such setting"
+                    if value is None
+                    else f"{value!r}, which is all this library has"
+                )
                 raise self.refuse(name, expected)
 
     def truth(self, name: str, default: bool) -> bool:

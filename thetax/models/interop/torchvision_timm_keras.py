@@ -1,7 +1,8 @@
 """How torchvision, timm and Keras call the parts of the networks for images.
 
-`load_weights(path, like, names=torchvision_resnet)` reads a file of theirs, `save_weights` writes one, and
-`torchvision_resnet.read(state_dict, like)` takes tensors in memory. timm calls ResNet and DenseNet as torchvision does.
+`load_weights(path, like, names=torchvision_resnet)` reads a file of theirs, `save_weights` writes
+one, and `torchvision_resnet.read(state_dict, like)` takes tensors in memory. timm calls ResNet and
+DenseNet as torchvision does.
 """
 
 from .weight_names import Names, Rule
@@ -25,7 +26,9 @@ def _scaled(ours: str, theirs: str) -> Rule:
     return Rule.scaled(ours, (f"{theirs}.weight", f"{theirs}.bias"))
 
 
-def _keras(convolution: str, norm: str, their_convolution: str, their_norm: str) -> tuple[Rule, Rule]:
+def _keras(
+    convolution: str, norm: str, their_convolution: str, their_norm: str
+) -> tuple[Rule, Rule]:
     """A convolution of theirs has an offset, and its kernel is height, width, inputs, outputs."""
     parts = *(f"{their_norm}/{part}" for part in _KERAS), f"{their_convolution}/bias"
     kernel = Rule.turned(f"{convolution}.W", f"{their_convolution}/kernel", 3, 2, 0, 1)
@@ -36,8 +39,14 @@ torchvision_resnet = Names(
     rules=(
         Rule.plain("stem.layers.0.W", "conv1.weight"),
         _norm("stem.layers.1", "bn1"),
-        *[Rule.plain(f"{_BLOCK}.inner.layers.{3 * k}.W", f"layer{{i+1}}.{{j}}.conv{k + 1}.weight") for k in range(3)],
-        *[_norm(f"{_BLOCK}.inner.layers.{3 * k + 1}", f"layer{{i+1}}.{{j}}.bn{k + 1}") for k in range(3)],
+        *[
+            Rule.plain(f"{_BLOCK}.inner.layers.{3 * k}.W", f"layer{{i+1}}.{{j}}.conv{k + 1}.weight")
+            for k in range(3)
+        ],
+        *[
+            _norm(f"{_BLOCK}.inner.layers.{3 * k + 1}", f"layer{{i+1}}.{{j}}.bn{k + 1}")
+            for k in range(3)
+        ],
         Rule.plain(f"{_BLOCK}.skip.layers.0.W", "layer{i+1}.{j}.downsample.0.weight"),
         _norm(f"{_BLOCK}.skip.layers.1", "layer{i+1}.{j}.downsample.1"),
         *_affine("head", "fc"),
@@ -49,7 +58,10 @@ torchvision_densenet = Names(
     rules=(
         Rule.plain("stem.layers.0.W", "features.conv0.weight"),
         _norm("stem.layers.1", "features.norm0"),
-        *[Rule.plain(f"{_DENSE}.{3 * k + 2}.W", f"{_THEIR_DENSE}.conv{k + 1}.weight") for k in range(2)],
+        *[
+            Rule.plain(f"{_DENSE}.{3 * k + 2}.W", f"{_THEIR_DENSE}.conv{k + 1}.weight")
+            for k in range(2)
+        ],
         *[_norm(f"{_DENSE}.{3 * k}", f"{_THEIR_DENSE}.norm{k + 1}") for k in range(2)],
         Rule.plain("transitions.{i}.layers.2.W", "features.transition{i+1}.conv.weight"),
         _norm("transitions.{i}.layers.0", "features.transition{i+1}.norm"),
@@ -86,7 +98,12 @@ keras_resnet = Names(
                 f"bn{{i+2}}{{j+a}}_branch{branch}",
             )
         ],
-        *_keras(f"{_BLOCK}.skip.layers.0", f"{_BLOCK}.skip.layers.1", "res{i+2}{j+a}_branch1", "bn{i+2}{j+a}_branch1"),
+        *_keras(
+            f"{_BLOCK}.skip.layers.0",
+            f"{_BLOCK}.skip.layers.1",
+            "res{i+2}{j+a}_branch1",
+            "bn{i+2}{j+a}_branch1",
+        ),
         Rule.turned("head.W", "fc1000/kernel", 1, 0),
         Rule.plain("head.b", "fc1000/bias"),
     ),

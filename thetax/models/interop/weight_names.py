@@ -1,8 +1,9 @@
-r"""Weights under other libraries' names: which of their tensors makes which leaf of ours, and in which layout.
+r"""Weights under other libraries' names: which of their tensors makes which leaf of ours, and in
+which layout.
 
-A map is a table of rules. Each connects leaves of ours with tensors of theirs, by name, and says how the ones are
-made of the others and back; so one table both reads and writes. In a name of ours `{i}` stands for a number; in one of
-theirs
+A map is a table of rules. Each connects leaves of ours with tensors of theirs, by name, and says
+how the ones are made of the others and back; so one table both reads and writes. In a name of ours
+`{i}` stands for a number; in one of theirs
 
 | written | is |
 |---|---|
@@ -11,9 +12,10 @@ theirs
 | `{i+a}` | a letter, counted from a |
 | `{*}` | every number along the leading axis of our leaf, for equal layers that we stack |
 
-Their batch norms come with moments that were kept while training. Where our model has an `Affine`, such a norm arrives
-as the affine map it is, $\gamma (x - m)/\sqrt{v + \varepsilon} + \beta$; where it has a `BatchNorm`, only $\gamma$ and
-$\beta$ arrive, and `fold(model, xs)` takes the moments of your data.
+Their batch norms come with moments that were kept while training. Where our model has an `Affine`,
+such a norm arrives as the affine map it is, $\gamma (x - m)/\sqrt{v + \varepsilon} + \beta$; where
+it has a `BatchNorm`, only $\gamma$ and $\beta$ arrive, and `fold(model, xs)` takes the moments of
+your data.
 """
 
 import re
@@ -54,7 +56,9 @@ class Rule(NamedTuple):
     def turned(ours: str, theirs: str, *axes: int) -> "Rule":
         """Ours is theirs with its axes in this order."""
         back = np.argsort(axes)
-        return Rule((ours,), (theirs,), lambda t: (t.transpose(axes),), lambda w: (w.transpose(back),))
+        return Rule(
+            (ours,), (theirs,), lambda t: (t.transpose(axes),), lambda w: (w.transpose(back),)
+        )
 
     @staticmethod
     def scaled(ours: str, theirs: tuple[str, str]) -> "Rule":
@@ -63,7 +67,8 @@ class Rule(NamedTuple):
 
     @staticmethod
     def folded(ours: str, theirs: tuple[str, ...], *, epsilon: float) -> "Rule":
-        r"""Ours is a norm; theirs are $\gamma$, $\beta$, mean, variance and, if given, the offset of what comes before.
+        r"""Ours is a norm; theirs are $\gamma$, $\beta$, mean, variance and, if given, the offset
+        of what comes before.
 
         The offset is taken in; written again it is 0, with mean 0 and variance $1 - \varepsilon$.
         """
@@ -80,7 +85,8 @@ class Rule(NamedTuple):
 
 
 class Names(NamedTuple):
-    """How a library calls the parts of a network; without rules each leaf is called by its own path.
+    """How a library calls the parts of a network; without rules each leaf is called by its own
+    path.
 
     >>> from thetax.layers import Linear
     >>> names = Names((Rule.plain("W", "fc.weight"), Rule.plain("b", "fc.bias")))
@@ -99,11 +105,15 @@ class Names(NamedTuple):
 
     rules: tuple[Rule, ...] = ()
     ignored: tuple[str, ...] = ()  # how the names of tensors end that hold no parameters
-    repeated: Mapping[str, str] = MappingProxyType({})  # tensors that may be there and must then equal another
-    root: str = ""  # how their names begin where the network is part of a larger one; read with it or without
+    repeated: Mapping[str, str] = MappingProxyType(
+        {}
+    )  # tensors that may be there and must then equal another
+    # how their names begin where the network is part of a larger one; read with it or without
+    root: str = ""
 
     def read(self, tensors: Mapping[str, Any], like: M, *, source: str = "the tensors") -> M:
-        """The model shaped as `like`, which may be abstract (`jax.eval_shape`), with the weights of a state dict.
+        """The model shaped as `like`, which may be abstract (`jax.eval_shape`), with the weights of
+        a state dict.
 
         All that is missing, superfluous or misshapen is told at once, in one `ValueError`.
         """
@@ -119,14 +129,20 @@ class Names(NamedTuple):
             read = (lambda *theirs: theirs[:2]) if keep else link.rule.read
             made = [read(*(tensors[name] for name in names)) for names in link.theirs]
             found |= zip(link.ours, made[0] if link.depth is None else map(np.stack, zip(*made)))
-        arrays = [np.array(found[name], leaf.dtype, order="C") for name, leaf in zip(tree.names(like), leaves)]
+        arrays = [
+            np.array(found[name], leaf.dtype, order="C")
+            for name, leaf in zip(tree.names(like), leaves)
+        ]
         return jax.tree.unflatten(structure, jax.device_put(arrays))
 
     def write(self, model: Any) -> dict[str, np.ndarray]:
-        """The state dict of the model. Norms of the batch have no moments to write: `fold` the model first."""
+        """The state dict of the model. Norms of the batch have no moments to write: `fold` the
+        model first.
+        """
         if self.rules and (norms := batch_norms(model)):
             raise ValueError(
-                f"Names: {len(norms)} norms such as {min(norms)} are those of a batch and have no moments to write; "
+                f"Names: {len(norms)} norms such as {min(norms)} are those of a batch and have no "
+                "moments to write; "
                 "turn them into affine maps with fold(model, xs)."
             )
         leaves = dict(zip(tree.names(model), map(np.asarray, jax.tree.leaves(model))))
@@ -138,18 +154,32 @@ class Names(NamedTuple):
         }
 
     def _rooted(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The tensors by the names the rules have: with the root, or only those within it and without."""
-        inside = {name.removeprefix(self.root): tensors[name] for name in tensors if name.startswith(self.root)}
+        """The tensors by the names the rules have: with the root, or only those within it and
+        without.
+        """
+        inside = {
+            name.removeprefix(self.root): tensors[name]
+            for name in tensors
+            if name.startswith(self.root)
+        }
         if any(theirs.startswith(self.root) for rule in self.rules for theirs in rule.theirs):
-            return tensors if inside else {self.root + name: tensor for name, tensor in tensors.items()}
+            return (
+                tensors
+                if inside
+                else {self.root + name: tensor for name, tensor in tensors.items()}
+            )
         return inside or tensors
 
     def _links(self, like: Any) -> list["_Link"]:
         """For all leaves, the rule and the names it gives."""
         leaves = dict(zip(tree.names(like), jax.tree.leaves(like)))
         if not self.rules:
-            return [_Link(Rule.plain(name, name), (name,), [(name,)], None, (leaf,)) for name, leaf in leaves.items()]
-        links, left = [], dict(leaves)
+            return [
+                _Link(Rule.plain(name, name), (name,), [(name,)], None, (leaf,))
+                for name, leaf in leaves.items()
+            ]
+        links = []
+        left = dict(leaves)
         for rule in self.rules:
             pattern = _pattern(rule.ours[0])
             for match in [match for name in left if (match := pattern.fullmatch(name))]:
@@ -157,12 +187,17 @@ class Names(NamedTuple):
                 for ours in links[-1].ours:
                     del left[ours]
         if left:
-            raise ValueError(f"Names: no rule tells how {', '.join(left)} are called; the map is for another network.")
+            raise ValueError(
+                f"Names: no rule tells how {', '.join(left)} are called; the map is for another "
+                "network."
+            )
         return links
 
 
 class _Link(NamedTuple):
-    """A rule for these very leaves; with a depth, `theirs` has the names for each of so many equal layers."""
+    """A rule for these very leaves; with a depth, `theirs` has the names for each of so many equal
+    layers.
+    """
 
     rule: Rule
     ours: tuple[str, ...]
@@ -177,21 +212,31 @@ class _Link(NamedTuple):
 
     def expected(self) -> dict[str, np.ndarray]:
         """Arrays of the shapes and types their tensors have, which take no room."""
-        empty = {o: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape) for o, leaf in zip(self.ours, self.leaves)}
-        return {n: t for names, made in zip(self.theirs, self.written(empty)) for n, t in zip(names, made)}
+        empty = {
+            o: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
+            for o, leaf in zip(self.ours, self.leaves)
+        }
+        return {
+            n: t
+            for names, made in zip(self.theirs, self.written(empty))
+            for n, t in zip(names, made)
+        }
 
 
 def _arrays(tensors: Any) -> dict[str, np.ndarray]:
     if not isinstance(tensors, Mapping):
         cure = "give module.state_dict()" if hasattr(tensors, "state_dict") else "give a dict"
-        raise ValueError(f"Names: expected tensors by name, got a {type(tensors).__name__}; {cure}.")
+        raise ValueError(
+            f"Names: expected tensors by name, got a {type(tensors).__name__}; {cure}."
+        )
     found = {}
     for name, tensor in tensors.items():
         try:
             found[name] = np.asarray(tensor)
         except (TypeError, RuntimeError) as trouble:
             raise ValueError(
-                f"Names: {name} is no array for NumPy ({trouble}); call .float() on the tensors, and .detach().cpu() "
+                f"Names: {name} is no array for NumPy ({trouble}); call .float() on the tensors, "
+                "and .detach().cpu() "
                 "if they are still part of a training or on a GPU."
             ) from None
     return found
@@ -220,7 +265,8 @@ def _link(rule: Rule, match: re.Match[str], leaves: Mapping[str, Any]) -> _Link:
 
 def _fill(name: str, numbers: Mapping[str, int]) -> str:
     def place(match: re.Match[str]) -> str:
-        number, start = numbers[match[1]], match[2] or "0"
+        number = numbers[match[1]]
+        start = match[2] or "0"
         return str(number + int(start)) if start.isdigit() else chr(ord(start) + number)
 
     return _PLACE.sub(place, name)
@@ -233,14 +279,18 @@ def batch_norms(model: Any) -> set[str]:
     return {tree.dotted(path) for path, node in nodes if is_norm(node)}
 
 
-def _compare(tensors: Tensors, links: list[_Link], ignored: tuple[str, ...], *, exact: bool, source: str) -> None:
+def _compare(
+    tensors: Tensors, links: list[_Link], ignored: tuple[str, ...], *, exact: bool, source: str
+) -> None:
     """Refuses tensors that are not those expected, with all that is wrong."""
     expected = {name: tensor for link in links for name, tensor in link.expected().items()}
     form = lambda a: f"{a.dtype}{a.shape}"
     kind = lambda a: (a.shape, a.dtype if exact else jnp.issubdtype(a.dtype, np.floating))
     wrong = {
         "missing": sorted(set(expected) - set(tensors)),
-        "extra": sorted(name for name in set(tensors) - set(expected) if not name.endswith(ignored)),
+        "extra": sorted(
+            name for name in set(tensors) - set(expected) if not name.endswith(ignored)
+        ),
         "misshapen": [
             f"{name} is {form(tensors[name])}, expected {form(tensor)}"
             for name, tensor in sorted(expected.items())
@@ -251,9 +301,14 @@ def _compare(tensors: Tensors, links: list[_Link], ignored: tuple[str, ...], *, 
         told = "\n".join(f"  {what}: {_listed(names)}" for what, names in wrong.items() if names)
         cure = "Give the tensors of this very network, and the names of the library that made them."
         if tensors and expected and not set(tensors) & set(expected):
-            cure = "Not one name is known: these look like another library's names: give names=..., or its own network."
+            cure = (
+                "Not one name is known: these look like another library's names: give names=..., "
+                "or its own network."
+            )
         raise ValueError(f"{source} do not make this model:\n{told}\n{cure}")
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return ", ".join(names[:SHOWN]) + (
+        f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    )

@@ -1,8 +1,9 @@
 r"""The nearest points of two convex hulls, and what can be shown without rounding (§1.2).
 
-Two sets of points are separable iff their convex hulls do not meet; the shortest vector between the hulls is then the
-normal of the widest gap. Wolfe's algorithm finds it in finitely many steps: it holds the shortest vector between two
-simplices, adds the point that lies furthest in front of it, and drops those whose weight turns negative.
+Two sets of points are separable iff their convex hulls do not meet; the shortest vector between the
+hulls is then the normal of the widest gap. Wolfe's algorithm finds it in finitely many steps: it
+holds the shortest vector between two simplices, adds the point that lies furthest in front of it,
+and drops those whose weight turns negative.
 """
 
 from fractions import Fraction
@@ -16,11 +17,15 @@ ROUNDING = np.finfo(float).eps
 
 
 class Nearest(NamedTuple):
-    r"""The shortest $w = \sum_i \alpha_i z_i$ with $\alpha \ge 0$ that adds up to 1 in each group."""
+    r"""The shortest $w = \sum_i \alpha_i z_i$ with $\alpha \ge 0$ that adds up to 1 in each
+    group.
+    """
 
     w: np.ndarray
     alpha: np.ndarray
-    low: np.ndarray  # the least $z_i^\top w$ of each group; their sum is $\|w\|^2$ at the optimum and never more
+    low: (
+        np.ndarray
+    )  # the least $z_i^\top w$ of each group; their sum is $\|w\|^2$ at the optimum and never more
 
 
 def nearest_point(zs: np.ndarray, group: np.ndarray) -> Nearest:
@@ -33,10 +38,13 @@ def nearest_point(zs: np.ndarray, group: np.ndarray) -> Nearest:
     members = [np.flatnonzero(group == g) for g in range(group.max() + 1)]
     short = np.einsum("nd,nd->n", zs, zs)
     held = np.array([rows[short[rows].argmin()] for rows in members])
-    alpha, w, noise = np.ones(len(held)), zs[held].sum(axis=0), 4 * ROUNDING * np.sqrt(short.max())
+    alpha = np.ones(len(held))
+    w = zs[held].sum(axis=0)
+    noise = 4 * ROUNDING * np.sqrt(short.max())
     best, length = None, np.inf
     for _ in range(1000 + 50 * zs.shape[1]):
-        before, length = length, np.sqrt(w @ w)
+        before = length
+        length = np.sqrt(w @ w)
         if best is not None and length >= before:  # nothing left but rounding
             return best
         score = zs @ w
@@ -46,7 +54,9 @@ def nearest_point(zs: np.ndarray, group: np.ndarray) -> Nearest:
         best = Nearest(w, full, score[front])
         if length <= noise or w @ w - best.low.sum() <= TIGHT * (w @ w):
             return best
-        behind = [alpha[group[held] == g] @ score[held[group[held] == g]] for g in range(len(members))]
+        behind = [
+            alpha[group[held] == g] @ score[held[group[held] == g]] for g in range(len(members))
+        ]
         new = front[np.argmax(behind - score[front])]
         if new in held:
             return best
@@ -54,8 +64,12 @@ def nearest_point(zs: np.ndarray, group: np.ndarray) -> Nearest:
     return best  # type: ignore[return-value]
 
 
-def _shorten(zs: np.ndarray, group: np.ndarray, held: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, ...]:
-    """From a point of the simplices to the shortest of their planes, or the last that no weight forbids, and again."""
+def _shorten(
+    zs: np.ndarray, group: np.ndarray, held: np.ndarray, alpha: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """From a point of the simplices to the shortest of their planes, or the last that no weight
+    forbids, and again.
+    """
     while True:
         target, w = _affine(zs[held], group[held], alpha)
         if (target > 0).all():
@@ -64,18 +78,22 @@ def _shorten(zs: np.ndarray, group: np.ndarray, held: np.ndarray, alpha: np.ndar
         reach = alpha[down] / np.maximum(alpha[down] - target[down], np.finfo(float).tiny)
         alpha = alpha + reach.min() * (target - alpha)
         alpha[down[reach.argmin()]] = 0.0
-        held, alpha = held[alpha > 0], alpha[alpha > 0]
+        held = held[alpha > 0]
+        alpha = alpha[alpha > 0]
 
 
 def _affine(zs: np.ndarray, group: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The weights, of any sign, and the shortest vector: least squares in the differences to one row of each group.
+    """The weights, of any sign, and the shortest vector: least squares in the differences to one
+    row of each group.
 
-    The vector is as orthogonal to the differences as rounding allows; the same from its weights is much less so where
-    it is short.
+    The vector is as orthogonal to the differences as rounding allows; the same from its weights is
+    much less so where it is short.
     """
     from scipy.linalg import lstsq  # for those who ask; most users of a model need not wait for it
 
-    base = np.array([np.flatnonzero(group == g)[alpha[group == g].argmax()] for g in range(group.max() + 1)])
+    base = np.array(
+        [np.flatnonzero(group == g)[alpha[group == g].argmax()] for g in range(group.max() + 1)]
+    )
     others = np.setdiff1d(np.arange(len(zs)), base)
     target = np.zeros(len(zs))
     target[base] = 1.0
@@ -92,14 +110,16 @@ def _affine(zs: np.ndarray, group: np.ndarray, alpha: np.ndarray) -> tuple[np.nd
 
 
 def positive(zs: np.ndarray, v: np.ndarray) -> bool:
-    r"""Whether $z_i^\top v > 0$ for all $i$, without rounding: in rational numbers where the sum is too near to 0.
+    r"""Whether $z_i^\top v > 0$ for all $i$, without rounding: in rational numbers where the sum is
+    too near to 0.
 
     >>> positive(np.array([[1e16, 1.0, -1e16]]), np.ones(3))
     True
     """
     if not np.isfinite(v).all():
         return False
-    score, blur = zs @ v, (len(v) + 2) * ROUNDING * (np.abs(zs) @ np.abs(v))
+    score = zs @ v
+    blur = (len(v) + 2) * ROUNDING * (np.abs(zs) @ np.abs(v))
     if not (score >= -blur).all():
         return False
     exact = [Fraction(a) for a in v.tolist()]
@@ -108,7 +128,8 @@ def positive(zs: np.ndarray, v: np.ndarray) -> bool:
 
 
 def vanishing(zs: np.ndarray, alpha: np.ndarray) -> np.ndarray | None:
-    r"""Weights $\alpha \ge 0$ of sum 1 close to those given with $\sum_i \alpha_i z_i = 0$; None where there are none.
+    r"""Weights $\alpha \ge 0$ of sum 1 close to those given with $\sum_i \alpha_i z_i = 0$; None
+    where there are none.
 
     Up to `FEW` rows are combined in rational numbers, so that the sum is 0 and not merely small.
 
@@ -118,7 +139,11 @@ def vanishing(zs: np.ndarray, alpha: np.ndarray) -> np.ndarray | None:
     True
     """
     held = np.flatnonzero(alpha)
-    exact = _eliminate(zs[held].T, alpha[held]) if len(held) <= FEW else [Fraction(a) for a in alpha[held].tolist()]
+    exact = (
+        _eliminate(zs[held].T, alpha[held])
+        if len(held) <= FEW
+        else [Fraction(a) for a in alpha[held].tolist()]
+    )
     if exact is None or min(exact) < 0 or not any(exact):
         return None
     full = np.zeros(len(zs))
@@ -128,7 +153,9 @@ def vanishing(zs: np.ndarray, alpha: np.ndarray) -> np.ndarray | None:
 
 
 def _eliminate(columns: np.ndarray, alpha: np.ndarray) -> list[Fraction] | None:
-    """The exact solution of columns · a = 0 that agrees with alpha where there is a choice; None if only 0 is one."""
+    """The exact solution of columns · a = 0 that agrees with alpha where there is a choice; None if
+    only 0 is one.
+    """
     rows = [[Fraction(a) for a in row] for row in columns.tolist()]
     pivots: list[int] = []
     for j in range(len(alpha)):

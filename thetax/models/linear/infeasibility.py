@@ -1,8 +1,9 @@
-r"""A separator of labelled points or the weights that show there is none, in double precision (§1.2).
+r"""A separator of labelled points or the weights that show there is none, in double precision
+(§1.2).
 
-The signed rows are $z_i = y_i (x_i, 1)$. Farkas' lemma: either $z_i^\top v > 0$ for all $i$ and some $v$, or
-$\sum_i \alpha_i z_i = 0$ for some $\alpha \ge 0$ of sum 1. Moving the origin and scaling the features changes $v$ but
-not $\alpha$, and rounds less.
+The signed rows are $z_i = y_i (x_i, 1)$. Farkas' lemma: either $z_i^\top v > 0$ for all $i$ and
+some $v$, or $\sum_i \alpha_i z_i = 0$ for some $\alpha \ge 0$ of sum 1. Moving the origin and
+scaling the features changes $v$ but not $\alpha$, and rounds less.
 """
 
 from typing import Any
@@ -14,11 +15,16 @@ import numpy as np
 from .hull import nearest_point, positive, vanishing
 
 ENOUGH = 40  # rows for each unknown in the first working set; the others are only consulted
-EXACT = 1e-9  # a combination of unit rows shorter than this is looked at, a score this much below 1 counts as 1
+# a combination of unit rows shorter than this is looked at, a score this much below 1 counts as 1
+EXACT = 1e-9
 
 
-def decide(xs: np.ndarray, ys: np.ndarray, bias: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
-    r"""$v = (w, b)$ in double precision with $z_i^\top v > 0$, or a certificate; both multiplied out."""
+def decide(
+    xs: np.ndarray, ys: np.ndarray, bias: bool
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    r"""$v = (w, b)$ in double precision with $z_i^\top v > 0$, or a certificate; both multiplied
+    out.
+    """
     zs = signed_rows(xs, ys, bias)
     if not zs.any(axis=1).all():  # a row of zeros is right for no one
         return None, np.eye(len(zs))[zs.any(axis=1).argmin()]
@@ -34,13 +40,17 @@ def decide(xs: np.ndarray, ys: np.ndarray, bias: bool) -> tuple[np.ndarray | Non
             kept = held(back / np.abs(back).max(), zs, bias, float) if back.any() else None
             if kept is not None:
                 return kept, None
-        for weights in () if alpha is None else (alpha, np.where(alpha > EXACT * alpha.max(), alpha, 0)):
+        for weights in (
+            () if alpha is None else (alpha, np.where(alpha > EXACT * alpha.max(), alpha, 0))
+        ):
             certificate = vanishing(zs, weights)
             if certificate is not None:
                 return None, certificate
     raise ArithmeticError(
-        "separate: at double precision neither a separator nor a certificate can be shown; the classes touch to "
-        "within rounding. Move the origin nearer to the points, or drop features that depend on the others."
+        "separate: at double precision neither a separator nor a certificate can be shown; the "
+        "classes touch to "
+        "within rounding. Move the origin nearer to the points, or drop features that depend on "
+        "the others."
     )
 
 
@@ -58,14 +68,20 @@ def held(v: np.ndarray, zs: np.ndarray, bias: bool, dtype: Any) -> np.ndarray | 
 
 
 def signed_rows(xs: Any, ys: Any, bias: bool) -> Any:
-    r"""$z_i = y_i (x_i, 1)$, or $y_i x_i$ without a bias, in the arithmetic of `xs`, NumPy's or JAX's."""
+    r"""$z_i = y_i (x_i, 1)$, or $y_i x_i$ without a bias, in the arithmetic of `xs`, NumPy's or
+    JAX's.
+    """
     np_or_jnp = jnp if isinstance(xs, jax.Array) else np
     ys = ys.astype(xs.dtype)[:, None]
     return np_or_jnp.concatenate([ys * xs, ys], axis=1) if bias else ys * xs
 
 
-def _by_programme(xs: np.ndarray, ys: np.ndarray, bias: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The linear programme on a growing set of rows: v, or multipliers that add up to 0, or neither."""
+def _by_programme(
+    xs: np.ndarray, ys: np.ndarray, bias: bool
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The linear programme on a growing set of rows: v, or multipliers that add up to 0, or
+    neither.
+    """
     zs = signed_rows(xs, ys, bias)
     length = np.linalg.norm(zs, axis=1)
     units = zs / np.where(length > 0, length, 1.0)[:, None]
@@ -87,8 +103,13 @@ def _by_programme(xs: np.ndarray, ys: np.ndarray, bias: bool) -> tuple[np.ndarra
 
 
 def _programme(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The best v of the linear programme, and its multipliers made exact on the rows they rest on."""
-    from scipy.optimize import linprog, nnls  # costs a quarter of a second, which most users of a model need not wait
+    """The best v of the linear programme, and its multipliers made exact on the rows they rest
+    on.
+    """
+    from scipy.optimize import (
+        linprog,
+        nnls,
+    )  # costs a quarter of a second, which most users of a model need not wait
 
     n, d = units.shape
     found = linprog(
@@ -100,18 +121,25 @@ def _programme(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     )
     if found.status:
         raise ArithmeticError(f"separate: the linear programme failed: {found.message}")
-    alpha, holding = np.zeros(n), np.flatnonzero(-found.ineqlin.marginals > 1e-12)
+    alpha = np.zeros(n)
+    holding = np.flatnonzero(-found.ineqlin.marginals > 1e-12)
     alpha[holding], _ = nnls(np.vstack([units[holding].T, np.ones(len(holding))]), np.eye(d + 1)[d])
     return found.x[:d], alpha
 
 
-def _by_hulls(xs: np.ndarray, ys: np.ndarray, bias: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The same from the nearest points of the hulls of the two classes, or of the origin and the signed points."""
+def _by_hulls(
+    xs: np.ndarray, ys: np.ndarray, bias: bool
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The same from the nearest points of the hulls of the two classes, or of the origin and the
+    signed points.
+    """
     found = nearest_point(ys[:, None] * xs, classes(ys, bias))
     w = found.w / max(np.abs(found.w).max(), np.finfo(float).tiny)
     return (np.append(w, 0.0) if bias else w), found.alpha
 
 
 def classes(ys: np.ndarray, bias: bool) -> np.ndarray:
-    """The group of each row: its class, or one for all without a bias, where only the signed points count."""
+    """The group of each row: its class, or one for all without a bias, where only the signed points
+    count.
+    """
     return (ys < 0).astype(int) if bias and (ys > 0).any() else np.zeros(len(ys), int)

@@ -1,4 +1,6 @@
-r"""Units that fire or not (§1.1, §1.2): McCulloch and Pitts' threshold neuron and Rosenblatt's perceptron."""
+r"""Units that fire or not (§1.1, §1.2): McCulloch and Pitts' threshold neuron and Rosenblatt's
+perceptron.
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,15 +13,19 @@ from ...layers import dense, heaviside
 
 
 class McCullochPitts(eqx.Module):
-    r"""A layer of threshold neurons $f[\sigma, \theta](x) = 1\{\sigma x \ge \theta\}$ on $x \in \{0, 1\}^n$ (§1.1).
+    r"""A layer of threshold neurons $f[\sigma, \theta](x) = 1\{\sigma x \ge \theta\}$ on
+    $x \in \{0, 1\}^n$ (§1.1).
 
-    Each row of $\sigma \in \{-1, +1\}^{m \times n}$ is one neuron: a synapse of $+1$ excites it, one of $-1$
-    inhibits it. There is no learning rule. A network of neurons is a `Chain` of these. McCulloch & Pitts 1943.
+    Each row of $\sigma \in \{-1, +1\}^{m \times n}$ is one neuron: a synapse of $+1$ excites it,
+    one of $-1$ inhibits it. There is no learning rule. A network of neurons is a `Chain` of these.
+    McCulloch & Pitts 1943.
 
     >>> import jax
     >>> from thetax.layers import Chain
     >>> both = jnp.array([[1.0, 1.0], [-1.0, -1.0]])
-    >>> xor = Chain(McCullochPitts(both, jnp.array([1.0, -1.0])), McCullochPitts(both[:1], jnp.array([2.0])))
+    >>> xor = Chain(
+    ...     McCullochPitts(both, jnp.array([1.0, -1.0])), McCullochPitts(both[:1], jnp.array([2.0]))
+    ... )
     >>> jax.vmap(xor)(jnp.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]))[:, 0].tolist()
     [0.0, 1.0, 1.0, 0.0]
     """
@@ -29,19 +35,26 @@ class McCullochPitts(eqx.Module):
 
     @classmethod
     def init(cls, n: int, m: int, *, key: PRNGKeyArray) -> "McCullochPitts":
-        """Draws fair signs, and thresholds uniform between what never fails to fire and what hardly fires."""
+        """Draws fair signs, and thresholds uniform between what never fails to fire and what hardly
+        fires.
+        """
         key_sigma, key_theta = jr.split(key)
-        return cls(jr.rademacher(key_sigma, (m, n), float), jr.uniform(key_theta, (m,), minval=-n, maxval=n))
+        return cls(
+            jr.rademacher(key_sigma, (m, n), float),
+            jr.uniform(key_theta, (m,), minval=-n, maxval=n),
+        )
 
     def __check_init__(self):
         if self.sigma.ndim != 2 or self.theta.shape != self.sigma.shape[:1]:
             raise ValueError(
-                f"McCullochPitts: sigma must be (m, n) and theta (m,); got sigma {self.sigma.shape} and theta "
+                "McCullochPitts: sigma must be (m, n) and theta (m,); got sigma "
+                f"{self.sigma.shape} and theta "
                 f"{self.theta.shape}. Each row of sigma is one neuron."
             )
         if not isinstance(self.sigma, Tracer) and not bool((jnp.abs(self.sigma) == 1).all()):
             raise ValueError(
-                f"McCullochPitts: a synapse is +1 or -1; got {float(self.sigma[jnp.abs(self.sigma) != 1][0])}. "
+                "McCullochPitts: a synapse is +1 or -1; got "
+                f"{float(self.sigma[jnp.abs(self.sigma) != 1][0])}. "
                 "For graded weights use Linear and heaviside."
             )
 
@@ -51,11 +64,13 @@ class McCullochPitts(eqx.Module):
 
 
 class Perceptron(eqx.Module):
-    r"""The linear threshold unit $f[w, b](x) = \mathrm{sgn}(w^\top x + b)$, $\mathrm{sgn}(0) = 0$ (§1.2).
+    r"""The linear threshold unit $f[w, b](x) = \mathrm{sgn}(w^\top x + b)$, $\mathrm{sgn}(0) = 0$
+    (§1.2).
 
-    On the boundary it gives 0, which is wrong for both labels $y \in \{-1, +1\}$. Without $b$ the boundary goes
-    through the origin. Weights fitted to integers are integers. Rosenblatt 1958.
-    Departs: the notes place the boundary in $\mathbb{R}^n$; it lies in $\mathbb{R}^d$, where $x$ does.
+    On the boundary it gives 0, which is wrong for both labels $y \in \{-1, +1\}$. Without $b$ the
+    boundary goes through the origin. Weights fitted to integers are integers. Rosenblatt 1958.
+    Departs: the notes place the boundary in $\mathbb{R}^n$; it lies in $\mathbb{R}^d$, where $x$
+    does.
 
     >>> unit = Perceptron(jnp.array([1.0, -1.0]), jnp.array(0.5))
     >>> [float(unit(x)) for x in jnp.array([[2.0, 1.0], [0.0, 0.5], [0.0, 1.0]])]
@@ -67,7 +82,9 @@ class Perceptron(eqx.Module):
 
     @classmethod
     def init(cls, d: int, *, bias: bool = True, key: PRNGKeyArray) -> "Perceptron":
-        """Draws a direction of $(w, b)$ from the uniform law on the sphere, as a standard normal vector."""
+        """Draws a direction of $(w, b)$ from the uniform law on the sphere, as a standard normal
+        vector.
+        """
         v = jr.normal(key, (d + bias,))
         return cls(v[:d], v[d] if bias else None)
 

@@ -1,8 +1,9 @@
-r"""The perceptron algorithm (§1.2, Algorithm 1): on each mistake $w \leftarrow w + yx$ and $b \leftarrow b + y$.
+r"""The perceptron algorithm (§1.2, Algorithm 1): on each mistake $w \leftarrow w + yx$ and
+$b \leftarrow b + y$.
 
-With the signed rows $z_i = y_i (x_i, 1)$ and $v = (w, b)$ it is one line, $v \leftarrow v + z_i$ where
-$z_i^\top v \le 0$, and it stops after a sweep without a mistake. `fit_perceptron` sweeps; `perceptron_path` jumps
-from mistake to mistake and keeps every $v_t$.
+With the signed rows $z_i = y_i (x_i, 1)$ and $v = (w, b)$ it is one line, $v \leftarrow v + z_i$
+where $z_i^\top v \le 0$, and it stops after a sweep without a mistake. `fit_perceptron` sweeps;
+`perceptron_path` jumps from mistake to mistake and keeps every $v_t$.
 """
 
 import warnings
@@ -43,22 +44,30 @@ class PerceptronPath(NamedTuple):
 
 
 def fit_perceptron(
-    xs: Num[Any, "n d"], ys: Num[Any, " n"], *, epochs: int = 1000, bias: bool = True, key: PRNGKeyArray | None = None
+    xs: Num[Any, "n d"],
+    ys: Num[Any, " n"],
+    *,
+    epochs: int = 1000,
+    bias: bool = True,
+    key: PRNGKeyArray | None = None,
 ) -> PerceptronFit:
-    r"""Sweeps the data until none is misclassified, at most `epochs` times (§1.2, Algorithm 1; Rosenblatt 1958).
+    r"""Sweeps the data until none is misclassified, at most `epochs` times (§1.2, Algorithm 1;
+    Rosenblatt 1958).
 
-    The examples come in their order or, with a key, in a new order each sweep. Integers stay integers, of int32 or
-    wider: the weights are then exact, and if they might not fit a ValueError says so. Map over data sets with
-    `jax.vmap`; on a CPU each of them stops by itself. If the data are not separable and not traced, raises
-    `NotSeparable` with the multipliers that show it; if they are and the epochs do not suffice, warns with Novikoff's
-    bound. Under `jit` or `vmap`, `separated` is False in both cases.
+    The examples come in their order or, with a key, in a new order each sweep. Integers stay
+    integers, of int32 or wider: the weights are then exact, and if they might not fit a ValueError
+    says so. Map over data sets with `jax.vmap`; on a CPU each of them stops by itself. If the data
+    are not separable and not traced, raises `NotSeparable` with the multipliers that show it; if
+    they are and the epochs do not suffice, warns with Novikoff's bound. Under `jit` or `vmap`,
+    `separated` is False in both cases.
 
     >>> fit = fit_perceptron(np.array([[2, 0], [0, 1], [-1, -1]]), np.array([1, 1, -1]))
     >>> fit.model.w.tolist(), fit.model.b.item(), fit.mistakes.item(), fit.epochs.item()
     ([2, 0], 1, 1, 2)
     """
     check_signs(xs, ys)
-    xs, ys = as_signed(xs, "fit_perceptron"), jnp.asarray(ys)
+    xs = as_signed(xs, "fit_perceptron")
+    ys = jnp.asarray(ys)
     if epochs < 1:
         raise ValueError(f"fit_perceptron: epochs must be at least 1; got {epochs}.")
     found = _fit(xs, ys, jnp.asarray(epochs, jnp.int32), key, bias)
@@ -86,16 +95,20 @@ def _explain(found: PerceptronFit, xs: np.ndarray, ys: np.ndarray, bias: bool) -
     if v is None:
         used = np.flatnonzero(certificate := np.asarray(certificate))
         raise NotSeparable(
-            f"fit_perceptron: no hyperplane separates the data: with weights in .certificate on {len(used)} of the "
-            f"{len(certificate)} examples (such as row {used[0]}), the signed examples y(x, 1) add up to 0. "
+            "fit_perceptron: no hyperplane separates the data: with weights in .certificate on "
+            f"{len(used)} of the "
+            f"{len(certificate)} examples (such as row {used[0]}), the signed examples y(x, 1) "
+            "add up to 0. "
             "Map the inputs to more features, or descend a loss.",
             certificate,
         )
     zs = signed_rows(xs, ys, bias)
     bound = np.square(zs).sum(axis=1).max() / ((zs @ v).min() / np.linalg.norm(v)) ** 2
     warnings.warn(
-        f"fit_perceptron: the data are separable, but not yet separated: epochs={int(found.epochs)}, updates made "
-        f"{int(found.mistakes)}, updates that Novikoff's bound allows {bound:.3g}. Allow more epochs, centre and scale "
+        "fit_perceptron: the data are separable, but not yet separated: "
+        f"epochs={int(found.epochs)}, updates made "
+        f"{int(found.mistakes)}, updates that Novikoff's bound allows {bound:.3g}. Allow more "
+        "epochs, centre and scale "
         "the features, or ask max_margin for a separator.",
         RuntimeWarning,
         stacklevel=4,
@@ -115,13 +128,18 @@ def _rosenblatt(carry, z):
 
 
 def _try_block(carry, zs):
-    """The same updates as one row at a time, which is not even tried where the whole block is right."""
+    """The same updates as one row at a time, which is not even tried where the whole block is
+    right.
+    """
     clean = (jnp.matmul(zs, carry[0], precision="highest") > 0).all()
-    return jax.lax.cond(clean, lambda c: c, lambda c: jax.lax.scan(_rosenblatt, c, zs)[0], carry), None
+    return jax.lax.cond(
+        clean, lambda c: c, lambda c: jax.lax.scan(_rosenblatt, c, zs)[0], carry
+    ), None
 
 
 def _sweep(v, zs):
-    carry, whole = (v, jnp.zeros((), jnp.int32)), 0
+    carry = (v, jnp.zeros((), jnp.int32))
+    whole = 0
     if zs.shape[1] * zs.dtype.itemsize > SHORT:
         whole = len(zs) - len(zs) % BLOCK
         carry, _ = jax.lax.scan(_try_block, carry, zs[:whole].reshape(-1, BLOCK, zs.shape[1]))
@@ -147,11 +165,15 @@ def _sweep_until_clean(zs, epochs, key):
 
 @_sweep_until_clean.def_vmap
 def _one_after_another(size, mapped, *arguments):
-    """On a CPU each data set runs until it is done; elsewhere they run side by side until the last is."""
+    """On a CPU each data set runs until it is done; elsewhere they run side by side until the last
+    is.
+    """
     spread = lambda is_mapped, a: a if is_mapped else jnp.broadcast_to(a, (size, *a.shape))
     batch = jax.tree.map(spread, tuple(mapped), arguments)
     one = lambda each: _sweep_until_clean.fun(*each)
-    found = jax.lax.platform_dependent(batch, cpu=lambda b: jax.lax.map(one, b), default=jax.vmap(one))
+    found = jax.lax.platform_dependent(
+        batch, cpu=lambda b: jax.lax.map(one, b), default=jax.vmap(one)
+    )
     return found, jax.tree.map(lambda _: True, found)
 
 
@@ -165,8 +187,8 @@ def perceptron_path(
 ) -> PerceptronPath:
     r"""The first `limit` updates of the algorithm, one by one, from the origin or from `start`.
 
-    A sample that is right changes nothing, so it is enough to go from each mistake to the next: in cyclic order,
-    the first $i$ with $z_i^\top v \le 0$.
+    A sample that is right changes nothing, so it is enough to go from each mistake to the next: in
+    cyclic order, the first $i$ with $z_i^\top v \le 0$.
 
     >>> path = perceptron_path(jnp.eye(2), jnp.ones(2), limit=3, bias=False)
     >>> path.model.w.tolist(), path.index.tolist(), path.count.item()
@@ -177,7 +199,10 @@ def perceptron_path(
     n = len(zs)
     first = jnp.zeros_like(zs[0]) if start is None else start.v
     if first.shape != zs[0].shape:
-        raise ValueError(f"perceptron_path: start must have a bias iff bias is True; got {start} and bias={bias}.")
+        raise ValueError(
+            f"perceptron_path: start must have a bias iff bias is True; got {start} and "
+            f"bias={bias}."
+        )
 
     def update(state, _):
         v, place = state

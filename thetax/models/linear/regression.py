@@ -22,17 +22,22 @@ def linear_regression(d: int, m: int = 1) -> Linear:
 
 
 def logistic_regression(d: int) -> Linear:
-    r"""The log-odds of $P(y = 1 \mid x) = \sigma(w^\top x + b)$; train it with `binary_cross_entropy` (§2.1)."""
+    r"""The log-odds of $P(y = 1 \mid x) = \sigma(w^\top x + b)$; train it with
+    `binary_cross_entropy` (§2.1).
+    """
     return linear_regression(d, 1)
 
 
 def multinomial_regression(d: int, k: int) -> Linear:
-    r"""The logits of $P(y = i \mid x) = \mathrm{softmax}_i(Wx + b)$; train it with `cross_entropy` (§2.2)."""
+    r"""The logits of $P(y = i \mid x) = \mathrm{softmax}_i(Wx + b)$; train it with `cross_entropy`
+    (§2.2).
+    """
     return linear_regression(d, k)
 
 
 def least_squares(xs: Float[Array, "n d"], ys: Float[Array, "n *m"]) -> Linear:
-    r"""The minimiser of $\tfrac12 \sum_i \|Wx_i + b - y_i\|^2$, of least norm where many are (§2.1).
+    r"""The minimiser of $\tfrac12 \sum_i \|Wx_i + b - y_i\|^2$, of least norm where many are
+    (§2.1).
 
     Departs: the notes print $(X^\top X)^{-1} X^\top y$ for $X$ with examples as columns.
 
@@ -45,10 +50,12 @@ def least_squares(xs: Float[Array, "n d"], ys: Float[Array, "n *m"]) -> Linear:
 
 
 def ridge(xs: Float[Array, "n d"], ys: Float[Array, "n *m"], *, strength: float | Scalar) -> Linear:
-    r"""The minimiser of $\tfrac12 \sum_i \|Wx_i + b - y_i\|^2 + \tfrac{\mu}{2} \|W\|_F^2$; $b$ is not shrunk (§8.2).
+    r"""The minimiser of $\tfrac12 \sum_i \|Wx_i + b - y_i\|^2 + \tfrac{\mu}{2} \|W\|_F^2$; $b$ is
+    not shrunk (§8.2).
 
     Solved through the singular value decomposition $USV^\top$ of the centred data,
-    $W = \bar Y^\top U \frac{S}{S^2 + \mu} V^\top$, so that $\mu = 0$ gives the solution of least norm.
+    $W = \bar Y^\top U \frac{S}{S^2 + \mu} V^\top$, so that $\mu = 0$ gives the solution of least
+    norm.
 
     >>> xs = jnp.array([[-1.0], [1.0]])
     >>> ridge(xs, xs[:, 0], strength=2.0).W.tolist()
@@ -57,7 +64,8 @@ def ridge(xs: Float[Array, "n d"], ys: Float[Array, "n *m"], *, strength: float 
     if isinstance(strength, int | float) and strength < 0:
         raise ValueError(f"ridge: strength must not be negative; got {strength}.")
     targets = ys.reshape(len(xs), -1)
-    centre_x, centre_y = xs.mean(axis=0), targets.mean(axis=0)
+    centre_x = xs.mean(axis=0)
+    centre_y = targets.mean(axis=0)
     U, s, Vt, sound = _svd(xs - centre_x[None])
     weight = jnp.where(sound, s / jnp.where(sound, s * s + strength, 1.0), 0.0)
     W = (targets - centre_y[None]).T @ U * weight[None] @ Vt
@@ -75,25 +83,31 @@ def _svd(
 def leave_one_out(
     xs: Float[Array, "n d"], ys: Float[Array, "n *m"], *, strength: float | Scalar
 ) -> Float[Array, "n *m"]:
-    r"""$y_i - \hat f_{-i}(x_i)$ for each $i$, with $\hat f_{-i}$ the `ridge` of all the other examples, from one fit.
+    r"""$y_i - \hat f_{-i}(x_i)$ for each $i$, with $\hat f_{-i}$ the `ridge` of all the other
+    examples, from one fit.
 
-    With $H = \frac1n 11^\top + U \frac{S^2}{S^2 + \mu} U^\top$, which maps $y$ to its fit, the error of the example
-    left out is $\frac{y_i - (Hy)_i}{1 - H_{ii}}$ (Allen 1974; Golub, Heath & Wahba 1979). The mean of its square is
-    what cross-validation with $n$ folds measures (L10 §4.5).
+    With $H = \frac1n 11^\top + U \frac{S^2}{S^2 + \mu} U^\top$, which maps $y$ to its fit, the
+    error of the example left out is $\frac{y_i - (Hy)_i}{1 - H_{ii}}$ (Allen 1974; Golub, Heath &
+    Wahba 1979). The mean of its square is what cross-validation with $n$ folds measures (L10 §4.5).
 
     >>> xs, ys = jnp.array([[0.0], [1.0], [2.0], [4.0]]), jnp.array([0.0, 2.0, 1.0, 3.0])
     >>> without = ridge(xs[1:], ys[1:], strength=0.5)
-    >>> [round(float(e), 3) for e in (leave_one_out(xs, ys, strength=0.5)[0], ys[0] - without(xs[0])[0])]
+    >>> [
+    ...     round(float(e), 3)
+    ...     for e in (leave_one_out(xs, ys, strength=0.5)[0], ys[0] - without(xs[0])[0])
+    ... ]
     [-1.097, -1.097]
     """
-    n, model = len(xs), ridge(xs, ys, strength=strength)
+    n = len(xs)
+    model = ridge(xs, ys, strength=strength)
     residual = ys.reshape(n, -1) - predict(model, xs)
     U, s, _, sound = _svd(xs - xs.mean(axis=0)[None])
     share = jnp.where(sound, s * s / jnp.where(sound, s * s + strength, 1.0), 0.0)
     left = 1 - 1 / n - jnp.square(U) @ share
     if not isinstance(left, Tracer) and bool((left < 8 * n * jnp.finfo(left.dtype).eps).any()):
         raise ValueError(
-            f"leave_one_out: example {int(left.argmin())} decides its own fit alone, so that without it there is no "
+            f"leave_one_out: example {int(left.argmin())} decides its own fit alone, so that "
+            "without it there is no "
             f"one answer; give more examples than features, or more strength than {strength}."
         )
     return (residual / left[:, None]).reshape(ys.shape)
@@ -102,10 +116,11 @@ def leave_one_out(
 def minimum_norm(
     A: Float[Array, "n d"], b: Float[Array, " n"], *, origin: Float[Array, " d"] | None = None
 ) -> Float[Array, " d"]:
-    r"""$A^+ b$: of all $x$ that make $\|Ax - b\|$ least, the one nearest to the origin (Penrose 1955).
+    r"""$A^+ b$: of all $x$ that make $\|Ax - b\|$ least, the one nearest to the origin (Penrose
+    1955).
 
-    With another `origin` $x_0$ it is the one nearest to that, $x_0 + A^+(b - Ax_0)$: where gradient descent on
-    $\tfrac12 \|Ax - b\|^2$ ends that begins at $x_0$ (L10, exercise 4).
+    With another `origin` $x_0$ it is the one nearest to that, $x_0 + A^+(b - Ax_0)$: where gradient
+    descent on $\tfrac12 \|Ax - b\|^2$ ends that begins at $x_0$ (L10, exercise 4).
 
     >>> A = jnp.array([[1.0, 1.0]])
     >>> minimum_norm(A, jnp.array([2.0])).round(4).tolist()

@@ -14,8 +14,8 @@ from ...layers import LSTM, Embedding, Law, Linear, lecun, unroll
 class SequenceClassifier(eqx.Module):
     r"""$x_{1:T} \mapsto Wy_T + b$, with $y_T$ what a cell puts out after the last input (§5).
 
-    The inputs are vectors, or tokens if there is a table for them; tokens may be filled up with -1 at the end, and
-    these are not read.
+    The inputs are vectors, or tokens if there is a table for them; tokens may be filled up with -1
+    at the end, and these are not read.
 
     >>> model = SequenceClassifier.init(4, 3, tokens=7, width=5, key=jr.key(0))
     >>> import jax
@@ -40,7 +40,9 @@ class SequenceClassifier(eqx.Module):
         law: Law = lecun,
         key: PRNGKeyArray,
     ) -> "SequenceClassifier":
-        """Draws `cell(width, m, key=key)`, for inputs or vectors of `tokens` of that width, and $k$ answers."""
+        """Draws `cell(width, m, key=key)`, for inputs or vectors of `tokens` of that width, and $k$
+        answers.
+        """
         key_cell, key_head, key_embed = jr.split(key, 3)
         embed = None if tokens is None else Embedding.init(tokens, width, key=key_embed)
         return cls(cell(width, m, key=key_cell), Linear.init(m, k, law=law, key=key_head), embed)

@@ -1,12 +1,13 @@
-r"""Counting (L10 §A): the next token given the last few, $p(x_t \mid x_{t-N}, \dots, x_{t-1})$, from how often it came.
+r"""Counting (L10 §A): the next token given the last few, $p(x_t \mid x_{t-N}, \dots, x_{t-1})$,
+from how often it came.
 
-With $c$ the count of a context, $c_x$ that of the context followed by $x$, $k$ the number of different tokens that
-followed, and $p'$ the same with the context one token shorter,
+With $c$ the count of a context, $c_x$ that of the context followed by $x$, $k$ the number of
+different tokens that followed, and $p'$ the same with the context one token shorter,
 
 $$p(x) = \frac{\max(c_x - \delta, 0)}{c} + \frac{\delta k}{c}\, p'(x),$$
 
-down to the uniform law; where the context never came, $p = p'$. So a part $\delta$ of every count goes to what was not
-seen (Ney et al. 1994).
+down to the uniform law; where the context never came, $p = p'$. So a part $\delta$ of every count
+goes to what was not seen (Ney et al. 1994).
 """
 
 from collections.abc import Sequence
@@ -23,10 +24,12 @@ LARGEST = 2**31 - 1  # of the numbers by which a context and its next token are 
 
 
 class NGram(eqx.Module):
-    r"""A Markov model of order $N$ - the last $N$ tokens decide - as a cell: it reads a token and puts out $\log p$.
+    r"""A Markov model of order $N$ - the last $N$ tokens decide - as a cell: it reads a token and
+    puts out $\log p$.
 
-    The counts are a tree: `found[k]` holds, rising, the number of each $k$-gram's context times the vocabulary plus its
-    last token, and `counts[k]` how often it came; its place there is its own number.
+    The counts are a tree: `found[k]` holds, rising, the number of each $k$-gram's context times the
+    vocabulary plus its last token, and `counts[k]` how often it came; its place there is its own
+    number.
 
     A token that is not in the vocabulary is refused, or makes NaN where its value is not known yet.
 
@@ -45,19 +48,29 @@ class NGram(eqx.Module):
 
     @classmethod
     def fit(cls, tokens: Any, *, size: int, order: int, discount: float = 0.75) -> "NGram":
-        """Counts the runs of up to `order` + 1 tokens in one text, or in each of several (a list of texts)."""
+        """Counts the runs of up to `order` + 1 tokens in one text, or in each of several (a list of
+        texts).
+        """
         texts = [np.asarray(text) for text in (tokens if _many(tokens) else [tokens])]
         _check(texts, size, order, discount)
-        found, counts = [], []
-        before = [np.zeros(len(text), np.int64) for text in texts]  # the number of the context of each token
+        found = []
+        counts = []
+        before = [
+            np.zeros(len(text), np.int64) for text in texts
+        ]  # the number of the context of each token
         for k in range(order + 1):
             keys = [number * size + text[k:] for number, text in zip(before, texts)]
             unique, times = np.unique(np.concatenate(keys), return_counts=True)
             if unique[-1] > LARGEST:
-                raise ValueError(f"NGram.fit: order {order} makes too many contexts of {size} tokens; choose a lower.")
+                raise ValueError(
+                    f"NGram.fit: order {order} makes too many contexts of {size} tokens; choose a "
+                    "lower."
+                )
             found.append(jnp.asarray(unique, jnp.int32))
             counts.append(jnp.asarray(times, jnp.zeros(()).dtype))
-            before = [np.searchsorted(unique, key)[:-1] for key in keys]  # a context needs a token after it
+            before = [
+                np.searchsorted(unique, key)[:-1] for key in keys
+            ]  # a context needs a token after it
         return cls(tuple(found), tuple(counts), size, discount)
 
     @property
@@ -67,10 +80,14 @@ class NGram(eqx.Module):
 
     @property
     def start(self) -> Int[Array, " _"]:
-        """The numbers of the contexts of 0, 1, ... tokens, -1 where there is none: nothing was read."""
+        """The numbers of the contexts of 0, 1, ... tokens, -1 where there is none: nothing was
+        read.
+        """
         return jnp.full(self.order + 1, -1, jnp.int32).at[0].set(0)
 
-    def __call__(self, state: Int[Array, " _"], token: Int[Array, ""]) -> tuple[Int[Array, " _"], Float[Array, " v"]]:
+    def __call__(
+        self, state: Int[Array, " _"], token: Int[Array, ""]
+    ) -> tuple[Int[Array, " _"], Float[Array, " v"]]:
         expect_tokens("NGram", token, self.size)
         longer = [self._number(k, state[k], token) for k in range(self.order)]
         state = jnp.stack([jnp.zeros((), jnp.int32), *longer])
@@ -80,17 +97,24 @@ class NGram(eqx.Module):
         return state, jnp.where((token >= -1) & (token < self.size), jnp.log(p), jnp.nan)
 
     def _number(self, k: int, context: Int[Array, ""], token: Int[Array, "*s"]) -> Int[Array, "*s"]:
-        """The place of a context with a token after it among the $(k + 1)$-grams, -1 if it never came."""
+        """The place of a context with a token after it among the $(k + 1)$-grams, -1 if it never
+        came.
+        """
         key = context * self.size + token
         place = jnp.searchsorted(self.found[k], key).astype(jnp.int32)
         there = (self.found[k].at[place].get(mode="clip") == key) & (context >= 0) & (token >= 0)
         return jnp.where(there, place, -1)
 
-    def _mixed(self, k: int, context: Int[Array, ""], shorter: Float[Array, " v"]) -> Float[Array, " v"]:
+    def _mixed(
+        self, k: int, context: Int[Array, ""], shorter: Float[Array, " v"]
+    ) -> Float[Array, " v"]:
         place = self._number(k, context, jnp.arange(self.size, dtype=jnp.int32))
         c = jnp.where(place >= 0, self.counts[k].at[place].get(mode="clip"), 0)
-        total, kinds = c.sum(), (c > 0).sum().astype(c.dtype)
-        seen = (jnp.maximum(c - self.discount, 0) + self.discount * kinds * shorter) / jnp.maximum(total, 1)
+        total = c.sum()
+        kinds = (c > 0).sum().astype(c.dtype)
+        seen = (jnp.maximum(c - self.discount, 0) + self.discount * kinds * shorter) / jnp.maximum(
+            total, 1
+        )
         return jnp.where(total > 0, seen, shorter)
 
 
@@ -100,11 +124,21 @@ def _many(tokens: Any) -> bool:
 
 def _check(texts: list[np.ndarray], size: int, order: int, discount: float) -> None:
     if order < 0 or not 0 <= discount < 1:
-        raise ValueError(f"NGram.fit: order must not be negative and 0 <= discount < 1; got {order} and {discount}.")
+        raise ValueError(
+            f"NGram.fit: order must not be negative and 0 <= discount < 1; got {order} and "
+            f"{discount}."
+        )
     for text in texts:
         if text.ndim != 1 or not np.issubdtype(text.dtype, np.integer):
-            raise ValueError(f"NGram.fit: expected whole numbers in a row, got {text.dtype}{text.shape}.")
+            raise ValueError(
+                f"NGram.fit: expected whole numbers in a row, got {text.dtype}{text.shape}."
+            )
         if len(text) <= order:
-            raise ValueError(f"NGram.fit: a text of {len(text)} tokens has no run of order + 1 = {order + 1}.")
+            raise ValueError(
+                f"NGram.fit: a text of {len(text)} tokens has no run of order + 1 = {order + 1}."
+            )
         if text.min() < 0 or text.max() >= size:
-            raise ValueError(f"NGram.fit: tokens must lie between 0 and {size - 1}; got {text.min()} to {text.max()}.")
+            raise ValueError(
+                f"NGram.fit: tokens must lie between 0 and {size - 1}; got {text.min()} to "
+                f"{text.max()}."
+            )

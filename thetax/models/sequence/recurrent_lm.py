@@ -1,8 +1,9 @@
 r"""Models of sequences of tokens (§5.3): $p(y_{1:n} \mid x) = \prod_i p(y_i \mid x, y_{1:i-1})$.
 
-What says $p(y_i \mid \cdot)$ is a cell: it reads a token and puts out the logits of the one to come. `unroll` runs it
-along a given text, which is teacher forcing, and `Recurrent` makes a model of it; `greedy`, `sample` and `beam` let it
-go on by itself. A model of pairs gives such a cell for each source: `model.decoder(source)`.
+What says $p(y_i \mid \cdot)$ is a cell: it reads a token and puts out the logits of the one to
+come. `unroll` runs it along a given text, which is teacher forcing, and `Recurrent` makes a model
+of it; `greedy`, `sample` and `beam` let it go on by itself. A model of pairs gives such a cell for
+each source: `model.decoder(source)`.
 
 Tokens are whole numbers from 0, and -1 where a short sequence is filled up at its end.
 """
@@ -17,11 +18,23 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ...layers import LSTM, Additive, Bidirectional, Cell, Embedding, Kept, Law, Linear, lecun, unroll
+from ...layers import (
+    LSTM,
+    Additive,
+    Bidirectional,
+    Cell,
+    Embedding,
+    Kept,
+    Law,
+    Linear,
+    lecun,
+    unroll,
+)
 
 
 class NextToken(eqx.Module):
-    r"""The cell $(z, y_t) \mapsto$ logits of $y_{t+1}$: a token's vector, any cell, and a linear readout (§5.3).
+    r"""The cell $(z, y_t) \mapsto$ logits of $y_{t+1}$: a token's vector, any cell, and a linear
+    readout (§5.3).
 
     >>> cell = NextToken.init(5, 3, 4, key=jr.key(0))
     >>> from thetax.layers import Recurrent
@@ -35,12 +48,23 @@ class NextToken(eqx.Module):
 
     @classmethod
     def init(
-        cls, size: int, d: int, m: int, *, cell: Callable[..., Any] = LSTM.init, law: Law = lecun, key: PRNGKeyArray
+        cls,
+        size: int,
+        d: int,
+        m: int,
+        *,
+        cell: Callable[..., Any] = LSTM.init,
+        law: Law = lecun,
+        key: PRNGKeyArray,
     ) -> "NextToken":
-        """For `size` tokens, vectors of size $d$ and `cell(d, m, key=key)`, which puts out $m$ numbers."""
+        """For `size` tokens, vectors of size $d$ and `cell(d, m, key=key)`, which puts out $m$
+        numbers.
+        """
         key_embed, key_cell, key_out = jr.split(key, 3)
         return cls(
-            Embedding.init(size, d, key=key_embed), cell(d, m, key=key_cell), Linear.init(m, size, law=law, key=key_out)
+            Embedding.init(size, d, key=key_embed),
+            cell(d, m, key=key_cell),
+            Linear.init(m, size, law=law, key=key_out),
         )
 
     @property
@@ -61,8 +85,8 @@ class NextToken(eqx.Module):
 
 
 class Looking(Cell):
-    r"""A cell that looks at a memory before each step: $c_i = \sum_j a_{ij} \zeta_j$ with $a_i$ from its state
-    $z_{i-1}$, and $Cc_i$ is added to what it reads. It puts out $[y_i, c_i]$ (§5.3).
+    r"""A cell that looks at a memory before each step: $c_i = \sum_j a_{ij} \zeta_j$ with $a_i$
+    from its state $z_{i-1}$, and $Cc_i$ is added to what it reads. It puts out $[y_i, c_i]$ (§5.3).
     """
 
     cell: Cell
@@ -86,7 +110,9 @@ class Looking(Cell):
         """As the cell within."""
         return self.cell.read(x)
 
-    def step(self, state: Any, a: Any, product: Callable[[str, Array], Array]) -> tuple[Any, Float[Array, " k"]]:
+    def step(
+        self, state: Any, a: Any, product: Callable[[str, Array], Array]
+    ) -> tuple[Any, Float[Array, " k"]]:
         """Looks, then steps."""
         weights = self.attention.weigh(product("query", _shown(state)), self.keys, self.bias == 0)
         seen = weights @ self.zeta
@@ -95,11 +121,12 @@ class Looking(Cell):
 
 
 class EncoderDecoder(eqx.Module):
-    r"""From one sequence to another (§5.3; Sutskever et al. 2014): the decoder begins in the encoder's last state
-    $\zeta$; with `attention` it also sees all states $\zeta_j$ of the encoder at every step (Bahdanau et al. 2015).
+    r"""From one sequence to another (§5.3; Sutskever et al. 2014): the decoder begins in the
+    encoder's last state $\zeta$; with `attention` it also sees all states $\zeta_j$ of the encoder
+    at every step (Bahdanau et al. 2015).
 
-    A pair `(source, target)` maps to the logits of what follows each token of the target, which begins with a token
-    that says so.
+    A pair `(source, target)` maps to the logits of what follows each token of the target, which
+    begins with a token that says so.
 
     >>> model = EncoderDecoder.init(7, 5, 3, 4, attend=6, key=jr.key(0))
     >>> model((jnp.array([2, 3, 6, -1]), jnp.array([0, 4, 1]))).shape
@@ -125,8 +152,9 @@ class EncoderDecoder(eqx.Module):
         law: Law = lecun,
         key: PRNGKeyArray,
     ) -> "EncoderDecoder":
-        """For `source` and `target` tokens, vectors of size $d$, cells of size $m$; `attend` is the width of the
-        attention's hidden layer, none without it."""
+        """For `source` and `target` tokens, vectors of size $d$, cells of size $m$; `attend` is the
+        width of the attention's hidden layer, none without it.
+        """
         key_source, key_on, key_back, key_target, key_attend, key_C, key_out = jr.split(key, 7)
         draw = partial(cell, d, m)
         both = Bidirectional(draw(key=key_on), draw(key=key_back))
@@ -141,20 +169,29 @@ class EncoderDecoder(eqx.Module):
 
     def __check_init__(self):
         if (self.attention is None) != (self.C is None):
-            raise ValueError("EncoderDecoder: attention and C, which feeds the cell what was seen, come together.")
+            raise ValueError(
+                "EncoderDecoder: attention and C, which feeds the cell what was seen, come "
+                "together."
+            )
 
     def encode(self, source: Int[Array, " t"]) -> tuple[Any, Float[Array, "t n"]]:
-        r"""The state in which all was read, which is that of the cell that went back, and $\zeta_1, \dots, \zeta_t$."""
+        r"""The state in which all was read, which is that of the cell that went back, and
+        $\zeta_1, \dots, \zeta_t$.
+        """
         (_, state), zetas = self.encoder.along(self.source(source), source >= 0)
         return state, zetas
 
     def decoder(self, source: Int[Array, " t"]) -> tuple[NextToken, Any]:
-        """The cell that goes on after each token, for this source, and the state in which it begins."""
+        """The cell that goes on after each token, for this source, and the state in which it
+        begins.
+        """
         state, zetas = self.encode(source)
         if self.attention is None or self.C is None:
             return self.target, state
         bias = jnp.where(source >= 0, 0.0, -jnp.inf).astype(zetas.dtype)
-        look = Looking(self.target.cell, self.attention, self.C, zetas, self.attention.keys(zetas), bias)
+        look = Looking(
+            self.target.cell, self.attention, self.C, zetas, self.attention.keys(zetas), bias
+        )
         return NextToken(self.target.embed, look, self.target.readout), state
 
     def __call__(self, pair: tuple[Int[Array, " t"], Int[Array, " s"]]) -> Float[Array, "s v"]:
@@ -166,7 +203,9 @@ class EncoderDecoder(eqx.Module):
         r"""$a_{ij}$: how much it looks at $x_j$ while it reads the $i$-th token of the target."""
         attention = self.attention
         if attention is None:
-            raise ValueError("EncoderDecoder: it has no attention to align with; draw it with attend=.")
+            raise ValueError(
+                "EncoderDecoder: it has no attention to align with; draw it with attend=."
+            )
         cell, state = self.decoder(source)
         _, ys = unroll(cell.cell, cell.embed(target), state=state)
         before = jnp.concatenate([_shown(state)[None], ys[:-1, : len(_shown(state))]])

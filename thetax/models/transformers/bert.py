@@ -1,9 +1,10 @@
-r"""BERT (§6.5; Devlin et al. 2019): an encoder in which every token sees all others, trained to fill gaps and to tell
-whether one sentence follows another, and then given another head for the task in question.
+r"""BERT (§6.5; Devlin et al. 2019): an encoder in which every token sees all others, trained to
+fill gaps and to tell whether one sentence follows another, and then given another head for the task
+in question.
 
-An example is a row of tokens, $[\text{CLS}]\, s_1\, [\text{SEP}]\, s_2\, [\text{SEP}]$ filled up with -1, or the pair
-of it and the segment, 0 or 1, of each token. What goes in is the sum of three vectors, of the token, its place and its
-segment.
+An example is a row of tokens, $[\text{CLS}]\, s_1\, [\text{SEP}]\, s_2\, [\text{SEP}]$ filled up
+with -1, or the pair of it and the segment, 0 or 1, of each token. What goes in is the sum of three
+vectors, of the token, its place and its segment.
 """
 
 from functools import partial
@@ -37,8 +38,8 @@ Sentence = Int[Array, " t"] | tuple[Int[Array, " t"], Int[Array, " t"]]
 
 
 class BERT(eqx.Module):
-    r"""Tokens $(t,)$ to vectors $(t, d)$ that know their context; `BERT.init(30_522, key=key)` is of the size of
-    BERT-base.
+    r"""Tokens $(t,)$ to vectors $(t, d)$ that know their context; `BERT.init(30_522, key=key)` is
+    of the size of BERT-base.
 
     >>> model = BERT.init(11, 8, depth=2, heads=2, length=6, key=jr.key(0))
     >>> model(jnp.array([1, 4, 2, -1])).shape
@@ -98,7 +99,9 @@ class BERT(eqx.Module):
         )
 
     def enter(self, x: Sentence) -> Float[Array, "t d"]:
-        """The sum of the three vectors of each token, normalised; 0 for the segment unless it is given."""
+        """The sum of the three vectors of each token, normalised; 0 for the segment unless it is
+        given.
+        """
         tokens, segments = _parted(x)
         return jax.vmap(self.norm)(self.positions(self.embed(tokens)) + self.segments(segments))
 
@@ -114,7 +117,9 @@ class BERT(eqx.Module):
 def _parted(x: Sentence) -> tuple[Int[Array, " t"], Int[Array, " t"]]:
     tokens, segments = x if isinstance(x, tuple) else (x, jnp.zeros_like(x))
     if tokens.shape != segments.shape:
-        raise ValueError(f"BERT: expected a segment for each token; got {tokens.shape} and {segments.shape}.")
+        raise ValueError(
+            f"BERT: expected a segment for each token; got {tokens.shape} and {segments.shape}."
+        )
     return tokens, segments
 
 
@@ -123,17 +128,22 @@ def _there(x: Sentence) -> Mask:
 
 
 class Guesses(NamedTuple):
-    """What fills the gaps, logits for every token, and whether the second sentence follows the first."""
+    """What fills the gaps, logits for every token, and whether the second sentence follows the
+    first.
+    """
 
     tokens: Float[Array, "t v"]
     follows: Float[Array, " 2"]
 
 
 class Pretraining(eqx.Module):
-    r"""BERT with the two heads it is trained with (§6.5): the logits of the token at each place, read by the vectors of
-    the tokens themselves, and those of 0 "it follows" and 1 "it does not", read at the first place.
+    r"""BERT with the two heads it is trained with (§6.5): the logits of the token at each place,
+    read by the vectors of the tokens themselves, and those of 0 "it follows" and 1 "it does not",
+    read at the first place.
 
-    >>> model = Pretraining.init(BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0)), key=jr.key(1))
+    >>> model = Pretraining.init(
+    ...     BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0)), key=jr.key(1)
+    ... )
     >>> guesses = model(jnp.array([1, 4, 2]))
     >>> guesses.tokens.shape, guesses.follows.shape
     ((3, 11), (2,))
@@ -154,7 +164,14 @@ class Pretraining(eqx.Module):
         key_turn, key_pool, key_follow = jr.split(key, 3)
         draw = partial(Linear.init, d, law=law)
         norm = LayerNorm.init(d, epsilon=bert.norm.epsilon)
-        return cls(bert, draw(d, key=key_turn), norm, jnp.zeros(size), draw(d, key=key_pool), draw(2, key=key_follow))
+        return cls(
+            bert,
+            draw(d, key=key_turn),
+            norm,
+            jnp.zeros(size),
+            draw(d, key=key_pool),
+            draw(2, key=key_follow),
+        )
 
     def fill(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         """The logits of the tokens of which these are the last vectors."""
@@ -168,7 +185,9 @@ class Pretraining(eqx.Module):
 class MaskedLM(eqx.Module):
     r"""BERT with the first of those heads alone: the logits of the token at each place (§6.5).
 
-    >>> model = MaskedLM.init(BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0)), key=jr.key(1))
+    >>> model = MaskedLM.init(
+    ...     BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0)), key=jr.key(1)
+    ... )
     >>> model(jnp.array([1, 4, 2])).shape
     (3, 11)
     """
@@ -219,7 +238,9 @@ class SentenceClassifier(eqx.Module):
         law: Law = SMALL,
         key: PRNGKeyArray,
     ) -> "SentenceClassifier":
-        """A head for so many classes on an encoder that has learned; `pool` may have learned too."""
+        """A head for so many classes on an encoder that has learned; `pool` may have learned
+        too.
+        """
         d = bert.embed.E.shape[1]
         key_pool, key_head = jr.split(key)
         pool = Linear.init(d, d, law=law, key=key_pool) if pool is None else pool
@@ -243,9 +264,13 @@ class Tagger(eqx.Module):
     drop: Dropout = Dropout(0.0)
 
     @classmethod
-    def init(cls, bert: BERT, classes: int, *, dropout: float = 0.0, law: Law = SMALL, key: PRNGKeyArray) -> "Tagger":
+    def init(
+        cls, bert: BERT, classes: int, *, dropout: float = 0.0, law: Law = SMALL, key: PRNGKeyArray
+    ) -> "Tagger":
         """A head for so many classes on an encoder that has learned."""
-        return cls(bert, Linear.init(bert.embed.E.shape[1], classes, law=law, key=key), Dropout(dropout))
+        return cls(
+            bert, Linear.init(bert.embed.E.shape[1], classes, law=law, key=key), Dropout(dropout)
+        )
 
     def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, "t k"]:
         key_bert, key_drop = (None, None) if key is None else jr.split(key)
@@ -253,14 +278,17 @@ class Tagger(eqx.Module):
 
 
 class SpanFinder(eqx.Module):
-    r"""$s_i = S^\top \xi_i$ and $e_j = E^\top \xi_j$: where in the passage an answer begins and where it ends (§6.5).
+    r"""$s_i = S^\top \xi_i$ and $e_j = E^\top \xi_j$: where in the passage an answer begins and
+    where it ends (§6.5).
 
-    The example is a question and a passage, as segments 0 and 1, of which the last token is the [SEP] that closes the
-    passage; outside of the passage, and there, the scores are $-\infty$.
+    The example is a question and a passage, as segments 0 and 1, of which the last token is the
+    [SEP] that closes the passage; outside of the passage, and there, the scores are $-\infty$.
 
     >>> bert = BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0))
     >>> model = SpanFinder.init(bert, key=jr.key(1))
-    >>> jnp.isfinite(model((jnp.array([1, 4, 2, 5, 6, 2]), jnp.array([0, 0, 0, 1, 1, 1]))))[0].tolist()
+    >>> jnp.isfinite(model((jnp.array([1, 4, 2, 5, 6, 2]), jnp.array([0, 0, 0, 1, 1, 1]))))[
+    ...     0
+    ... ].tolist()
     [False, False, False, True, True, False]
     """
 
@@ -281,7 +309,9 @@ class SpanFinder(eqx.Module):
         return jnp.where(words[None], scores, -jnp.inf)
 
 
-def best_span(scores: Float[Array, "2 t"], *, longest: int) -> tuple[Int[Array, ""], Int[Array, ""]]:
+def best_span(
+    scores: Float[Array, "2 t"], *, longest: int
+) -> tuple[Int[Array, ""], Int[Array, ""]]:
     r"""$\arg\max_{i \le j < i + \ell} s_i + e_j$, in $O(T\ell)$ (§6.5).
 
     >>> scores = jnp.array([[0.0, 3.0, 1.0], [4.0, 0.0, 2.0]])
@@ -291,7 +321,8 @@ def best_span(scores: Float[Array, "2 t"], *, longest: int) -> tuple[Int[Array, 
     if longest < 1:
         raise ValueError(f"best_span: longest counts tokens and must be at least 1; got {longest}.")
     begins, ends = scores
-    t, longest = len(begins), min(longest, len(begins))
+    t = len(begins)
+    longest = min(longest, len(begins))
     beyond = jnp.concatenate([ends, jnp.full(longest - 1, -jnp.inf, ends.dtype)])
     totals = begins[:, None] + jnp.stack([beyond[k : k + t] for k in range(longest)], axis=1)
     best = jnp.argmax(totals)

@@ -1,8 +1,9 @@
-r"""A decoder by itself (§6.4; Radford et al. 2019): $p(y_1, \dots, y_T) = \prod_t p(y_t \mid y_{1:t-1})$, all of whose
-factors take one pass of a causal trunk.
+r"""A decoder by itself (§6.4; Radford et al. 2019):
+$p(y_1, \dots, y_T) = \prod_t p(y_t \mid y_{1:t-1})$, all of whose factors take one pass of a causal
+trunk.
 
-With learned places, `LayerNorm` and GELU it is GPT-2; with `Rotary` places, `RMSNorm`, grouped attention and SwiGLU it
-is of the kind of Llama.
+With learned places, `LayerNorm` and GELU it is GPT-2; with `Rotary` places, `RMSNorm`, grouped
+attention and SwiGLU it is of the kind of Llama.
 """
 
 from functools import partial
@@ -38,8 +39,8 @@ SMALL = gaussian(0.02)
 class GPT(eqx.Module):
     r"""Tokens $(t,)$ to the logits $(t, V)$ of what follows each of them.
 
-    Without a `readout` the vectors of the tokens serve again: the logit of a token is its vector's product with the
-    last one (Press & Wolf 2017). `model.decoder(prompt)` lets it go on by itself.
+    Without a `readout` the vectors of the tokens serve again: the logit of a token is its vector's
+    product with the last one (Press & Wolf 2017). `model.decoder(prompt)` lets it go on by itself.
 
     >>> from thetax.models import greedy
     >>> model = GPT.init(11, 16, depth=2, heads=2, length=12, key=jr.key(0))
@@ -72,11 +73,21 @@ class GPT(eqx.Module):
         law: Law = SMALL,
         key: PRNGKeyArray,
     ) -> "GPT":
-        """As GPT-2, the smallest by default: `size` tokens, vectors of width `d`, texts of at most `length`."""
+        """As GPT-2, the smallest by default: `size` tokens, vectors of width `d`, texts of at most
+        `length`.
+        """
         key_embed, key_positions, key_trunk, key_out = jr.split(key, 4)
         feed = partial(FeedForward.init, activation=gelu_tanh)
         trunk = Trunk.init(
-            depth, d, heads, hidden or 4 * d, feed=feed, dropout=dropout, remember=remember, law=law, key=key_trunk
+            depth,
+            d,
+            heads,
+            hidden or 4 * d,
+            feed=feed,
+            dropout=dropout,
+            remember=remember,
+            law=law,
+            key=key_trunk,
         )
         return cls(
             Embedding.init(size, d, law=law, key=key_embed),
@@ -102,7 +113,9 @@ class GPT(eqx.Module):
         law: Law = SMALL,
         key: PRNGKeyArray,
     ) -> "GPT":
-        """As Llama: rotary places, norms of the length alone, `groups` heads of keys, gated networks, no offsets."""
+        """As Llama: rotary places, norms of the length alone, `groups` heads of keys, gated
+        networks, no offsets.
+        """
         key_embed, key_trunk, key_out = jr.split(key, 3)
         trunk = Trunk.init(
             depth,
@@ -120,10 +133,14 @@ class GPT(eqx.Module):
         readout = None if tied else Linear.init(d, size, law=law, bias=False, key=key_out)
         return cls(Embedding.init(size, d, law=law, key=key_embed), trunk, None, readout)
 
-    def __call__(self, tokens: Int[Array, " t"], *, key: PRNGKeyArray | None = None) -> Float[Array, "t v"]:
+    def __call__(
+        self, tokens: Int[Array, " t"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "t v"]:
         return self.read(self.think(tokens, key=key))
 
-    def think(self, tokens: Int[Array, " t"], *, key: PRNGKeyArray | None = None) -> Float[Array, "t d"]:
+    def think(
+        self, tokens: Int[Array, " t"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "t d"]:
         """The last vectors, of which the logits are read."""
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
         return self.trunk(self.drop(self._placed(tokens), key=key_drop), mask=CAUSAL, key=key_trunk)
@@ -136,13 +153,17 @@ class GPT(eqx.Module):
         """How much each token looks at each before it, in every layer and head."""
         return self.trunk.weights(self._placed(tokens), mask=CAUSAL)
 
-    def decoder(self, prompt: Int[Array, " t"] | None = None, *, length: int) -> tuple["Decoder", Past]:
-        """The cell that goes on after each token, with room for `length` of them, and the state in which all of the
-        prompt has been read."""
+    def decoder(
+        self, prompt: Int[Array, " t"] | None = None, *, length: int
+    ) -> tuple["Decoder", Past]:
+        """The cell that goes on after each token, with room for `length` of them, and the state in
+        which all of the prompt has been read.
+        """
         most = length if self.positions is None else len(self.positions.P)
         if not (0 if prompt is None else len(prompt)) < length <= most:
             raise ValueError(
-                f"GPT: length must leave room after a prompt of {0 if prompt is None else len(prompt)} and be at most "
+                "GPT: length must leave room after a prompt of "
+                f"{0 if prompt is None else len(prompt)} and be at most "
                 f"{most}; got {length}."
             )
         cell = Decoder(self, length)
@@ -151,16 +172,20 @@ class GPT(eqx.Module):
     def _extend(self, tokens: Int[Array, " t"], past: Past) -> tuple[Float[Array, "t d"], Past]:
         return self.trunk.extend(self._placed(tokens, first=past.count), past)
 
-    def _placed(self, tokens: Int[Array, " t"], *, first: Int[Array, ""] | int = 0) -> Float[Array, "t d"]:
+    def _placed(
+        self, tokens: Int[Array, " t"], *, first: Int[Array, ""] | int = 0
+    ) -> Float[Array, "t d"]:
         x = self.embed(tokens)
         return x if self.positions is None else self.positions(x, first=first)
 
 
 class Decoder(eqx.Module):
-    r"""The cell $(\text{past}, y_t) \mapsto (\text{past}, \text{logits of } y_{t+1})$ of a `GPT` or a `Translator`.
+    r"""The cell $(\text{past}, y_t) \mapsto (\text{past}, \text{logits of } y_{t+1})$ of a `GPT` or
+    a `Translator`.
 
-    What was read is kept as keys and values, so that no token is computed twice. A token for which there is no room is
-    refused, or gets NaN where it is not known how many there were (inside `jit`).
+    What was read is kept as keys and values, so that no token is computed twice. A token for which
+    there is no room is refused, or gets NaN where it is not known how many there were (inside
+    `jit`).
     """
 
     model: Any
@@ -174,7 +199,8 @@ class Decoder(eqx.Module):
     def __call__(self, past: Past, token: Int[Array, ""]) -> tuple[Past, Float[Array, " v"]]:
         if not isinstance(past.count, Tracer) and int(np.asarray(past.count)) >= self.length:
             raise ValueError(
-                f"Decoder: there was room for {self.length} tokens, and all are read; give a greater length."
+                f"Decoder: there was room for {self.length} tokens, and all are read; give a "
+                "greater length."
             )
         x, longer = self.model._extend(token[None], past)
         return longer, jnp.where(past.count < self.length, self.model.read(x)[0], jnp.nan)

@@ -1,6 +1,8 @@
-r"""A sentence as one vector: the mean of what an encoder makes of its tokens (Reimers & Gurevych 2019).
+r"""A sentence as one vector: the mean of what an encoder makes of its tokens (Reimers & Gurevych
+2019).
 
-Sentences that mean alike point the same way, so that the cosine of the angle between them tells how near they are.
+Sentences that mean alike point the same way, so that the cosine of the angle between them tells how
+near they are.
 """
 
 import equinox as eqx
@@ -12,7 +14,8 @@ from .bert import BERT, Sentence
 
 
 class SentenceEncoder(eqx.Module):
-    r"""Tokens $(t,)$ to the unit vector along $\frac1n \sum_{i \le n} \xi_i$, the mean over the tokens there are.
+    r"""Tokens $(t,)$ to the unit vector along $\frac1n \sum_{i \le n} \xi_i$, the mean over the
+    tokens there are.
 
     >>> import jax.random as jr
     >>> model = SentenceEncoder(BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0)))
@@ -25,6 +28,7 @@ class SentenceEncoder(eqx.Module):
 
     def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, " d"]:
         tokens: Int[Array, " t"] = x[0] if isinstance(x, tuple) else x
-        there, vectors = (tokens >= 0)[:, None], wide(self.bert(x, key=key))
+        there = (tokens >= 0)[:, None]
+        vectors = wide(self.bert(x, key=key))
         total = jnp.where(there, vectors, 0).sum(axis=0)  # the length is divided out
         return (total / jnp.maximum(jnp.linalg.norm(total), 1e-9)).astype(vectors.dtype)

@@ -1,10 +1,12 @@
-r"""The transformer (§6.4; Vaswani et al. 2017): blocks in which tokens look at one another, then think each for itself.
+r"""The transformer (§6.4; Vaswani et al. 2017): blocks in which tokens look at one another, then
+think each for itself.
 
 $$x \leftarrow x + \mathrm{MH}(\mathrm{N}(x)), \qquad x \leftarrow x + F(\mathrm{N}(x))$$
 
-with norms $\mathrm{N}$ before each part, or $x \leftarrow \mathrm{N}(x + \cdot)$ with norms after it, as first
-published. A block of a decoder looks at a memory in between. `Trunk` is a stack of equal blocks; what tokens are made
-of, and what is read from the last vectors, is the business of `GPT`, `BERT`, `ViT` and `Translator`.
+with norms $\mathrm{N}$ before each part, or $x \leftarrow \mathrm{N}(x + \cdot)$ with norms after
+it, as first published. A block of a decoder looks at a memory in between. `Trunk` is a stack of
+equal blocks; what tokens are made of, and what is read from the last vectors, is the business of
+`GPT`, `BERT`, `ViT` and `Translator`.
 """
 
 from collections.abc import Callable
@@ -17,15 +19,28 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...layers import ALL, ALiBi, Attention, Dropout, FeedForward, Law, LayerNorm, Mask, Rotary, Shown, Stacked, glorot
+from ...layers import (
+    ALL,
+    ALiBi,
+    Attention,
+    Dropout,
+    FeedForward,
+    Law,
+    LayerNorm,
+    Mask,
+    Rotary,
+    Shown,
+    Stacked,
+    glorot,
+)
 
 Order = Literal["before", "after"]  # where the norms stand
 Look = Callable[[Array], Array]
 
 
 class TransformerBlock(eqx.Module):
-    r"""Attention, attention to a memory if there is a `cross`, and a network for every token; each is added to what
-    went in, with `Dropout`, and has a norm (§6.4).
+    r"""Attention, attention to a memory if there is a `cross`, and a network for every token; each
+    is added to what went in, with `Dropout`, and has a norm (§6.4).
 
     With zero weights in `O` and `down` a block with norms before is the identity.
 
@@ -63,16 +78,30 @@ class TransformerBlock(eqx.Module):
         law: Law = glorot,
         key: PRNGKeyArray,
     ) -> "TransformerBlock":
-        """For tokens of width `d`, heads of `size` numbers, $d/H$ unless given; with `memory` it also looks at vectors
-        of that width."""
+        """For tokens of width `d`, heads of `size` numbers, $d/H$ unless given; with `memory` it
+        also looks at vectors of that width.
+        """
         if norms not in ("before", "after"):
-            raise ValueError(f"TransformerBlock: norms stand before or after each part; got {norms!r}.")
+            raise ValueError(
+                f"TransformerBlock: norms stand before or after each part; got {norms!r}."
+            )
         key_attention, key_cross, key_feed = jr.split(key, 3)
         draw: Any = partial(Attention.init, d, heads, groups=groups, size=size, bias=bias, law=law)
-        own = draw(relative=relative, key=key_attention, **({} if kernel is None else {"kernel": kernel}))
+        own = draw(
+            relative=relative, key=key_attention, **({} if kernel is None else {"kernel": kernel})
+        )
         cross = None if memory is None else draw(memory=memory, key=key_cross)
         think = feed(d, hidden, law=law, key=key_feed)
-        return cls(own, norm(d), think, norm(d), cross, None if cross is None else norm(d), norms, Dropout(dropout))
+        return cls(
+            own,
+            norm(d),
+            think,
+            norm(d),
+            cross,
+            None if cross is None else norm(d),
+            norms,
+            Dropout(dropout),
+        )
 
     def __call__(
         self,
@@ -87,7 +116,9 @@ class TransformerBlock(eqx.Module):
         consult = lambda x: self.consult(x, memory, seen)
         return self.around(x, lambda x: self.attention(x, mask=mask), consult, key=key)
 
-    def around(self, x: Float[Array, "t d"], look: Look, consult: Look, *, key: PRNGKeyArray | None = None) -> Any:
+    def around(
+        self, x: Float[Array, "t d"], look: Look, consult: Look, *, key: PRNGKeyArray | None = None
+    ) -> Any:
         """The block, given how the tokens look at one another and how they consult the memory."""
         keys = (None, None, None) if key is None else tuple(jr.split(key, 3))
         x = self._add(self.norm, look, x, keys[0])
@@ -105,26 +136,43 @@ class TransformerBlock(eqx.Module):
         """What the tokens find in a memory, or in the keys and values it has shown before."""
         cross = self.cross
         if cross is None or memory is None:
-            raise ValueError("TransformerBlock: it looks at a memory between its parts; give memory=.")
-        return cross.answer(cross.ask(x), memory if isinstance(memory, Shown) else cross.show(memory), seen)
+            raise ValueError(
+                "TransformerBlock: it looks at a memory between its parts; give memory=."
+            )
+        return cross.answer(
+            cross.ask(x), memory if isinstance(memory, Shown) else cross.show(memory), seen
+        )
 
     def extend(
-        self, x: Float[Array, "t d"], past: Shown, first: Int[Array, ""], *, memory: Shown | None, seen: Mask
+        self,
+        x: Float[Array, "t d"],
+        past: Shown,
+        first: Int[Array, ""],
+        *,
+        memory: Shown | None,
+        seen: Mask,
     ) -> tuple[Float[Array, "t d"], Shown]:
-        """The block for tokens that stand at `first` and after, which also see the past; and the past with them."""
+        """The block for tokens that stand at `first` and after, which also see the past; and the
+        past with them.
+        """
 
         def look(x):
             nonlocal past
             write = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
-            past = Shown(*(write(old, new) for old, new in zip(past, self.attention.show(x, first=first))))
-            return self.attention.answer(self.attention.ask(x, first=first), past, Mask(after=0, first=first))
+            past = Shown(
+                *(write(old, new) for old, new in zip(past, self.attention.show(x, first=first)))
+            )
+            return self.attention.answer(
+                self.attention.ask(x, first=first), past, Mask(after=0, first=first)
+            )
 
         return self.around(x, look, lambda x: self.consult(x, memory, seen)), past
 
 
 class Past(NamedTuple):
-    """What a decoder keeps of the tokens it has read: their keys and values in every layer, and how many there are; and
-    those of its memory."""
+    """What a decoder keeps of the tokens it has read: their keys and values in every layer, and how
+    many there are; and those of its memory.
+    """
 
     shown: Shown  # leaves (layers, length, groups, size)
     count: Int[Array, ""]
@@ -157,8 +205,9 @@ class Trunk(eqx.Module):
         key: PRNGKeyArray,
         **options: Any,
     ) -> "Trunk":
-        """Draws `depth` blocks by `TransformerBlock.init`, which takes the options; with `remember` off, activations
-        are computed again on the way back."""
+        """Draws `depth` blocks by `TransformerBlock.init`, which takes the options; with `remember`
+        off, activations are computed again on the way back.
+        """
         draw = partial(TransformerBlock.init, d, heads, hidden, norms=norms, norm=norm, **options)
         blocks = Stacked.init(draw, depth, remember=remember, key=key)
         return cls(blocks, norm(d) if norms == "before" else None)
@@ -197,23 +246,34 @@ class Trunk(eqx.Module):
                 met["memory"] = block.cross.weights(x, memory, mask=seen)
                 return block.consult(x, memory, seen)
 
-            return block.around(x, look, consult), met["one another" if memory is None else "memory"]
+            return block.around(x, look, consult), met[
+                "one another" if memory is None else "memory"
+            ]
 
         return self.blocks.through(step, x)[1]
 
-    def start(self, length: int, *, memory: Float[Array, "s e"] | None = None, seen: Mask = ALL) -> Past:
+    def start(
+        self, length: int, *, memory: Float[Array, "s e"] | None = None, seen: Mask = ALL
+    ) -> Past:
         """Nothing read yet, and room for so many tokens."""
         attention = self.blocks.layers.attention
         room = lambda part: jnp.zeros(
-            (len(self.blocks), length, attention.groups, part.W.shape[1] // attention.groups), part.W.dtype
+            (len(self.blocks), length, attention.groups, part.W.shape[1] // attention.groups),
+            part.W.dtype,
         )
         kept = None
         if memory is not None:
-            kept = self.blocks.through(lambda block, x, _: (x, block.cross.show(memory)), jnp.zeros(()))[1]
-        return Past(Shown(room(attention.K), room(attention.V)), jnp.zeros((), jnp.int32), kept, seen)
+            kept = self.blocks.through(
+                lambda block, x, _: (x, block.cross.show(memory)), jnp.zeros(())
+            )[1]
+        return Past(
+            Shown(room(attention.K), room(attention.V)), jnp.zeros((), jnp.int32), kept, seen
+        )
 
     def extend(self, x: Float[Array, "t d"], past: Past) -> tuple[Float[Array, "t d"], Past]:
-        """The last vectors of tokens that follow the past, as a causal trunk gives them; and the past with them."""
+        """The last vectors of tokens that follow the past, as a causal trunk gives them; and the
+        past with them.
+        """
 
         def step(block, x, item):
             shown, memory = item

@@ -1,5 +1,5 @@
-r"""The transformer as first published (§6.4; Vaswani et al. 2017): an encoder reads the source, a decoder writes the
-target and looks at what the encoder made of the source before each token.
+r"""The transformer as first published (§6.4; Vaswani et al. 2017): an encoder reads the source, a
+decoder writes the target and looks at what the encoder made of the source before each token.
 
 $$p(y_{1:n} \mid x) = \prod_i p(y_i \mid \Xi(x), y_{1:i-1})$$
 """
@@ -14,7 +14,19 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...layers import CAUSAL, Dropout, Embedding, Law, Learned, Linear, Mask, Sinusoidal, gaussian, glorot, written
+from ...layers import (
+    CAUSAL,
+    Dropout,
+    Embedding,
+    Law,
+    Learned,
+    Linear,
+    Mask,
+    Sinusoidal,
+    gaussian,
+    glorot,
+    written,
+)
 from .gpt import Decoder
 from .transformer import Order, Past, Trunk
 
@@ -22,11 +34,11 @@ WAVES = Sinusoidal()
 
 
 class Translator(eqx.Module):
-    r"""A pair `(source, target)` of tokens to the logits of what follows each token of the target, which begins with a
-    token that says so.
+    r"""A pair `(source, target)` of tokens to the logits of what follows each token of the target,
+    which begins with a token that says so.
 
-    Without a `source` table both languages have the same tokens, and without a `readout` the vectors of the target's
-    tokens serve again. `model.decoder(source)` writes by itself.
+    Without a `source` table both languages have the same tokens, and without a `readout` the
+    vectors of the target's tokens serve again. `model.decoder(source)` writes by itself.
 
     >>> from thetax.models import greedy
     >>> model = Translator.init(7, 5, 8, depth=1, heads=2, key=jr.key(0))
@@ -64,10 +76,20 @@ class Translator(eqx.Module):
         law: Law = glorot,
         key: PRNGKeyArray,
     ) -> "Translator":
-        """For so many tokens of the source (none: those of the target) and of the target, vectors of width `d`."""
+        """For so many tokens of the source (none: those of the target) and of the target, vectors
+        of width `d`.
+        """
         key_source, key_target, key_encoder, key_trunk, key_out = jr.split(key, 5)
         draw: Any = partial(
-            Trunk.init, depth, d, heads, hidden or 4 * d, norms=norms, dropout=dropout, remember=remember, law=law
+            Trunk.init,
+            depth,
+            d,
+            heads,
+            hidden or 4 * d,
+            norms=norms,
+            dropout=dropout,
+            remember=remember,
+            law=law,
         )
         spread = gaussian(1 / math.sqrt(d))
         return cls(
@@ -80,10 +102,14 @@ class Translator(eqx.Module):
             Dropout(dropout),
         )
 
-    def encode(self, source: Int[Array, " s"], *, key: PRNGKeyArray | None = None) -> Float[Array, "s d"]:
+    def encode(
+        self, source: Int[Array, " s"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "s d"]:
         r"""$\Xi$: what the decoder looks at."""
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
-        x = self.drop(self._placed(self.embed if self.source is None else self.source, source), key=key_drop)
+        x = self.drop(
+            self._placed(self.embed if self.source is None else self.source, source), key=key_drop
+        )
         return self.encoder(x, mask=Mask(length=written(source)), key=key_trunk)
 
     def __call__(
@@ -93,27 +119,42 @@ class Translator(eqx.Module):
         key_encode, key_drop, key_trunk = (None, None, None) if key is None else jr.split(key, 3)
         memory = self.encode(source, key=key_encode)
         x = self.drop(self._placed(self.embed, target), key=key_drop)
-        return self.read(self.trunk(x, mask=CAUSAL, memory=memory, seen=Mask(length=written(source)), key=key_trunk))
+        return self.read(
+            self.trunk(
+                x, mask=CAUSAL, memory=memory, seen=Mask(length=written(source)), key=key_trunk
+            )
+        )
 
     def read(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         """The logits of vectors."""
         return self.embed.read(x) if self.readout is None else jax.vmap(self.readout)(x)
 
     def decoder(self, source: Int[Array, " s"], *, length: int) -> tuple[Decoder, Past]:
-        """The cell that goes on after each token, for this source, with room for `length` of them, and the state in
-        which it begins."""
+        """The cell that goes on after each token, for this source, with room for `length` of them,
+        and the state in which it begins.
+        """
         most = len(self.positions.P) if isinstance(self.positions, Learned) else max(length, 1)
         if not 1 <= length <= most:
-            raise ValueError(f"Translator: length counts tokens, at least 1 and at most {most}; got {length}.")
-        past = self.trunk.start(length, memory=self.encode(source), seen=Mask(length=written(source)))
+            raise ValueError(
+                f"Translator: length counts tokens, at least 1 and at most {most}; got {length}."
+            )
+        past = self.trunk.start(
+            length, memory=self.encode(source), seen=Mask(length=written(source))
+        )
         return Decoder(self, length), past
 
     def alignment(self, source: Int[Array, " s"], target: Int[Array, " t"]) -> Float[Array, "t s"]:
-        r"""$a_{ij}$: how much it looks at $x_j$ while it reads the $i$-th token of the target; mean over all heads."""
+        r"""$a_{ij}$: how much it looks at $x_j$ while it reads the $i$-th token of the target; mean
+        over all heads.
+        """
         return self.weights(source, target).mean(axis=(0, 1))
 
-    def weights(self, source: Int[Array, " s"], target: Int[Array, " t"]) -> Float[Array, "l h t s"]:
-        """How much each token of the target looks at each of the source, in every layer and head of the decoder."""
+    def weights(
+        self, source: Int[Array, " s"], target: Int[Array, " t"]
+    ) -> Float[Array, "l h t s"]:
+        """How much each token of the target looks at each of the source, in every layer and head of
+        the decoder.
+        """
         seen = Mask(length=written(source))
         x = self._placed(self.embed, target)
         return self.trunk.weights(x, mask=CAUSAL, memory=self.encode(source), seen=seen)
@@ -121,6 +162,8 @@ class Translator(eqx.Module):
     def _extend(self, tokens: Int[Array, " t"], past: Past) -> tuple[Float[Array, "t d"], Past]:
         return self.trunk.extend(self._placed(self.embed, tokens, first=past.count), past)
 
-    def _placed(self, embed: Embedding, tokens: Any, *, first: Int[Array, ""] | int = 0) -> Float[Array, "t d"]:
+    def _placed(
+        self, embed: Embedding, tokens: Any, *, first: Int[Array, ""] | int = 0
+    ) -> Float[Array, "t d"]:
         x = embed(tokens) * jnp.asarray(math.sqrt(embed.E.shape[1]), embed.E.dtype)
         return x if self.positions is None else self.positions(x, first=first)

@@ -1,7 +1,9 @@
-r"""The vision transformer (§6.6; Dosovitskiy et al. 2021): an image is a sentence whose words are patches.
+r"""The vision transformer (§6.6; Dosovitskiy et al. 2021): an image is a sentence whose words are
+patches.
 
-The image is cut into $N = HW/P^2$ patches, each becomes a vector by one linear map, a token that will know the class is
-put in front, places are added, and an encoder does the rest. Without places it could not tell how the patches lie.
+The image is cut into $N = HW/P^2$ patches, each becomes a vector by one linear map, a token that
+will know the class is put in front, places are added, and an encoder does the rest. Without places
+it could not tell how the patches lie.
 """
 
 from functools import partial
@@ -12,14 +14,25 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...core import expect_floats, expect_shape
-from ...layers import Convolution, Dropout, FeedForward, Law, LayerNorm, Learned, Linear, gaussian, gelu
+from ...layers import (
+    Convolution,
+    Dropout,
+    FeedForward,
+    Law,
+    LayerNorm,
+    Learned,
+    Linear,
+    gaussian,
+    gelu,
+)
 from .transformer import Trunk
 
 SMALL = gaussian(0.02)
 
 
 class ViT(eqx.Module):
-    r"""An image $(c, h, w)$ to the logits of its classes; `ViT.init(classes=1000, key=key)` is ViT-B/16.
+    r"""An image $(c, h, w)$ to the logits of its classes; `ViT.init(classes=1000, key=key)` is
+    ViT-B/16.
 
     >>> net = ViT.init(10, size=(8, 8), channels=1, patch=4, d=8, depth=2, heads=2, key=jr.key(0))
     >>> net(jnp.ones((1, 8, 8))).shape, net.patches(jnp.ones((1, 8, 8))).shape
@@ -53,9 +66,13 @@ class ViT(eqx.Module):
         law: Law = SMALL,
         key: PRNGKeyArray,
     ) -> "ViT":
-        """For images of this size, cut into squares of side `patch`; not `placed` it ignores their order."""
+        """For images of this size, cut into squares of side `patch`; not `placed` it ignores their
+        order.
+        """
         if patch < 1 or size[0] % patch or size[1] % patch:
-            raise ValueError(f"ViT: patches must tile the image; got patch={patch} and size={size}.")
+            raise ValueError(
+                f"ViT: patches must tile the image; got patch={patch} and size={size}."
+            )
         key_stem, key_begin, key_positions, key_trunk, key_head = jr.split(key, 5)
         count = (size[0] // patch) * (size[1] // patch)
         trunk = Trunk.init(
@@ -71,7 +88,9 @@ class ViT(eqx.Module):
             key=key_trunk,
         )
         return cls(
-            Convolution.init(channels, d, (patch, patch), boundary="valid", stride=patch, law=law, key=key_stem),
+            Convolution.init(
+                channels, d, (patch, patch), boundary="valid", stride=patch, law=law, key=key_stem
+            ),
             law(key_begin, (1, d))[0],
             trunk,
             Linear.init(d, classes, law=law, key=key_head),
@@ -91,14 +110,20 @@ class ViT(eqx.Module):
         tokens = jnp.concatenate([self.begin[None], self.patches(x)])
         return tokens if self.positions is None else self.positions(tokens)
 
-    def think(self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None) -> Float[Array, "m d"]:
+    def think(
+        self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "m d"]:
         """The last vectors."""
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
         return self.trunk(self.drop(self.enter(x), key=key_drop), key=key_trunk)
 
     def weights(self, x: Float[Array, "c h w"]) -> Float[Array, "l heads m m"]:
-        """How much each token looks at each other, in every layer and head; the first is that of the class."""
+        """How much each token looks at each other, in every layer and head; the first is that of
+        the class.
+        """
         return self.trunk.weights(self.enter(x))
 
-    def __call__(self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None) -> Float[Array, " k"]:
+    def __call__(
+        self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " k"]:
         return self.head(self.think(x, key=key)[0])

@@ -1,7 +1,8 @@
-r"""Networks for small images (§4.2): patterns are found by convolutions, and pooling forgets where exactly.
+r"""Networks for small images (§4.2): patterns are found by convolutions, and pooling forgets where
+exactly.
 
-A stage is one convolution or several, each with its activation, and a pooling that halves height and width; what
-the last stage has found is read by a linear map.
+A stage is one convolution or several, each with its activation, and a pooling that halves height
+and width; what the last stage has found is read by a linear map.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,11 +31,13 @@ from ...layers import (
 
 
 class CNN(eqx.Module):
-    r"""Stages of convolutions of 3 by 3, one width each; then means over `places` by `places` parts, read linearly.
+    r"""Stages of convolutions of 3 by 3, one width each; then means over `places` by `places`
+    parts, read linearly.
 
-    The image may have any size that is at least `places` after the halvings: 28 by 28 or 32 by 32 with two or three
-    stages. `depth` is the number of convolutions in a stage; `normalise`, a layer of one size such as `BatchNorm.init`,
-    comes before each activation; `dropout` thins what the linear map reads. With `places=1` it reads the global mean.
+    The image may have any size that is at least `places` after the halvings: 28 by 28 or 32 by 32
+    with two or three stages. `depth` is the number of convolutions in a stage; `normalise`, a layer
+    of one size such as `BatchNorm.init`, comes before each activation; `dropout` thins what the
+    linear map reads. With `places=1` it reads the global mean.
 
     >>> net = CNN.init((8, 16), classes=10, dropout=0.3, key=jr.key(0))
     >>> net(jnp.ones((1, 28, 28))).shape, net.head.layers[1].W.shape
@@ -63,22 +66,28 @@ class CNN(eqx.Module):
         """Draws a network with one stage for each width, for images of so many channels."""
         if not widths or min(*widths, classes, channels, depth, places) < 1:
             raise ValueError(
-                f"CNN: needs a width for each stage, and all sizes at least 1; got widths={tuple(widths)}, "
+                "CNN: needs a width for each stage, and all sizes at least 1; got "
+                f"widths={tuple(widths)}, "
                 f"classes={classes}, channels={channels}, depth={depth}, places={places}."
             )
         key_head, *keys = jr.split(key, 1 + len(widths))
-        stages, c = [], channels
+        stages = []
+        c = channels
         for m, key_stage in zip(widths, keys):
             layers: list[Callable] = []
             for key_layer in jr.split(key_stage, depth):
-                layers.append(Convolution.init(c, m, (3, 3), bias=normalise is None, law=law, key=key_layer))
+                layers.append(
+                    Convolution.init(c, m, (3, 3), bias=normalise is None, law=law, key=key_layer)
+                )
                 layers += [activation] if normalise is None else [normalise(m), activation]
                 c = m
             stages.append(Chain(*layers, MaxPool((2, 2))))
         read = Linear.init(c * places**2, classes, law=lecun, key=key_head)
         return cls(tuple(stages), Chain(Dropout(dropout), read), places)
 
-    def __call__(self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None) -> Float[Array, " k"]:
+    def __call__(
+        self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " k"]:
         first, *rest = self.stages
         y = first(x)  # which refuses what is no image
         self._expect_room(min(x.shape[1:]))
@@ -89,25 +98,31 @@ class CNN(eqx.Module):
 
     def _expect_room(self, side: int) -> None:
         """Refuses an image too small for the halvings."""
-        stages, times = len(self.stages), side.bit_length() - 1
+        stages = len(self.stages)
+        times = side.bit_length() - 1
         cure = "take fewer widths, or larger images"
         if times < stages:
-            raise ValueError(f"CNN: {side} pixels can be halved {times} times, but there are {stages} stages; {cure}.")
+            raise ValueError(
+                f"CNN: {side} pixels can be halved {times} times, but there are {stages} stages; "
+                f"{cure}."
+            )
         if (left := side >> stages) < self.places:
             raise ValueError(
-                f"CNN: {side} pixels halved {stages} times are {left}, but got places={self.places}; {cure}, or "
+                f"CNN: {side} pixels halved {stages} times are {left}, but got "
+                f"places={self.places}; {cure}, or "
                 "fewer places."
             )
 
 
 class LeNet(eqx.Module):
-    r"""LeNet-5 (§4.2; LeCun et al. 1998): two convolutions of 5 by 5, means of 2 by 2, three dense layers.
+    r"""LeNet-5 (§4.2; LeCun et al. 1998): two convolutions of 5 by 5, means of 2 by 2, three dense
+    layers.
 
-    It reads images of 28 by 28, at whose edge the first convolution sees zeros, or with `side=32` of 32 by 32, and has
-    61,706 parameters for ten classes of grey images.
+    It reads images of 28 by 28, at whose edge the first convolution sees zeros, or with `side=32`
+    of 32 by 32, and has 61,706 parameters for ten classes of grey images.
 
-    Departs: of 1998 the second convolution read some channels only, the means had weights, and the last layer measured
-    distances; here they are plain.
+    Departs: of 1998 the second convolution read some channels only, the means had weights, and the
+    last layer measured distances; here they are plain.
 
     >>> LeNet.init(classes=10, key=jr.key(0))(jnp.ones((1, 28, 28))).shape
     (10,)
@@ -128,15 +143,31 @@ class LeNet(eqx.Module):
     ) -> "LeNet":
         """Draws the network for images of that many channels and classes."""
         if side not in (28, 32):
-            raise ValueError(f"LeNet: the images are of side 28 or 32; got side={side}. CNN takes others.")
+            raise ValueError(
+                f"LeNet: the images are of side 28 or 32; got side={side}. CNN takes others."
+            )
         if min(classes, channels) < 1:
-            raise ValueError(f"LeNet: all sizes are at least 1; got classes={classes} and channels={channels}.")
+            raise ValueError(
+                f"LeNet: all sizes are at least 1; got classes={classes} and channels={channels}."
+            )
         k1, k2, k3, k4, k5 = jr.split(key, 5)
         edge = "same" if side == 28 else "valid"
         conv1 = Convolution.init(channels, 6, (5, 5), boundary=edge, law=law, key=k1)
         conv2 = Convolution.init(6, 16, (5, 5), boundary="valid", law=law, key=k2)
-        found = [conv1, activation, AveragePool((2, 2)), conv2, activation, AveragePool((2, 2)), jnp.ravel]
-        dense = [Linear.init(16 * 5 * 5, 120, law=law, key=k3), activation, Linear.init(120, 84, law=law, key=k4)]
+        found = [
+            conv1,
+            activation,
+            AveragePool((2, 2)),
+            conv2,
+            activation,
+            AveragePool((2, 2)),
+            jnp.ravel,
+        ]
+        dense = [
+            Linear.init(16 * 5 * 5, 120, law=law, key=k3),
+            activation,
+            Linear.init(120, 84, law=law, key=k4),
+        ]
         return cls(Chain(*found, *dense, activation, Linear.init(84, classes, law=law, key=k5)))
 
     def __call__(self, x: Float[Array, "c h w"]) -> Float[Array, " k"]:

@@ -1,11 +1,14 @@
-r"""The MLP-Mixer (lecture 10; Tolstikhin et al. 2021): an image as a table, mixed along its columns and along its rows.
+r"""The MLP-Mixer (lecture 10; Tolstikhin et al. 2021): an image as a table, mixed along its columns
+and along its rows.
 
-The image is cut into $S$ patches, and each becomes a row of $C$ numbers. A block maps the table $X$ to $Y$ by
+The image is cut into $S$ patches, and each becomes a row of $C$ numbers. A block maps the table $X$
+to $Y$ by
 
-$$U = X + W_2\, \mathrm{GELU}(W_1\, \mathrm{LN}(X)), \qquad Y = U + \mathrm{GELU}(\mathrm{LN}(U)\, W_3)\, W_4 :$$
+$$U = X + W_2\, \mathrm{GELU}(W_1\, \mathrm{LN}(X)), \qquad Y = U + \mathrm{GELU}(\mathrm{LN}(U)\,
+W_3)\, W_4 :$$
 
-patches speak to one another by the first map only, which is the same for every column, and the second is the same for
-every row. After the last block the mean of the rows is read.
+patches speak to one another by the first map only, which is the same for every column, and the
+second is the same for every row. After the last block the mean of the rows is read.
 """
 
 from functools import partial
@@ -21,7 +24,8 @@ from ..mlp import MLP
 
 
 class MixerBlock(eqx.Module):
-    r"""$X \mapsto U \mapsto Y$: a network over the patches, the same for every channel; then one over the channels.
+    r"""$X \mapsto U \mapsto Y$: a network over the patches, the same for every channel; then one
+    over the channels.
 
     >>> import jax.numpy as jnp
     >>> block = MixerBlock.init(4, 3, hidden=(5, 6), key=jr.key(0))
@@ -35,12 +39,16 @@ class MixerBlock(eqx.Module):
     channels: MLP
 
     @classmethod
-    def init(cls, s: int, c: int, *, hidden: tuple[int, int], law: Law = glorot, key: PRNGKeyArray) -> "MixerBlock":
+    def init(
+        cls, s: int, c: int, *, hidden: tuple[int, int], law: Law = glorot, key: PRNGKeyArray
+    ) -> "MixerBlock":
         """Draws a block for `s` patches of `c` channels, with hidden layers of these two widths."""
         key_tokens, key_channels = jr.split(key)
         tokens = MLP.init(s, hidden[0], s, activation=gelu, law=law, key=key_tokens)
         channels = MLP.init(c, hidden[1], c, activation=gelu, law=law, key=key_channels)
-        return cls(LayerNorm.init(c, epsilon=1e-6), tokens, LayerNorm.init(c, epsilon=1e-6), channels)
+        return cls(
+            LayerNorm.init(c, epsilon=1e-6), tokens, LayerNorm.init(c, epsilon=1e-6), channels
+        )
 
     def __call__(self, X: Float[Array, "s c"]) -> Float[Array, "s c"]:
         U = X + jax.vmap(self.tokens, in_axes=1, out_axes=1)(jax.vmap(self.norm_tokens)(X))
@@ -48,12 +56,15 @@ class MixerBlock(eqx.Module):
 
 
 class Mixer(eqx.Module):
-    r"""Patches, equal blocks, a norm, and the mean read linearly; `Mixer.init(classes=1000, key=key)` is Mixer-B/16.
+    r"""Patches, equal blocks, a norm, and the mean read linearly;
+    `Mixer.init(classes=1000, key=key)` is Mixer-B/16.
 
     The blocks are `Stacked`: however many there are, one is compiled.
 
     >>> import jax.numpy as jnp
-    >>> net = Mixer.init(2, classes=10, size=(8, 8), channels=1, patch=4, width=6, hidden=(5, 7), key=jr.key(0))
+    >>> net = Mixer.init(
+    ...     2, classes=10, size=(8, 8), channels=1, patch=4, width=6, hidden=(5, 7), key=jr.key(0)
+    ... )
     >>> net(jnp.ones((1, 8, 8))).shape, net.blocks.layers.tokens.body.layers[0].W.shape
     ((10,), (2, 5, 4))
     """
@@ -78,15 +89,19 @@ class Mixer(eqx.Module):
         law: Law = glorot,
         key: PRNGKeyArray,
     ) -> "Mixer":
-        """Draws a network of so many blocks, for images of this size; a patch becomes `width` channels."""
+        """Draws a network of so many blocks, for images of this size; a patch becomes `width`
+        channels.
+        """
         if depth < 1 or patch < 1 or size[0] % patch or size[1] % patch:
             raise ValueError(
-                f"Mixer: needs at least one block, and patches that tile the image; got depth={depth}, "
+                "Mixer: needs at least one block, and patches that tile the image; got "
+                f"depth={depth}, "
                 f"patch={patch} and size={size}."
             )
         if min(classes, channels, width, *size, *hidden) < 1:
             raise ValueError(
-                f"Mixer: all sizes are at least 1; got classes={classes}, size={size}, channels={channels}, "
+                f"Mixer: all sizes are at least 1; got classes={classes}, size={size}, "
+                f"channels={channels}, "
                 f"width={width}, hidden={hidden}."
             )
         key_stem, key_blocks, key_head = jr.split(key, 3)
@@ -94,7 +109,9 @@ class Mixer(eqx.Module):
             channels, width, (patch, patch), boundary="valid", stride=patch, law=lecun, key=key_stem
         )
         s = (size[0] // patch) * (size[1] // patch)
-        blocks = Stacked.init(partial(MixerBlock.init, s, width, hidden=hidden, law=law), depth, key=key_blocks)
+        blocks = Stacked.init(
+            partial(MixerBlock.init, s, width, hidden=hidden, law=law), depth, key=key_blocks
+        )
         head = Linear.init(width, classes, law=lecun, key=key_head)
         return cls(stem, blocks, LayerNorm.init(width, epsilon=1e-6), head, size)
 

@@ -1,8 +1,9 @@
-r"""Residual networks for images (§2.4, §4.2; He et al. 2016): four stages of blocks $x \mapsto \varphi(Sx + F(x))$.
+r"""Residual networks for images (§2.4, §4.2; He et al. 2016): four stages of blocks
+$x \mapsto \varphi(Sx + F(x))$.
 
-From stage to stage there are twice as many channels at half the height and width. $F$ is two convolutions of 3 by 3
-(depths 18 and 34), or three, of which the first narrows and the last widens by four (depth 50); a skip $S$ is a
-convolution of 1 by 1 where sizes change.
+From stage to stage there are twice as many channels at half the height and width. $F$ is two
+convolutions of 3 by 3 (depths 18 and 34), or three, of which the first narrows and the last widens
+by four (depth 50); a skip $S$ is a convolution of 1 by 1 where sizes change.
 """
 
 from collections.abc import Callable
@@ -12,14 +13,27 @@ import equinox as eqx
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ...layers import BatchNorm, Chain, Convolution, Law, Linear, MaxPool, Residual, global_mean, he, lecun, relu
+from ...layers import (
+    BatchNorm,
+    Chain,
+    Convolution,
+    Law,
+    Linear,
+    MaxPool,
+    Residual,
+    global_mean,
+    he,
+    lecun,
+    relu,
+)
 
 
 class Layout(NamedTuple):
-    """How many blocks each stage has, and by how much a block widens what it narrowed: 4, or 1 for plain blocks.
+    """How many blocks each stage has, and by how much a block widens what it narrowed: 4, or 1 for
+    plain blocks.
 
-    `halve` is the number of the convolution that halves the space, in a block that widens: 0 as first published, or 1
-    as has become usual. A plain block does it with its first.
+    `halve` is the number of the convolution that halves the space, in a block that widens: 0 as
+    first published, or 1 as has become usual. A plain block does it with its first.
     """
 
     blocks: tuple[int, ...]
@@ -33,8 +47,9 @@ LAYOUTS = {18: Layout((2, 2, 2, 2)), 34: Layout((3, 4, 6, 3)), 50: Layout((3, 4,
 class ResNet(eqx.Module):
     r"""A residual network; `stem`, `stages` of blocks, and `head` are chains.
 
-    `small` is for images of some 32 by 32: its stem is one convolution of 3 by 3, which keeps their size. The norms
-    are those of a batch: `fold(model, xs)` makes them affine, and then one example is enough.
+    `small` is for images of some 32 by 32: its stem is one convolution of 3 by 3, which keeps their
+    size. The norms are those of a batch: `fold(model, xs)` makes them affine, and then one example
+    is enough.
 
     >>> net = ResNet.init(18, classes=10, channels=1, width=4, small=True, key=jr.key(0))
     >>> import jax.numpy as jnp
@@ -60,23 +75,27 @@ class ResNet(eqx.Module):
         law: Law = he,
         key: PRNGKeyArray,
     ) -> "ResNet":
-        """Draws a network of a known depth, 18, 34 or 50, or of a layout; the first stage has `width` channels.
+        """Draws a network of a known depth, 18, 34 or 50, or of a layout; the first stage has
+        `width` channels.
 
         A tuple of the blocks in each stage is the layout with plain ones.
         """
         plan = _planned(layout)
         if min(classes, channels, width) < 1:
             raise ValueError(
-                f"ResNet: all sizes are at least 1; got classes={classes}, channels={channels}, width={width}."
+                f"ResNet: all sizes are at least 1; got classes={classes}, channels={channels}, "
+                f"width={width}."
             )
         key_stem, key_head, *keys = jr.split(key, 2 + len(plan.blocks))
         draw = _Draw(normalise, law)
         window, stride = ((3, 3), 1) if small else ((7, 7), 2)
         shrink = [] if small else [MaxPool((3, 3), (2, 2), "same")]
         stem = Chain(*draw.convolve(channels, width, window, stride, key=key_stem), relu, *shrink)
-        stages, before = [], width
+        stages = []
+        before = width
         for number, (count, key_stage) in enumerate(zip(plan.blocks, keys)):
-            inner, blocks = width * 2**number, []
+            inner = width * 2**number
+            blocks = []
             for place, key_block in enumerate(jr.split(key_stage, count)):
                 stride = 2 if number and not place else 1
                 blocks.append(draw.block(before, inner, plan, stride, key=key_block))
@@ -98,11 +117,18 @@ def _planned(layout: Any) -> Layout:
     elif isinstance(layout, int) and layout in LAYOUTS:
         plan = LAYOUTS[layout]
     else:
-        raise ValueError(f"ResNet: the depth is one of {', '.join(map(str, LAYOUTS))}, or a Layout; got {layout!r}.")
+        raise ValueError(
+            f"ResNet: the depth is one of {', '.join(map(str, LAYOUTS))}, or a Layout; got "
+            f"{layout!r}."
+        )
     if not plan.blocks or min(*plan.blocks, plan.widen) < 1:
-        raise ValueError(f"ResNet: every stage has at least one block, and widen is at least 1; got {plan}.")
+        raise ValueError(
+            f"ResNet: every stage has at least one block, and widen is at least 1; got {plan}."
+        )
     if plan.halve not in (0, 1):
-        raise ValueError(f"ResNet: halve is 0 or 1, the number of a convolution in its block; got {plan.halve}.")
+        raise ValueError(
+            f"ResNet: halve is 0 or 1, the number of a convolution in its block; got {plan.halve}."
+        )
     return plan
 
 
@@ -112,9 +138,13 @@ class _Draw(NamedTuple):
     normalise: Callable[[int], Any]
     law: Law
 
-    def convolve(self, c: int, m: int, window: tuple[int, int], stride: int, *, key: PRNGKeyArray) -> tuple[Any, Any]:
+    def convolve(
+        self, c: int, m: int, window: tuple[int, int], stride: int, *, key: PRNGKeyArray
+    ) -> tuple[Any, Any]:
         """A convolution, and its norm, which has the offset."""
-        return Convolution.init(c, m, window, stride=stride, bias=False, law=self.law, key=key), self.normalise(m)
+        return Convolution.init(
+            c, m, window, stride=stride, bias=False, law=self.law, key=key
+        ), self.normalise(m)
 
     def block(self, c: int, inner: int, layout: Layout, stride: int, *, key: PRNGKeyArray) -> Chain:
         """A block of two convolutions, or of three where it widens."""
@@ -124,7 +154,11 @@ class _Draw(NamedTuple):
         if layout.widen == 1:
             plan = [(c, m, (3, 3), stride), (m, m, (3, 3), 1)]
         else:
-            plan = [(c, inner, (1, 1), first), (inner, inner, (3, 3), second), (inner, m, (1, 1), 1)]
+            plan = [
+                (c, inner, (1, 1), first),
+                (inner, inner, (3, 3), second),
+                (inner, m, (1, 1), 1),
+            ]
         bent: list[Any] = []
         for at, (sizes, key_at) in enumerate(zip(plan, keys)):
             bent += [*self.convolve(*sizes, key=key_at), *([relu] if at < len(plan) - 1 else [])]

@@ -11,7 +11,10 @@ from ..draw import blank, draws
 from ..theme import Theme
 
 LAYERS, HEADS, NAMED, LONGEST = 6, 8, 32, 14  # drawn at most; letters of a name
-ROOM, LETTER = np.array([340.0, 260.0]), (4.8, 9.0)  # of a map, and of a letter in it: width and height in points
+ROOM, LETTER = (
+    np.array([340.0, 260.0]),
+    (4.8, 9.0),
+)  # of a map, and of a letter in it: width and height in points
 
 
 def shaded(values: np.ndarray, theme: Theme, *, most: float = 1.0) -> np.ndarray:
@@ -37,7 +40,8 @@ def spread(count: int, most: int) -> list[int]:
 
 @draws(AttentionMaps)
 def _attention_maps(result: AttentionMaps, theme: Theme) -> Figure:
-    layers, heads = spread(len(result.weights), LAYERS), spread(result.weights.shape[1], HEADS)
+    layers = spread(len(result.weights), LAYERS)
+    heads = spread(result.weights.shape[1], HEADS)
     figure = blank(0.8 * len(layers) + 3.5)
     parts: Any = figure.subfigures(2, 1, height_ratios=(0.8 * len(layers) + 0.3, 3.2))
     above, below = parts
@@ -46,7 +50,9 @@ def _attention_maps(result: AttentionMaps, theme: Theme) -> Figure:
         for j, head in enumerate(heads):
             axes = panels[i, j]
             shape: Any = "auto" if result.grid is None else "equal"
-            axes.imshow(shaded(_drawn(result, layer, head), theme), interpolation="nearest", aspect=shape)
+            axes.imshow(
+                shaded(_drawn(result, layer, head), theme), interpolation="nearest", aspect=shape
+            )
             bare(axes, theme)
             if i == 0:
                 axes.set_title(f"head {head + 1}", fontsize=8)
@@ -54,11 +60,15 @@ def _attention_maps(result: AttentionMaps, theme: Theme) -> Figure:
                 axes.set_ylabel(f"layer {layer + 1}", fontsize=8)
     left, right = below.subplots(1, 2, width_ratios=(1, 1.5))
     places = result.places
-    left.imshow(shaded(places, theme, most=1.5 * len(result.tokens)), interpolation="nearest", aspect="auto")
+    left.imshow(
+        shaded(places, theme, most=1.5 * len(result.tokens)), interpolation="nearest", aspect="auto"
+    )
     for (i, j), count in np.ndenumerate(places):
         if places.size <= 96:
             left.text(j, i, f"{count:.3g}", ha="center", va="center", fontsize=7, color=theme.ink)
-    left.set(xlabel="head", ylabel="layer", xticks=range(places.shape[1]), yticks=range(places.shape[0]))
+    left.set(
+        xlabel="head", ylabel="layer", xticks=range(places.shape[1]), yticks=range(places.shape[0])
+    )
     left.set_xticklabels([str(j + 1) for j in range(places.shape[1])], fontsize=7)
     left.set_yticklabels([str(i + 1) for i in range(places.shape[0])], fontsize=7)
     left.grid(visible=False)
@@ -68,7 +78,9 @@ def _attention_maps(result: AttentionMaps, theme: Theme) -> Figure:
 
 
 def _drawn(result: AttentionMaps, layer: int, head: int) -> np.ndarray:
-    """A head's table, or what the token of the class sees of the image; the greatest weight is 1."""
+    """A head's table, or what the token of the class sees of the image; the greatest weight is
+    1.
+    """
     table = result.weights[layer, head]
     picture = table if result.grid is None else table[0, 1:].reshape(result.grid)
     return picture / max(picture.max(), 1e-12)
@@ -83,7 +95,11 @@ def _rollout(axes: Any, result: AttentionMaps, theme: Theme) -> None:
         axes.set_title("all layers: what arrives at the class", fontsize=9)
         return
     shown = min(len(flow), NAMED)
-    axes.imshow(shaded(flow[:shown, :shown], theme, most=float(flow.max())), interpolation="nearest", aspect="auto")
+    axes.imshow(
+        shaded(flow[:shown, :shown], theme, most=float(flow.max())),
+        interpolation="nearest",
+        aspect="auto",
+    )
     names = [short(token) for token in result.tokens[:shown]]
     axes.set(xticks=range(shown), yticks=range(shown))
     axes.set_xticklabels(names, rotation=90, fontsize=6.5)
@@ -114,13 +130,15 @@ def _token_saliency(result: TokenSaliency, theme: Theme) -> Figure:
 
 
 def apart(points: np.ndarray, names: list[str]) -> np.ndarray:
-    """Which names can be written at their points without touching one before; by the sizes of letters, about.
+    """Which names can be written at their points without touching one before; by the sizes of
+    letters, about.
 
     >>> apart(np.array([[0.0, 0.0], [0.001, 0.0], [1.0, 1.0]]), ["the", "a", "of"]).tolist()
     [True, False, True]
     """
     wide = np.maximum(np.ptp(points, axis=0), 1e-12)
-    places, written = points / wide * ROOM, np.zeros(len(points), bool)
+    places = points / wide * ROOM
+    written = np.zeros(len(points), bool)
     half = np.array([[len(name) * LETTER[0], LETTER[1]] for name in names]).reshape(-1, 2) / 2
     for i in range(len(points)):
         touch = (np.abs(places - places[i]) < half + half[i]).all(axis=1)
@@ -138,7 +156,16 @@ def _embedding_map(result: EmbeddingMap, theme: Theme) -> Figure:
     axes.plot(*result.points[written].T, linestyle="none")
     for i in np.flatnonzero(written):
         across, up = result.points[i]
-        axes.text(across, up, names[i], fontsize=7, ha="center", va="center", color=theme.ink, clip_on=True)
+        axes.text(
+            across,
+            up,
+            names[i],
+            fontsize=7,
+            ha="center",
+            va="center",
+            color=theme.ink,
+            clip_on=True,
+        )
     axes.set(
         xlabel=f"first direction, {100 * result.share[0]:.0f} % of the variance",
         ylabel=f"second, {100 * result.share[1]:.0f} %",

@@ -39,12 +39,28 @@ def _weights(result: Weights, theme: Theme) -> Figure:
     for row, i in enumerate(shown):
         step = result.density[i] / result.density[i].max()
         foot = len(shown) - 1 - row
-        axes.stairs(foot + 0.82 * step, result.edges[i], baseline=foot, fill=True, color=theme.blue, alpha=0.3)
-        axes.stairs(foot + 0.82 * step, result.edges[i], baseline=foot, color=theme.blue, linewidth=1.1)
+        axes.stairs(
+            foot + 0.82 * step,
+            result.edges[i],
+            baseline=foot,
+            fill=True,
+            color=theme.blue,
+            alpha=0.3,
+        )
+        axes.stairs(
+            foot + 0.82 * step, result.edges[i], baseline=foot, color=theme.blue, linewidth=1.1
+        )
         note = f"σ {result.std[i]:.3g}"
-        beside = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), "textcoords": "offset points"}
+        beside = {
+            "xycoords": ("axes fraction", "data"),
+            "xytext": (6, 0),
+            "textcoords": "offset points",
+        }
         axes.annotate(note, (1, foot + 0.25), **beside, color=theme.muted, va="center", fontsize=9)
-    axes.set_yticks([len(shown) - 1 - row + 0.25 for row in range(len(shown))], [result.layers[i] for i in shown])
+    axes.set_yticks(
+        [len(shown) - 1 - row + 0.25 for row in range(len(shown))],
+        [result.layers[i] for i in shown],
+    )
     axes.set(xlabel="value of a parameter", ylim=(-0.1, len(shown)))
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
@@ -59,12 +75,21 @@ def _activations(result: Activations, theme: Theme) -> Figure:
     figure = blank(1.0 + _height(layers))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(4, 3))
     left.hlines(
-        row, result.mean - result.std, result.mean + result.std, color=theme.blue, alpha=0.4, linewidth=_dot(layers)
+        row,
+        result.mean - result.std,
+        result.mean + result.std,
+        color=theme.blue,
+        alpha=0.4,
+        linewidth=_dot(layers),
     )
     left.plot(result.mean, row, "o", color=theme.blue, markersize=_dot(layers))
     left.set(xlabel="output: mean ± one std")
-    right.plot(100 * result.zeros, row, "o-", color=theme.blue, linewidth=1, markersize=_dot(layers))
-    right.plot(100 * result.dead, row, "o-", color=theme.orange, linewidth=1, markersize=_dot(layers))
+    right.plot(
+        100 * result.zeros, row, "o-", color=theme.blue, linewidth=1, markersize=_dot(layers)
+    )
+    right.plot(
+        100 * result.dead, row, "o-", color=theme.orange, linewidth=1, markersize=_dot(layers)
+    )
     right.set(xlabel="%", xlim=(-4, 104))
     right.set_title("zeros", color=theme.blue, fontsize=9)
     right.set_title("dead units", color=theme.orange, fontsize=9, loc="right")
@@ -77,7 +102,8 @@ def _activations(result: Activations, theme: Theme) -> Figure:
 
 @draws(Gradients)
 def _gradients(result: Gradients, theme: Theme) -> Figure:
-    l, m = len(result.layers), len(result.holders)
+    l = len(result.layers)
+    m = len(result.holders)
     figure = blank(1.6 + _height(l) + _height(m))
     above, below = figure.subplots(2, 1, height_ratios=(max(_height(l), 0.8), max(_height(m), 0.8)))
     parts = (
@@ -85,7 +111,8 @@ def _gradients(result: Gradients, theme: Theme) -> Figure:
         (below, result.holders, result.weights, theme.orange, "∂ loss / ∂ parameters of the layer"),
     )
     for axes, names, sizes, colour, title in parts:
-        row, shown = np.arange(len(names)), np.where(sizes > 0, sizes, np.nan)
+        row = np.arange(len(names))
+        shown = np.where(sizes > 0, sizes, np.nan)
         axes.plot(shown, row, "o-", color=colour, linewidth=1, markersize=_dot(len(names)))
         axes.set_title(title, color=colour)
         if np.isfinite(shown).any():

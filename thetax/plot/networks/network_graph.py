@@ -27,14 +27,21 @@ def _wiring(result: Wiring, theme: Theme) -> Figure:
     figure = blank(1.3 + 0.26 * (tall + 1))
     axes = figure.subplots()
     edges = [
-        [(x, low), (x + 1, high)] for x, (left, right) in enumerate(pairwise(columns)) for low in left for high in right
+        [(x, low), (x + 1, high)]
+        for x, (left, right) in enumerate(pairwise(columns))
+        for low in left
+        for high in right
     ]
     axes.add_collection(
-        LineCollection(edges, colors=theme.muted, linewidths=0.6, alpha=min(1.0, 8 / len(edges) ** 0.5))
+        LineCollection(
+            edges, colors=theme.muted, linewidths=0.6, alpha=min(1.0, 8 / len(edges) ** 0.5)
+        )
     )
     for x, (column, width, name) in enumerate(zip(columns, result.widths, result.names)):
         colour = theme.blue if 0 < x < len(columns) - 1 else theme.orange
-        axes.scatter(np.full(len(column), x), column, s=70, color=colour, edgecolors=theme.paper, zorder=3)
+        axes.scatter(
+            np.full(len(column), x), column, s=70, color=colour, edgecolors=theme.paper, zorder=3
+        )
         if width > MOST:
             axes.annotate("⋮", (x, 0), ha="center", va="center", fontsize=14, color=theme.muted)
         axes.annotate(f"{name}\n{width}", (x, -tall / 2 - 0.7), ha="center", va="top", fontsize=9)

@@ -1,4 +1,6 @@
-"""Time: what is left of a signal after each lag, the eigenvalues that say why, and where a translation looks."""
+"""Time: what is left of a signal after each lag, the eigenvalues that say why, and where a
+translation looks.
+"""
 
 from typing import Any
 
@@ -21,12 +23,18 @@ def _through_time(result: ThroughTime, theme: Theme) -> Figure:
     above, below = figure.subplots(2, 1, height_ratios=(3, 2))
     norms = np.where(result.norms > FLOOR, result.norms, np.nan)
     if len(norms) > 1:
-        above.fill_between(lag, norms.min(axis=0), norms.max(axis=0), color=theme.blue, alpha=0.2, linewidth=0)
-    above.plot(lag, np.exp(np.log(norms).mean(axis=0)), color=theme.blue, label="what is left of a change")
+        above.fill_between(
+            lag, norms.min(axis=0), norms.max(axis=0), color=theme.blue, alpha=0.2, linewidth=0
+        )
+    above.plot(
+        lag, np.exp(np.log(norms).mean(axis=0)), color=theme.blue, label="what is left of a change"
+    )
     shown = [*norms[np.isfinite(norms)], 1.0]
     if result.bound is not None:
         bound = np.clip(result.bound, FLOOR, 1 / FLOOR)
-        above.plot(lag, bound, "--", color=theme.muted, linewidth=1.4, label="at most, by the weights")
+        above.plot(
+            lag, bound, "--", color=theme.muted, linewidth=1.4, label="at most, by the weights"
+        )
         shown += [*bound]
     log_axis(above.yaxis, min(shown) / 2, max(shown) * 2)
     above.set(xlabel="steps between", ylabel="norm", xlim=(0, times + 1))
@@ -54,14 +62,17 @@ def _steps(axes: Any, result: ThroughTime, theme: Theme) -> None:
 def _eigenvalues(result: Eigenvalues, theme: Theme) -> Figure:
     figure = blank(2.9)
     disk, clock = figure.subplots(1, 2)
-    across, up = np.real(result.values), np.imag(result.values)
+    across = np.real(result.values)
+    up = np.imag(result.values)
     turn = np.linspace(0, 2 * np.pi, 200)
     disk.plot(np.cos(turn), np.sin(turn), color=theme.muted, linewidth=1)
     dot = float(np.clip(30 / np.sqrt(len(result.values)), 2.5, 6))
     for chosen, colour in ((~result.outside, theme.blue), (result.outside, theme.orange)):
         disk.plot(across[chosen], up[chosen], "o", color=colour, markersize=dot, alpha=0.7)
     reach = max(1.08, 1.08 * result.radius)
-    disk.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="real part", ylabel="imaginary part")
+    disk.set(
+        xlim=(-reach, reach), ylim=(-reach, reach), xlabel="real part", ylabel="imaginary part"
+    )
     disk.set_aspect("equal")
     _clock(clock, np.sort(result.times)[::-1], dot, theme)
     return figure
@@ -71,7 +82,9 @@ def _clock(axes: Any, times: np.ndarray, dot: float, theme: Theme) -> None:
     """The time constants, the longest first; those that never fade are counted."""
     fade = np.isfinite(times) & (times > 0)
     place = np.arange(1, len(times) + 1)
-    axes.set(xlabel="eigenvalue, by size", ylabel="steps until 1/e is left", xlim=(0, len(times) + 1))
+    axes.set(
+        xlabel="eigenvalue, by size", ylabel="steps until 1/e is left", xlim=(0, len(times) + 1)
+    )
     if never := int(np.isinf(times).sum()):
         axes.set_title(f"{never} of {len(times)} never fade", fontsize=9)
     if not fade.any():

@@ -16,15 +16,25 @@ def _curves(result: Curves, theme: Theme) -> Figure:
     figure = blank(0.5 + 1.6 * len(result.panels))
     panels = figure.subplots(len(result.panels), 1, sharex=True, squeeze=False)[:, 0]
     roles = list(dict.fromkeys(role for lines in result.panels.values() for role in lines if role))
-    colours = {"": theme.blue} | dict(zip(roles, theme.lines))  # a role has one colour in every panel
+    colours = {"": theme.blue} | dict(
+        zip(roles, theme.lines)
+    )  # a role has one colour in every panel
     for axes, (quantity, lines) in zip(panels, result.panels.items()):
         axes.set_title(quantity)
         _scale(axes, list(lines.values()))
         for role, values in lines.items():
             epochs = np.arange(1, len(values) + 1)
-            axes.plot(epochs, values, color=colours[role], marker="o" if len(values) == 1 else "", label=role)
+            axes.plot(
+                epochs,
+                values,
+                color=colours[role],
+                marker="o" if len(values) == 1 else "",
+                label=role,
+            )
         if len(roles) > 1 and any(lines):
-            axes.legend(frameon=False, loc="best", ncols=4, labelcolor="linecolor", handlelength=1.2)
+            axes.legend(
+                frameon=False, loc="best", ncols=4, labelcolor="linecolor", handlelength=1.2
+            )
     panels[-1].set_xlabel("epoch")
     if result.epochs > 1:
         panels[-1].set_xlim(1, result.epochs)

@@ -1,4 +1,6 @@
-"""Named numbers as dots on a line, each with its error: a table to be seen. And the features a model leans on."""
+"""Named numbers as dots on a line, each with its error: a table to be seen. And the features a
+model leans on.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +29,13 @@ class Column:
 class Dots:
     """Columns side by side, with a line for each name, the first on top.
 
-    >>> table = Dots(Column("test error, %", {"linear": (5.1, 0.2), "network": (4.7, 0.2)}, levels={"null": 39.4}))
+    >>> table = Dots(
+    ...     Column(
+    ...         "test error, %",
+    ...         {"linear": (5.1, 0.2), "network": (4.7, 0.2)},
+    ...         levels={"null": 39.4},
+    ...     )
+    ... )
     >>> from thetax.plot import draw
     >>> [label.get_text() for label in draw(table).axes[0].get_yticklabels()]
     ['linear', 'network']
@@ -37,7 +45,9 @@ class Dots:
 
     def __init__(self, *columns: Column):
         if not columns or any(list(column.dots) != list(columns[0].dots) for column in columns):
-            raise ValueError("Dots: give at least one Column, and the same names in the same order in each.")
+            raise ValueError(
+                "Dots: give at least one Column, and the same names in the same order in each."
+            )
         object.__setattr__(self, "columns", columns)
 
 
@@ -45,7 +55,9 @@ class Dots:
 def _dots(result: Dots, theme: Theme) -> Figure:
     names = list(result.columns[0].dots)
     figure = blank(1.0 + 0.26 * len(names))
-    for axes, column in zip(figure.subplots(1, len(result.columns), sharey=True, squeeze=False)[0], result.columns):
+    for axes, column in zip(
+        figure.subplots(1, len(result.columns), sharey=True, squeeze=False)[0], result.columns
+    ):
         _column(axes, column, theme)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
@@ -58,8 +70,17 @@ def _column(axes: Any, column: Column, theme: Theme) -> None:
         axes.plot([value], [row], "o", color=theme.blue)
     for name, place in column.levels.items():
         axes.axvline(place, color=theme.orange, linewidth=1.2, linestyle=(0, (4, 3)))
-        axes.annotate(name, (place, 0.02), xycoords=("data", "axes fraction"), rotation=90, fontsize=8.5, ha="right",
-                      xytext=(-2, 0), textcoords="offset points", color=theme.orange)  # fmt: skip
+        axes.annotate(
+            name,
+            (place, 0.02),
+            xycoords=("data", "axes fraction"),
+            rotation=90,
+            fontsize=8.5,
+            ha="right",
+            xytext=(-2, 0),
+            textcoords="offset points",
+            color=theme.orange,
+        )
     axes.set(xlabel=column.x, title=column.title)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)

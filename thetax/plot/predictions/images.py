@@ -1,4 +1,6 @@
-"""Images: what a convolution looks for and finds, what a judgement hangs on, and whether layers move with the image."""
+"""Images: what a convolution looks for and finds, what a judgement hangs on, and whether layers
+move with the image.
+"""
 
 import math
 from typing import Any
@@ -19,7 +21,9 @@ FLOOR = 1e-7  # errors below this are rounding
 
 
 def signed(values: np.ndarray, theme: Theme, *, most: float | None = None) -> np.ndarray:
-    """A picture `h w 4` of numbers of both signs: blue above zero and orange below, clear at zero."""
+    """A picture `h w 4` of numbers of both signs: blue above zero and orange below, clear at
+    zero.
+    """
     scale = max(np.abs(values).max() if most is None else most, 1e-12)
     tint = np.where((values > 0)[..., None], to_rgb(theme.blue), to_rgb(theme.orange))
     return np.concatenate([tint, np.clip(np.abs(values) / scale, 0, 1)[..., None]], axis=-1)
@@ -43,21 +47,33 @@ def _frame(axes: Any, theme: Theme) -> None:
 
 def _name(axes: Any, text: str) -> None:
     """A title that may be wider than its panel, and makes no room for itself."""
-    axes.text(0, 1.06, text, transform=axes.transAxes, fontsize=8.5, fontweight="bold").set_in_layout(False)
+    axes.text(
+        0, 1.06, text, transform=axes.transAxes, fontsize=8.5, fontweight="bold"
+    ).set_in_layout(False)
 
 
 def grey(axes: Any, picture: np.ndarray) -> None:
     """A picture, grey or coloured, from its darkest to its lightest number."""
-    low, high = picture.min(), picture.max()
-    axes.imshow((picture - low) / max(high - low, 1e-12), cmap="gray", interpolation="nearest", vmin=0, vmax=1)
+    low = picture.min()
+    high = picture.max()
+    axes.imshow(
+        (picture - low) / max(high - low, 1e-12),
+        cmap="gray",
+        interpolation="nearest",
+        vmin=0,
+        vmax=1,
+    )
 
 
 @draws(Filters)
 def _filters(result: Filters, theme: Theme) -> Figure:
-    W = result.kernels if result.kernels.ndim == 4 else result.kernels[:, :, None]  # of a signal: one row
+    W = (
+        result.kernels if result.kernels.ndim == 4 else result.kernels[:, :, None]
+    )  # of a signal: one row
     coloured = W.shape[1] == 3
     planes = W if coloured or W.shape[1] == 1 else W.reshape(-1, 1, *W.shape[2:])
-    shown, most = planes[:MOST], float(np.abs(planes).max())
+    shown = planes[:MOST]
+    most = float(np.abs(planes).max())
     rows = math.ceil(len(shown) / ACROSS)
     figure = blank(0.35 + 0.68 * rows)
     for axes, kernel in zip(_grid(figure, rows, ACROSS).ravel(), shown):
@@ -69,13 +85,20 @@ def _filters(result: Filters, theme: Theme) -> Figure:
     m, c, *window = result.kernels.shape
     size = " × ".join(map(str, window))
     left = f"; the first {MOST} of {len(planes)}" if len(planes) > MOST else ""
-    figure.suptitle(f"{m} kernels of {size}{f' on {c} channels' if c > 1 else ''}{left}", x=0.01, ha="left", fontsize=9)
+    figure.suptitle(
+        f"{m} kernels of {size}{f' on {c} channels' if c > 1 else ''}{left}",
+        x=0.01,
+        ha="left",
+        fontsize=9,
+    )
     return figure
 
 
 @draws(FeatureMaps)
 def _feature_maps(result: FeatureMaps, theme: Theme) -> Figure:
-    some = np.unique(np.linspace(0, len(result.maps) - 1, min(len(result.maps), 6)).round().astype(int))
+    some = np.unique(
+        np.linspace(0, len(result.maps) - 1, min(len(result.maps), 6)).round().astype(int)
+    )
     figure = blank(0.15 + 0.84 * len(some))
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.15 / figure.get_figheight()))  # type: ignore[union-attr]
     panels = _grid(figure, len(some), ACROSS)
@@ -86,7 +109,10 @@ def _feature_maps(result: FeatureMaps, theme: Theme) -> Figure:
         strong = np.argsort(-np.abs(maps).max(axis=(1, 2)), kind="stable")[: ACROSS - 1]
         for axes, channel in zip(row[1:], sorted(strong)):
             _frame(axes, theme)
-            axes.imshow(signed(maps[channel], theme, most=float(np.abs(maps).max())), interpolation="nearest")
+            axes.imshow(
+                signed(maps[channel], theme, most=float(np.abs(maps).max())),
+                interpolation="nearest",
+            )
         size = "×".join(map(str, result.maps[at].shape[1:]))
         _name(row[1], f"{result.layers[at]}, {size}")
     return figure
@@ -94,7 +120,8 @@ def _feature_maps(result: FeatureMaps, theme: Theme) -> Figure:
 
 @draws(Saliency)
 def _saliency(result: Saliency, theme: Theme) -> Figure:
-    pictures, sizes = as_pictures(result.x), as_pictures(result.size)
+    pictures = as_pictures(result.x)
+    sizes = as_pictures(result.size)
     if pictures is None or sizes is None:
         return _salient_numbers(result, theme)
     columns = min(4, len(pictures))
@@ -125,24 +152,41 @@ def _salient_numbers(result: Saliency, theme: Theme) -> Figure:
 @draws(Equivariance)
 def _equivariance(result: Equivariance, theme: Theme) -> Figure:
     strides, last = np.unique(result.stride, return_inverse=True)
-    chosen = [int(np.flatnonzero(last == i)[-1]) for i in range(len(strides))]  # the last layer of each stride
+    chosen = [
+        int(np.flatnonzero(last == i)[-1]) for i in range(len(strides))
+    ]  # the last layer of each stride
     figure = blank(5.0)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(5, 4))
     for colour, i in zip(theme.lines * len(chosen), chosen):
-        inside, everywhere = (np.maximum(errors[i], FLOOR) for errors in (result.inside, result.everywhere))
-        dots, whole = np.where(np.isnan(inside), everywhere, inside), result.whole[i]
+        inside, everywhere = (
+            np.maximum(errors[i], FLOOR) for errors in (result.inside, result.everywhere)
+        )
+        dots = np.where(np.isnan(inside), everywhere, inside)
+        whole = result.whole[i]
         name = f"{result.layers[i]}, stride {result.stride[i]}"
         for at, fill, label in ((whole, colour, name), (~whole, theme.paper, None)):
             above.plot(result.shifts[at], inside[at], color=colour, linewidth=1.4)
             above.plot(result.shifts[at], everywhere[at], ":", color=colour, linewidth=1.4)
-            above.plot(result.shifts[at], dots[at], "o", color=colour, markerfacecolor=fill, label=label)
+            above.plot(
+                result.shifts[at], dots[at], "o", color=colour, markerfacecolor=fill, label=label
+            )
     above.set(yscale="log", ylim=(FLOOR / 2, 4), ylabel="relative error")
-    above.set_yticks([FLOOR, 1e-5, 1e-3, 1e-1], [r"$\leq 10^{-7}$", "$10^{-5}$", "$10^{-3}$", "$10^{-1}$"])
+    above.set_yticks(
+        [FLOOR, 1e-5, 1e-3, 1e-1], [r"$\leq 10^{-7}$", "$10^{-5}$", "$10^{-3}$", "$10^{-1}$"]
+    )
     figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=8.5, handlelength=1.2)
     note = "solid: interior, dotted: everywhere, hollow: between strides"
     above.set_title(note, fontsize=8.5, fontweight="normal", color=theme.muted)
-    below.plot(result.shifts, 100 * result.output, "o-", color=theme.blue, label="change of the output, %")
-    below.plot(result.shifts, 100 * (1 - result.kept), "o-", color=theme.orange, label="examples that change class, %")
+    below.plot(
+        result.shifts, 100 * result.output, "o-", color=theme.blue, label="change of the output, %"
+    )
+    below.plot(
+        result.shifts,
+        100 * (1 - result.kept),
+        "o-",
+        color=theme.orange,
+        label="examples that change class, %",
+    )
     below.set(xlabel="pixels to the right", ylim=(0, None), xticks=result.shifts)
     below.legend(frameon=False, fontsize=8.5)
     return figure

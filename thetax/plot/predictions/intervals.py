@@ -1,4 +1,6 @@
-"""Forecasts with their intervals against the truth, and how often the truth lies in the interval of each level."""
+"""Forecasts with their intervals against the truth, and how often the truth lies in the interval of
+each level.
+"""
 
 from typing import Any
 
@@ -24,10 +26,22 @@ def _intervals(result: Intervals, theme: Theme) -> Figure:
 def _forecasts(axes: Any, result: Intervals, theme: Theme) -> None:
     half = result.half(LEVEL)
     inside = np.abs(result.truth - result.mean) <= half
-    for chosen, colour, name in ((inside, theme.blue, "inside"), (~inside, theme.orange, "outside")):
+    for chosen, colour, name in (
+        (inside, theme.blue, "inside"),
+        (~inside, theme.orange, "outside"),
+    ):
         if chosen.any():
-            axes.errorbar(result.truth[chosen], result.mean[chosen], half[chosen], label=f"{name}: {chosen.sum()}",
-                          fmt="o", color=colour, markersize=2.5, elinewidth=0.8, alpha=0.6)  # fmt: skip
+            axes.errorbar(
+                result.truth[chosen],
+                result.mean[chosen],
+                half[chosen],
+                label=f"{name}: {chosen.sum()}",
+                fmt="o",
+                color=colour,
+                markersize=2.5,
+                elinewidth=0.8,
+                alpha=0.6,
+            )
     ends = [min(result.truth.min(), result.mean.min()), max(result.truth.max(), result.mean.max())]
     axes.plot(ends, ends, color=theme.muted, linewidth=1, linestyle=(0, (4, 3)))
     axes.set(xlabel="truth", ylabel="forecast", title=f"{100 * LEVEL:g} % intervals")
@@ -35,10 +49,17 @@ def _forecasts(axes: Any, result: Intervals, theme: Theme) -> None:
 
 
 def _coverage(axes: Any, result: Intervals, theme: Theme) -> None:
-    p, spread = result.levels, 1.96 * result.chance
+    p = result.levels
+    spread = 1.96 * result.chance
     axes.fill_between(p, p - spread, p + spread, color=theme.muted, alpha=0.2, linewidth=0)
     axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle=(0, (4, 3)))
     axes.plot(p, result.coverage, "o-", color=theme.blue, markersize=3.5)
     axes.annotate("too modest", (0.04, 0.93), color=theme.muted, fontsize=9)
     axes.annotate("too sure", (0.97, 0.03), color=theme.muted, ha="right", fontsize=9)
-    axes.set(xlabel="level of the interval", ylabel="share inside", xlim=(0, 1), ylim=(0, 1.02), title="Calibration")
+    axes.set(
+        xlabel="level of the interval",
+        ylabel="share inside",
+        xlim=(0, 1),
+        ylim=(0, 1.02),
+        title="Calibration",
+    )

@@ -16,12 +16,22 @@ from ..theme import WIDTH, Theme
 def _calibration(result: Calibration, theme: Theme) -> Figure:
     figure = blank(4.6)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    bins, seen = len(result.count), result.count > 0
+    bins = len(result.count)
+    seen = result.count > 0
     above.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle=(0, (4, 3)))
     low, high = result.interval
-    above.vlines(result.confidence[seen], low[seen], high[seen], color=theme.blue, alpha=0.35, linewidth=2)
+    above.vlines(
+        result.confidence[seen], low[seen], high[seen], color=theme.blue, alpha=0.35, linewidth=2
+    )
     area = 12 + 110 * np.sqrt(result.count[seen] / result.count.max())
-    above.scatter(result.confidence[seen], result.accuracy[seen], s=area, color=theme.blue, linewidths=0, zorder=3)
+    above.scatter(
+        result.confidence[seen],
+        result.accuracy[seen],
+        s=area,
+        color=theme.blue,
+        linewidths=0,
+        zorder=3,
+    )
     above.annotate("too modest", (0.03, 0.94), color=theme.muted)
     above.annotate("too sure", (0.97, 0.03), color=theme.muted, ha="right")
     above.set(ylabel="share that is right", xlim=(0, 1.02), ylim=(-0.02, 1.04))
@@ -51,7 +61,9 @@ def _confusion(result: Confusion, theme: Theme) -> Figure:
             axes.text(j, i, str(result.counts[i, j]), ha="center", va="center", fontsize=size)
     every = 1 if k <= 40 else math.ceil(k / 40)
     long = max(len(name) for name in result.classes) > 3
-    axes.set_xticks(range(0, k, every), result.classes[::every], rotation=90 if long and k > 4 else 0)
+    axes.set_xticks(
+        range(0, k, every), result.classes[::every], rotation=90 if long and k > 4 else 0
+    )
     axes.set_yticks(range(0, k, every), result.classes[::every])
     axes.set(xlabel="guess", ylabel="truth")
     axes.grid(visible=False)
@@ -65,7 +77,9 @@ def _worst(result: Worst, theme: Theme) -> Figure:
     pictures = as_pictures(result.x)
     if not len(result.index):
         figure = blank(1.0)
-        figure.text(0.5, 0.5, f"no mistakes among {result.examples} examples", ha="center", va="center")
+        figure.text(
+            0.5, 0.5, f"no mistakes among {result.examples} examples", ha="center", va="center"
+        )
         return figure
     return _bars(result, theme) if pictures is None else _pictures(result, pictures, theme)
 
@@ -73,10 +87,14 @@ def _worst(result: Worst, theme: Theme) -> Figure:
 def as_pictures(x: np.ndarray) -> np.ndarray | None:
     """Examples as pictures `n h w` or `n h w 3`, or None where they are no pictures.
 
-    Pictures are `h w`, or `c h w` with 1 or 3 channels, or a vector whose length is a square of 5 or more; numbers of
-    tokens are none.
+    Pictures are `h w`, or `c h w` with 1 or 3 channels, or a vector whose length is a square of 5
+    or more; numbers of tokens are none.
 
-    >>> as_pictures(np.zeros((2, 64))).shape, as_pictures(np.zeros((2, 3, 8, 8))).shape, as_pictures(np.zeros((2, 7)))
+    >>> (
+    ...     as_pictures(np.zeros((2, 64))).shape,
+    ...     as_pictures(np.zeros((2, 3, 8, 8))).shape,
+    ...     as_pictures(np.zeros((2, 7))),
+    ... )
     ((2, 8, 8), (2, 8, 8, 3), None)
     """
     if np.issubdtype(x.dtype, np.signedinteger):
@@ -99,12 +117,29 @@ def _pictures(result: Worst, pictures: np.ndarray, theme: Theme) -> Figure:
     for axes in panels:
         axes.axis("off")
     for i, (axes, picture) in enumerate(zip(panels, pictures)):
-        low, high = picture.min(), picture.max()
-        axes.imshow((picture - low) / max(high - low, 1e-12), cmap="gray", interpolation="nearest", vmin=0, vmax=1)
-        guess, truth = names[result.guess[i]][:14], names[result.truth[i]][:14]
+        low = picture.min()
+        high = picture.max()
+        axes.imshow(
+            (picture - low) / max(high - low, 1e-12),
+            cmap="gray",
+            interpolation="nearest",
+            vmin=0,
+            vmax=1,
+        )
+        guess = names[result.guess[i]][:14]
+        truth = names[result.truth[i]][:14]
         axes.set_title(f"{guess},{gap}not {truth}", fontsize=9, loc="center", pad=3)
         sure = f"{100 * result.confidence[i]:.0f} % sure"
-        axes.text(0.5, -0.04, sure, transform=axes.transAxes, ha="center", va="top", fontsize=8.5, color=theme.muted)
+        axes.text(
+            0.5,
+            -0.04,
+            sure,
+            transform=axes.transAxes,
+            ha="center",
+            va="top",
+            fontsize=8.5,
+            color=theme.muted,
+        )
     return figure
 
 
@@ -116,7 +151,10 @@ def _bars(result: Worst, theme: Theme) -> Figure:
     axes.hlines(row, result.chance, result.confidence, color=theme.grid, linewidth=3)
     axes.plot(result.chance, row, "o", color=theme.blue, label="given to the truth")
     axes.plot(result.confidence, row, "o", color=theme.orange, label="given to the guess")
-    name = lambda i: f"{result.classes[result.guess[i]]}, not {result.classes[result.truth[i]]}  (№ {result.index[i]})"
+    name = lambda i: (
+        f"{result.classes[result.guess[i]]}, not {result.classes[result.truth[i]]}  (№ "
+        f"{result.index[i]})"
+    )
     axes.set_yticks(row, [name(i) for i in row])
     axes.set(xlim=(-0.02, 1.02), ylim=(m - 0.5, -0.5), xlabel="probability")
     axes.grid(visible=False, axis="y")

@@ -1,4 +1,6 @@
-"""Linear separation: how far the examples lie from the boundary, and the version space in the plane."""
+"""Linear separation: how far the examples lie from the boundary, and the version space in the
+plane.
+"""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,7 +21,11 @@ def _margins(result: Margins, theme: Theme) -> Figure:
     negative, positive = (result.distances[result.truth == sign] for sign in (-1, 1))
     names = [f"negative examples ({len(negative)})", f"positive examples ({len(positive)})"]
     axes.hist(
-        [negative, positive], _edges(result).tolist(), stacked=True, color=[theme.orange, theme.blue], label=names
+        [negative, positive],
+        _edges(result).tolist(),
+        stacked=True,
+        color=[theme.orange, theme.blue],
+        label=names,
     )
     axes.axvline(0, color=theme.ink, linewidth=1.2, label="boundary")
     axes.axvline(result.margin, color=theme.ink, linewidth=1, linestyle=":", label="least distance")
@@ -28,19 +34,32 @@ def _margins(result: Margins, theme: Theme) -> Figure:
     axes.set_title(told, loc="left")
     axes.set(xlabel="signed distance from the boundary (right side > 0)", ylabel="examples")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=8.5,
+    )
     return figure
 
 
 def _edges(result: Margins) -> np.ndarray:
-    """Bins from the least distance on, so that no example seems nearer; 0 is an edge where some are wrong."""
+    """Bins from the least distance on, so that no example seems nearer; 0 is an edge where some are
+    wrong.
+    """
     count = min(40, 5 + len(result.distances) // 10)
-    low, high = result.distances.min(), result.distances.max()
+    low = result.distances.min()
+    high = result.distances.max()
     start = low if result.separated else 0.0
     width = max(high - min(low, start), 1e-12 * abs(high), np.finfo(float).tiny) / count
-    below, above = np.ceil((start - low) / width), max(np.ceil((high - start) / width), 1)
+    below = np.ceil((start - low) / width)
+    above = max(np.ceil((high - start) / width), 1)
     edges = start + width * np.arange(-below, above + 1)
-    edges[0], edges[-1] = low, max(edges[-1], high)  # no bar left of the least, and rounding loses no example
+    edges[0], edges[-1] = (
+        low,
+        max(edges[-1], high),
+    )  # no bar left of the least, and rounding loses no example
     return edges
 
 
@@ -53,15 +72,30 @@ def _cone(result: Cone, theme: Theme) -> Figure:
     for k in shown:
         part = version_cone(result.normals[:k], np.ones(k))
         if part.fraction > 0:
-            ends, alpha = np.degrees([part.low, part.high]), (0.75 / n if n <= LABELLED else 0.1 if k == 1 else 0.7)
+            ends = np.degrees([part.low, part.high])
+            alpha = 0.75 / n if n <= LABELLED else 0.1 if k == 1 else 0.7
             axes.add_patch(Wedge((0, 0), 1, *ends, color=theme.blue, alpha=alpha, linewidth=0))
     told = range(n) if n <= LABELLED else _walls(result)
-    for k, (a, b) in enumerate(result.normals / np.linalg.norm(result.normals, axis=1, keepdims=True)):
-        axes.plot([-b, b], [a, -a], color=theme.muted, linewidth=1, alpha=1.0 if k in told else 0.25)
+    for k, (a, b) in enumerate(
+        result.normals / np.linalg.norm(result.normals, axis=1, keepdims=True)
+    ):
+        axes.plot(
+            [-b, b], [a, -a], color=theme.muted, linewidth=1, alpha=1.0 if k in told else 0.25
+        )
         if k in told:
             tip = 1.12 * np.array([-b, a]) * (1 if a >= 0 else -1)
-            axes.text(tip[0], tip[1], str(k + 1), ha="center", va="center", color=theme.muted, fontsize=8.5)
-    axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal", xlabel=r"$w_1$", ylabel=r"$w_2$")
+            axes.text(
+                tip[0],
+                tip[1],
+                str(k + 1),
+                ha="center",
+                va="center",
+                color=theme.muted,
+                fontsize=8.5,
+            )
+    axes.set(
+        xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal", xlabel=r"$w_1$", ylabel=r"$w_2$"
+    )
     axes.set_title(f"{100 * result.fraction:.3g} % of directions left", loc="left")
     axes.grid(visible=False)
     return figure
@@ -73,5 +107,7 @@ def _walls(result: Cone) -> list[int]:
         return []
     edges = np.array([[np.cos(angle), np.sin(angle)] for angle in (result.low, result.high)])
     return (
-        np.abs(result.normals @ edges.T / np.linalg.norm(result.normals, axis=1, keepdims=True)).argmin(axis=0).tolist()
+        np.abs(result.normals @ edges.T / np.linalg.norm(result.normals, axis=1, keepdims=True))
+        .argmin(axis=0)
+        .tolist()
     )

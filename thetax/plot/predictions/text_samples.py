@@ -1,4 +1,6 @@
-"""How surprised a language model is, the more it has read; how much of what a translation says was meant."""
+"""How surprised a language model is, the more it has read; how much of what a translation says was
+meant.
+"""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,7 +15,9 @@ from ..theme import Theme
 def _speech(result: Speech, theme: Theme) -> Figure:
     figure = blank(3.0)
     middle = np.sqrt(np.concatenate([[1.0], result.until[:-1] + 1]) * result.until)
-    panel = Panel("tokens read", "bits for the next token", lines={"surprise": (middle, result.bits)}, log="x")
+    panel = Panel(
+        "tokens read", "bits for the next token", lines={"surprise": (middle, result.bits)}, log="x"
+    )
     draw_panel(figure.subplots(), panel, theme)
     return figure
 
@@ -24,5 +28,7 @@ def _translations(result: Translations, theme: Theme) -> Figure:
     axes = figure.subplots()
     runs = range(1, len(result.precision) + 1)
     axes.bar(runs, 100 * result.precision, width=0.6, color=theme.blue)
-    axes.set(xlabel="tokens in a row", ylabel="meant, of those said, %", xticks=list(runs), ylim=(0, 100))
+    axes.set(
+        xlabel="tokens in a row", ylabel="meant, of those said, %", xticks=list(runs), ylim=(0, 100)
+    )
     return figure

@@ -47,12 +47,28 @@ def _histograms(figure: Any, result: Doubt, theme: Theme) -> None:
 
 
 def _picture(axes: Any, picture: np.ndarray, result: Doubt, i: int, theme: Theme) -> None:
-    low, high = picture.min(), picture.max()
-    axes.imshow((picture - low) / max(high - low, 1e-12), cmap="gray", interpolation="nearest", vmin=0, vmax=1)
+    low = picture.min()
+    high = picture.max()
+    axes.imshow(
+        (picture - low) / max(high - low, 1e-12),
+        cmap="gray",
+        interpolation="nearest",
+        vmin=0,
+        vmax=1,
+    )
     first, second = np.argsort(-result.belief.probability[i])[:2]
     name = lambda j: result.classes[j][:10]
     axes.set_title(f"{name(first)} or {name(second)}?", fontsize=9, loc="center", pad=3)
     fate = "right" if result.right[i] else f"it is {name(result.truth[i])}"
     note = f"{fate}, {result.belief.entropy[i]:.2f} nats"
     colour = theme.muted if result.right[i] else theme.orange
-    axes.text(0.5, -0.04, note, transform=axes.transAxes, ha="center", va="top", fontsize=8.5, color=colour)
+    axes.text(
+        0.5,
+        -0.04,
+        note,
+        transform=axes.transAxes,
+        ha="center",
+        va="top",
+        fontsize=8.5,
+        color=colour,
+    )

@@ -1,4 +1,6 @@
-"""Attacks: what stands at which radius, how near the boundary is, who is fragile, and how the loss lies around one."""
+"""Attacks: what stands at which radius, how near the boundary is, who is fragile, and how the loss
+lies around one.
+"""
 
 from typing import Any
 
@@ -51,7 +53,8 @@ def _distances(result: Distances, theme: Theme) -> Figure:
     figure = blank(2.7)
     panels = figure.subplots(1, len(result.by_norm), sharey=True, squeeze=False)[0]
     for axes, (norm, distances) in zip(panels, result.by_norm.items()):
-        top, median = _reach(distances), result.median(norm)
+        top = _reach(distances)
+        median = result.median(norm)
         shown = np.minimum(distances[np.isfinite(distances) & (distances > 0)], top)
         bins = int(np.clip(len(shown) // 6, 6, BINS))
         axes.hist(shown, bins=np.linspace(0, top, bins + 1).tolist(), color=theme.blue, alpha=0.6)
@@ -73,14 +76,20 @@ def _fragile(result: Fragile, theme: Theme) -> Figure:
         figure.text(0.5, 0.5, "no example was moved across a boundary", ha="center", va="center")
         return figure
     before = as_pictures(result.found.x)
-    return _changed_numbers(result, theme) if before is None else _changed_pictures(result, before, theme)
+    return (
+        _changed_numbers(result, theme)
+        if before is None
+        else _changed_pictures(result, before, theme)
+    )
 
 
 def _changed_pictures(result: Fragile, before: np.ndarray, theme: Theme) -> Figure:
-    found, m = result.found, len(before)
+    found = result.found
+    m = len(before)
     after = np.asarray(as_pictures(found.nearest))
     change = after - before
-    low, high = float(min(before.min(), after.min())), float(max(before.max(), after.max()))
+    low = float(min(before.min(), after.min()))
+    high = float(max(before.max(), after.max()))
     factor = _plain((high - low) / max(float(np.quantile(np.abs(change), STRONG)), 1e-12))
     columns = max(m, 4)
     figure = blank(0.6 + 3 * WIDTH / (columns + 0.6), WIDTH)
@@ -92,12 +101,23 @@ def _changed_pictures(result: Fragile, before: np.ndarray, theme: Theme) -> Figu
     gap = ", " if max(map(len, result.classes)) <= 3 else "\n"
     for at in range(m):
         for row, pictures in enumerate((before, after)):
-            panels[row, at].imshow((pictures[at] - low) / (high - low), cmap="gray", interpolation="nearest", vmin=0,
-                                   vmax=1)  # fmt: skip
-            said = f"{result.classes[found.guess[row, at]][:9]}{gap}{100 * found.sure[row, at]:.0f} %"
+            panels[row, at].imshow(
+                (pictures[at] - low) / (high - low),
+                cmap="gray",
+                interpolation="nearest",
+                vmin=0,
+                vmax=1,
+            )
+            said = (
+                f"{result.classes[found.guess[row, at]][:9]}{gap}{100 * found.sure[row, at]:.0f} %"
+            )
             panels[row, at].set_title(said, fontsize=8.5, fontweight="normal", loc="center", pad=3)
-        panels[2, at].imshow(_enlarged(change[at], (high - low) / factor, theme), interpolation="nearest")
-        panels[2, at].set_title(f"{found.distance[at]:.2g}", fontsize=8.5, fontweight="normal", loc="center", pad=3)
+        panels[2, at].imshow(
+            _enlarged(change[at], (high - low) / factor, theme), interpolation="nearest"
+        )
+        panels[2, at].set_title(
+            f"{found.distance[at]:.2g}", fontsize=8.5, fontweight="normal", loc="center", pad=3
+        )
         panels[2, at].spines[:].set(visible=True, color=theme.grid)
     for axes, name in zip(panels[:, 0], ("before", "after", f"change × {factor:g}")):
         axes.set_ylabel(name, fontsize=8.5)
@@ -111,14 +131,21 @@ def _plain(factor: float) -> float:
 
 
 def _enlarged(change: np.ndarray, most: float, theme: Theme) -> np.ndarray:
-    """What was added in blue and what was taken away in orange; of coloured pictures the colours, around grey."""
-    return signed(change, theme, most=most) if change.ndim == 2 else np.clip(0.5 + change / (2 * most), 0, 1)
+    """What was added in blue and what was taken away in orange; of coloured pictures the colours,
+    around grey.
+    """
+    return (
+        signed(change, theme, most=most)
+        if change.ndim == 2
+        else np.clip(0.5 + change / (2 * most), 0, 1)
+    )
 
 
 def _changed_numbers(result: Fragile, theme: Theme) -> Figure:
     found = result.found
     change = (found.nearest - found.x).reshape(len(found.x), -1)
-    shown, rows = min(len(change), 4), min(ROWS, change.shape[1])
+    shown = min(len(change), 4)
+    rows = min(ROWS, change.shape[1])
     figure = blank((0.75 + 0.2 * rows) * ((shown + 1) // 2))
     panels = figure.subplots((shown + 1) // 2, min(shown, 2), squeeze=False).ravel()
     for axes in panels[shown:]:
@@ -151,15 +178,32 @@ def _surface(result: Surface, theme: Theme) -> Figure:
 
 
 def _plane(axes: Any, result: Surface, theme: Theme) -> None:
-    s, losses = result.steps, np.nan_to_num(result.losses, posinf=float(np.nanmax(result.losses)))
-    low, high = float(losses.min()), float(losses.max())
+    s = result.steps
+    losses = np.nan_to_num(result.losses, posinf=float(np.nanmax(result.losses)))
+    low = float(losses.min())
+    high = float(losses.max())
     levels = np.linspace(low, high if high > low else low + 1, LEVELS + 1)
     for level in range(LEVELS):  # one colour, so that the page can exchange it
-        axes.contourf(s, s, losses, levels=levels[level : level + 2], colors=[theme.blue],
-                      alpha=0.03 + 0.6 * level / LEVELS)  # fmt: skip
+        axes.contourf(
+            s,
+            s,
+            losses,
+            levels=levels[level : level + 2],
+            colors=[theme.blue],
+            alpha=0.03 + 0.6 * level / LEVELS,
+        )
     if result.margins.min() < 0 < result.margins.max():
         axes.contour(s, s, result.margins, levels=[0.0], colors=[theme.orange], linewidths=1.8)
-    axes.add_patch(Circle((0, 0), result.radius, fill=False, edgecolor=theme.ink, linewidth=1, linestyle=(0, (4, 3))))
+    axes.add_patch(
+        Circle(
+            (0, 0),
+            result.radius,
+            fill=False,
+            edgecolor=theme.ink,
+            linewidth=1,
+            linestyle=(0, (4, 3)),
+        )
+    )
     axes.plot(0, 0, "o", color=theme.ink, markersize=4)
     axes.set(xlabel="along the gradient", ylabel="along a random direction")
     axes.set_box_aspect(1)
@@ -170,8 +214,10 @@ def _plane(axes: Any, result: Surface, theme: Theme) -> None:
 
 
 def _cuts(axes: Any, result: Surface, theme: Theme) -> None:
-    s, middle = result.steps, len(result.steps) // 2
-    along, across = result.losses[middle], result.losses[:, middle]
+    s = result.steps
+    middle = len(result.steps) // 2
+    along = result.losses[middle]
+    across = result.losses[:, middle]
     axes.plot(s, across, color=theme.green, label="random")
     axes.plot(s, along, color=theme.blue, label="gradient")
     axes.axvspan(-result.radius, result.radius, color=theme.muted, alpha=0.12, linewidth=0)

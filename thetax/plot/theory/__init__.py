@@ -1,4 +1,6 @@
-"""Figures of theory: approximation, descent, loss landscapes, linear regions, tangent kernels, memories."""
+"""Figures of theory: approximation, descent, loss landscapes, linear regions, tangent kernels,
+memories.
+"""
 
 from . import approximation as approximation
 from . import cost as cost

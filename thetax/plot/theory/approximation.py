@@ -12,9 +12,11 @@ from ..theme import Theme
 def _minimax(result: Minimax, theme: Theme) -> Figure:
     if result.grid.ndim > 1 and result.grid.shape[1] > 1:
         raise ValueError(
-            f"draw: a best approximation is drawn on an interval; this one has {result.grid.shape[1]} inputs."
+            "draw: a best approximation is drawn on an interval; this one has "
+            f"{result.grid.shape[1]} inputs."
         )
-    figure, x = blank(3.2), result.grid.reshape(-1)
+    figure = blank(3.2)
+    x = result.grid.reshape(-1)
     left, right = figure.subplots(1, 2)
     left.plot(x, result.target, color=theme.muted, label="function")
     left.plot(x, result.approximation, color=theme.blue, label="best of the span")
@@ -22,7 +24,13 @@ def _minimax(result: Minimax, theme: Theme) -> Figure:
     figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=8.5, handlelength=1.4)
     right.plot(x, result.target - result.approximation, color=theme.blue)
     right.hlines(
-        [-result.value, result.value], *np.quantile(x, [0, 1]), color=theme.muted, linestyle="--", linewidth=1.2
+        [-result.value, result.value],
+        *np.quantile(x, [0, 1]),
+        color=theme.muted,
+        linestyle="--",
+        linewidth=1.2,
     )
-    right.set(xlabel="x", ylabel="function less approximation", title=f"distance {result.value:.4g}")
+    right.set(
+        xlabel="x", ylabel="function less approximation", title=f"distance {result.value:.4g}"
+    )
     return figure

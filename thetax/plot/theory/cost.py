@@ -13,12 +13,18 @@ from ..theme import Theme
 
 @draws(Cost)
 def _cost(result: Cost, theme: Theme) -> Figure:
-    passes = {"value": result.value, "one pass of reverse mode": result.reverse, "one of forward mode": result.forward}
+    passes = {
+        "value": result.value,
+        "one pass of reverse mode": result.reverse,
+        "one of forward mode": result.forward,
+    }
     bars = {name: found.operations for name, found in passes.items()}
     whole = {f"all derivatives, {name}": count for name, count in result.jacobian.items()}
     timed = {name: found.seconds for name, found in passes.items() if np.isfinite(found.seconds)}
     figure = blank(2.6 + (1.1 if timed else 0))
-    above, *rest = np.ravel(figure.subplots(1 + bool(timed), 1, height_ratios=(6, 3) if timed else None))
+    above, *rest = np.ravel(
+        figure.subplots(1 + bool(timed), 1, height_ratios=(6, 3) if timed else None)
+    )
     colours = [theme.blue] * 3 + [theme.orange] * 3
     _bars(above, bars | whole, colours, "operations")
     for axes in rest:
@@ -28,7 +34,8 @@ def _cost(result: Cost, theme: Theme) -> Figure:
 
 
 def _bars(axes: Axes, lengths: Mapping[str, float | int], colours: list[str], label: str) -> None:
-    sizes, row = np.array(list(lengths.values()), float), np.arange(len(lengths))
+    sizes = np.array(list(lengths.values()), float)
+    row = np.arange(len(lengths))
     axes.barh(row, sizes, color=colours[: len(row)], height=0.6)
     axes.set_yticks(row, list(lengths))
     axes.invert_yaxis()
@@ -38,5 +45,10 @@ def _bars(axes: Axes, lengths: Mapping[str, float | int], colours: list[str], la
     log_axis(axes.xaxis, sizes.min() / 3, sizes.max() * 8)
     for place, size in zip(row, sizes):
         axes.annotate(
-            f"{size:.3g}", (size, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8.5
+            f"{size:.3g}",
+            (size, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
         )

@@ -1,8 +1,9 @@
 """A recipe is a function with typed keyword arguments that does a whole job on real data.
 
-Its first argument is the `Job`: where to keep the work, the chance to use, and who watches. Everything else
-is an option, with a default, and the command line is built from the signature. A recipe is called again
-to resume and again to be looked at; its fits then take from the folder what is already done.
+Its first argument is the `Job`: where to keep the work, the chance to use, and who watches.
+Everything else is an option, with a default, and the command line is built from the signature. A
+recipe is called again to resume and again to be looked at; its fits then take from the folder what
+is already done.
 """
 
 import difflib
@@ -27,7 +28,9 @@ class Job(NamedTuple):
         return None if self.run is None else self.run / name
 
     def remember(self, name: str, find: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Numbers that take long to find, as a file of the run: found once, and read when the run is looked at."""
+        """Numbers that take long to find, as a file of the run: found once, and read when the run
+        is looked at.
+        """
         if self.run is None:
             return find()
         if (self.run.folder / f"{name}.json").is_file():

@@ -15,15 +15,16 @@ TRAINING_STEPS = "training steps with their compilation"  # what the seconds of 
 class Outcome:
     """A trained model, what it was trained on and judged by, and the numbers a reader wants first.
 
-    `train` and `test` are pairs `(xs, ys)`. `objective` is what was descended; called without a key it has no
-    chance in it. `classes` names the classes, and is empty for a regression. `table` has a row for each
-    method, e.g. `{"network": {"test error": 0.021}}`, that of the model last. `decay` is the strength of the weight
-    decay that the objective holds. `tokens` names the tokens of the inputs, where these are sequences of tokens;
-    `classes` then names those of the targets. `features` names the inputs, where these are rows of features.
-    `sizes` are the numbers of examples to train and to test on, where `train` and `test` hold only some of them.
-    `seconds` is what the training steps took with their compilation, without data, validation and test; over all fits.
-    `start` is the model before it was trained, where it is known. `measured` is a result that the
-    recipe found beside the model, to be drawn.
+    `train` and `test` are pairs `(xs, ys)`. `objective` is what was descended; called without a key
+    it has no chance in it. `classes` names the classes, and is empty for a regression. `table` has
+    a row for each method, e.g. `{"network": {"test error": 0.021}}`, that of the model last.
+    `decay` is the strength of the weight decay that the objective holds. `tokens` names the tokens
+    of the inputs, where these are sequences of tokens; `classes` then names those of the targets.
+    `features` names the inputs, where these are rows of features. `sizes` are the numbers of
+    examples to train and to test on, where `train` and `test` hold only some of them. `seconds` is
+    what the training steps took with their compilation, without data, validation and test; over all
+    fits. `start` is the model before it was trained, where it is known. `measured` is a result that
+    the recipe found beside the model, to be drawn.
     """
 
     model: Any

@@ -12,7 +12,9 @@ from .outcome import Outcome
 
 
 def reopen(run: Run, progress: Progress | None) -> Outcome:
-    """What came of a run. With `look_only` nothing is trained: a fit answers with the newest weights it finds."""
+    """What came of a run. With `look_only` nothing is trained: a fit answers with the newest
+    weights it finds.
+    """
     about = trained(run).described
     arguments = typed(about["recipe"], about["arguments"])
     return find_recipe(about["recipe"])(Job(run, jr.key(about["seed"]), progress), **arguments)
@@ -21,7 +23,9 @@ def reopen(run: Run, progress: Progress | None) -> Outcome:
 def trained(run: Run) -> Run:
     """The run of a recipe; the folder of a search is another thing."""
     if (run.folder / "study.log").exists():
-        raise ValueError(f"{run.folder} is a search: go on with thetax tune --resume, and read its report.html.")
+        raise ValueError(
+            f"{run.folder} is a search: go on with thetax tune --resume, and read its report.html."
+        )
     return run
 
 
@@ -30,17 +34,23 @@ def typed(recipe: str, arguments: dict[str, Any]) -> dict[str, Any]:
     known = inspect.signature(find_recipe(recipe)).parameters
     if odd := sorted(set(arguments) - set(known)):
         raise ValueError(f"The recipe {recipe} has no option {odd[0]!r} any more; begin a new run.")
-    kinds, given = get_type_hints(find_recipe(recipe)), {}
+    kinds = get_type_hints(find_recipe(recipe))
+    given = {}
     for name, value in arguments.items():
         given[name] = tuple(value) if isinstance(value, list) else value
         if not _is_a(given[name], kinds[name]):
-            raise ValueError(f"The option {name} of the recipe {recipe} cannot be {value!r}; correct run.json.")
+            raise ValueError(
+                f"The option {name} of the recipe {recipe} cannot be {value!r}; correct run.json."
+            )
     return given
 
 
 def _is_a(value: Any, kind: Any) -> bool:
-    """Whether a value is of the annotated type of an option: a number, text, a choice, a tuple of one type, or None."""
-    origin, inside = get_origin(kind), get_args(kind)
+    """Whether a value is of the annotated type of an option: a number, text, a choice, a tuple of
+    one type, or None.
+    """
+    origin = get_origin(kind)
+    inside = get_args(kind)
     if origin is Literal:
         return value in inside
     if origin in (Union, UnionType):

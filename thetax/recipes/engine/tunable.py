@@ -1,7 +1,9 @@
-"""The recipes whose networks `thetax tune` can search: for each its data, how a network is made, and the space.
+"""The recipes whose networks `thetax tune` can search: for each its data, how a network is made,
+and the space.
 
-`@tunable(space)` registers a function of a key that gives a `Task`; its name is the recipe's, and it parts the data
-from the same key in the same way, so that a tuned network is tested on what the recipe tests on.
+`@tunable(space)` registers a function of a key that gives a `Task`; its name is the recipe's, and
+it parts the data from the same key in the same way, so that a tuned network is tested on what the
+recipe tests on.
 """
 
 import difflib
@@ -49,7 +51,9 @@ def find_tunable(name: str) -> Tunable:
         return TUNABLE[name]
     near = difflib.get_close_matches(name, TUNABLE, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise ValueError(f"There is nothing to tune called {name!r}; {hint}Known: {', '.join(sorted(TUNABLE))}.")
+    raise ValueError(
+        f"There is nothing to tune called {name!r}; {hint}Known: {', '.join(sorted(TUNABLE))}."
+    )
 
 
 def network(inputs: int, outputs: int) -> Callable[..., MLP]:
@@ -61,7 +65,8 @@ def network(inputs: int, outputs: int) -> Callable[..., MLP]:
     return lambda hidden, dropout, key: MLP.init(inputs, *hidden, outputs, dropout=dropout, key=key)
 
 
-RATE, DECAY = Range(3e-4, 3e-2, log=True), Range(1e-6, 1e-2, log=True)
+RATE = Range(3e-4, 3e-2, log=True)
+DECAY = Range(1e-6, 1e-2, log=True)
 
 
 @tunable(
@@ -108,11 +113,21 @@ def mnist(key: PRNGKeyArray) -> Task:
     epochs=Range(10, 60),
 )
 def default(key: PRNGKeyArray) -> Task:
-    """Who defaults on a credit card; three tenths to test. The inputs are standardised by the training part."""
+    """Who defaults on a credit card; three tenths to test. The inputs are standardised by the
+    training part.
+    """
     key_split, *_ = jr.split(key, 4)
     full = data.load("default")
     train, test = data.split(full.train, 0.7, key=key_split, by=full.train[1])
     scale = data.Standardise.fit(train[0])
-    train, test = (scale(train[0]), train[1]), (scale(test[0]), test[1])
+    train = (scale(train[0]), train[1])
+    test = (scale(test[0]), test[1])
     parts = {"objective": binary_cross_entropy, "metric": binary_error_rate, "pool": mean}
-    return Task(train, network(train[0].shape[1], 1), test=test, classes=full.classes, name="default", **parts)
+    return Task(
+        train,
+        network(train[0].shape[1], 1),
+        test=test,
+        classes=full.classes,
+        name="default",
+        **parts,
+    )

@@ -1,5 +1,5 @@
-"""What a task about texts begins with (§6.5): an encoder drawn anew, that of a run of `bert`, or MiniLM; and how it is
-fine-tuned.
+"""What a task about texts begins with (§6.5): an encoder drawn anew, that of a run of `bert`, or
+MiniLM; and how it is fine-tuned.
 
 All weights are trained, those of the encoder too.
 """
@@ -33,7 +33,10 @@ DECAY = 0.01  # strength of AdamW's weight decay
 WARM = 0.1  # share of the steps that lead up to the highest rate
 BLOCK = 250  # examples that are judged at once
 BUCKETS = 3  # lengths that batches are cut to
-LOOKED, FEW = 1e10, 16  # products of a token and a weight that a report affords, and examples that it always does
+LOOKED, FEW = (
+    1e10,
+    16,
+)  # products of a token and a weight that a report affords, and examples that it always does
 
 
 class Sizes(NamedTuple):
@@ -48,27 +51,40 @@ class Sizes(NamedTuple):
 
 
 class Encoder(NamedTuple):
-    """A network, its vocabulary, and the layer that reads its first vector, if that has learned too."""
+    """A network, its vocabulary, and the layer that reads its first vector, if that has learned
+    too.
+    """
 
     bert: BERT
     known: WordPiece
     pool: Linear | None = None
 
 
-def encoder(start: str, texts: Sequence[str], *, sizes: Sizes, length: int, key: PRNGKeyArray) -> Encoder:
-    """The encoder of that name, for rows of `length` tokens; the texts give the vocabulary of one drawn anew."""
+def encoder(
+    start: str, texts: Sequence[str], *, sizes: Sizes, length: int, key: PRNGKeyArray
+) -> Encoder:
+    """The encoder of that name, for rows of `length` tokens; the texts give the vocabulary of one
+    drawn anew.
+    """
     if start == SCRATCH:
         known = WordPiece.fit(texts, size=sizes.pieces, score=data.frequency, lower=sizes.lower)
-        draw = partial(BERT.init, depth=sizes.depth, heads=sizes.heads, length=length, dropout=sizes.dropout)
+        draw = partial(
+            BERT.init, depth=sizes.depth, heads=sizes.heads, length=length, dropout=sizes.dropout
+        )
         return Encoder(draw(len(known), sizes.width, law=narrow(sizes.width), key=key), known)
     network = load_pretrained(data.fetch_model(MINILM) if start == MINILM else _folder(start))
     model, known = network.model, network.tokeniser
     pool = model.pool if isinstance(model, Pretraining) else network.pool
     bert = model.bert if isinstance(model, Pretraining | MaskedLM) else model
     if not isinstance(bert, BERT) or not isinstance(known, WordPiece):
-        raise ValueError(f"start: expected a BERT with a WordPiece vocabulary in {start}; got {type(model).__name__}.")
+        raise ValueError(
+            f"start: expected a BERT with a WordPiece vocabulary in {start}; got "
+            f"{type(model).__name__}."
+        )
     if length > (most := len(bert.positions.P)):
-        raise ValueError(f"length: {start} reads at most {most} tokens; got {length}. Choose a smaller length.")
+        raise ValueError(
+            f"length: {start} reads at most {most} tokens; got {length}. Choose a smaller length."
+        )
     return Encoder(bert, known, pool)
 
 
@@ -78,7 +94,8 @@ def _folder(start: str) -> Path:
         if (folder / "config.json").is_file():
             return folder
     raise ValueError(
-        f"start: expected {SCRATCH!r}, {MINILM!r}, the folder of a finished run of bert, or one with a config.json; "
+        f"start: expected {SCRATCH!r}, {MINILM!r}, the folder of a finished run of bert, or one "
+        "with a config.json; "
         f"got {start!r}."
     )
 
@@ -93,7 +110,9 @@ def check_starts(start: tuple[str, ...]) -> None:
 
 
 class Plan(NamedTuple):
-    """How to train: AdamW's highest rate, passes over the data, examples in a batch, and what is computed in."""
+    """How to train: AdamW's highest rate, passes over the data, examples in a batch, and what is
+    computed in.
+    """
 
     rate: float
     epochs: int
@@ -101,16 +120,23 @@ class Plan(NamedTuple):
     precision: str = "float32"
 
     def iteration(self, objective: Objective, steps: int) -> Iteration:
-        """A tenth of the steps lead up to the highest rate, the others down to zero along a line."""
+        """A tenth of the steps lead up to the highest rate, the others down to zero along a
+        line.
+        """
         warm = max(1, round(WARM * steps))
-        parts = optax.linear_schedule(0.0, self.rate, warm), optax.linear_schedule(self.rate, 0.0, max(1, steps - warm))
+        parts = (
+            optax.linear_schedule(0.0, self.rate, warm),
+            optax.linear_schedule(self.rate, 0.0, max(1, steps - warm)),
+        )
         adam = optax.adamw(optax.join_schedules(parts, [warm]), weight_decay=DECAY)
         computed = mixed_precision(objective) if self.precision == "bfloat16" else objective
         return descend(computed, optax.chain(optax.clip_by_global_norm(CLIP), adam))
 
 
 class Task(NamedTuple):
-    """What is to be learned: from which parts, how a part becomes a batch, with what head, and judged by what."""
+    """What is to be learned: from which parts, how a part becomes a batch, with what head, and
+    judged by what.
+    """
 
     texts: Sequence[str]  # for the vocabulary of an encoder drawn anew
     parts: tuple[Any, Any, Any]  # to train on, for validation, to test on
@@ -135,28 +161,58 @@ class Tuned(NamedTuple):
         found, tokens = self.fit, self.known.pieces
         some = shown(found.model.bert, self.train), shown(found.model.bert, self.test)
         return Outcome(
-            found.model, *some, task.objective, found.history, task.classes, table, found.reason, found.seconds,
-            tokens=tokens, sizes=(len(self.train[1]), len(self.test[1])),
-        )  # fmt: skip
+            found.model,
+            *some,
+            task.objective,
+            found.history,
+            task.classes,
+            table,
+            found.reason,
+            found.seconds,
+            tokens=tokens,
+            sizes=(len(self.train[1]), len(self.test[1])),
+        )
 
 
 def tune_each(
-    job: Job, starts: Sequence[str], task: Task, table: dict[str, dict[str, float]], *, sizes: Sizes, length: int,
-    fresh: Plan, tuned: Plan, keys: Sequence[PRNGKeyArray],
-) -> Outcome:  # fmt: skip
-    """Trains on a task from each start, puts a row for it into the table, and hands on what came of the last."""
+    job: Job,
+    starts: Sequence[str],
+    task: Task,
+    table: dict[str, dict[str, float]],
+    *,
+    sizes: Sizes,
+    length: int,
+    fresh: Plan,
+    tuned: Plan,
+    keys: Sequence[PRNGKeyArray],
+) -> Outcome:
+    """Trains on a task from each start, puts a row for it into the table, and hands on what came of
+    the last.
+    """
     for start, key in zip(starts, keys):
-        found = tune_from(job, start, task, sizes=sizes, length=length, fresh=fresh, tuned=tuned, key=key)
+        found = tune_from(
+            job, start, task, sizes=sizes, length=length, fresh=fresh, tuned=tuned, key=key
+        )
         table[f"encoder, {part_name(start)}"] = task.mark(found)
     return found.outcome(task, table)
 
 
 def tune_from(
-    job: Job, start: str, task: Task, *, sizes: Sizes, length: int, fresh: Plan, tuned: Plan, key: PRNGKeyArray
+    job: Job,
+    start: str,
+    task: Task,
+    *,
+    sizes: Sizes,
+    length: int,
+    fresh: Plan,
+    tuned: Plan,
+    key: PRNGKeyArray,
 ) -> Tuned:
-    """Trains on a task from one start, by the plan `fresh` if all is drawn anew and else by `tuned`.
+    """Trains on a task from one start, by the plan `fresh` if all is drawn anew and else by
+    `tuned`.
 
-    Batches have rows of similar length. The fit is kept in the part of the job that has the name of the start.
+    Batches have rows of similar length. The fit is kept in the part of the job that has the name of
+    the start.
     """
     job.say(start)
     key_begin, key_head, key_order, key_fit = jr.split(key, 4)
@@ -165,7 +221,9 @@ def tune_from(
     plan = fresh if start == SCRATCH else tuned
     stream = data.by_length(train, batch=plan.batch, count=BUCKETS, key=key_order)
     found = fit(
-        plan.iteration(task.objective, plan.epochs * (len(jax.tree.leaves(train)[0]) // plan.batch)),
+        plan.iteration(
+            task.objective, plan.epochs * (len(jax.tree.leaves(train)[0]) // plan.batch)
+        ),
         task.head(begun, key_head),
         _whole(stream, plan.batch),
         epochs=plan.epochs,
@@ -185,7 +243,9 @@ def _whole(stream: Callable[[int], Iterator[Any]], batch: int) -> Callable[[int]
 
 
 def judge(model: Any, test: Any, metrics: Mapping[str, Objective]) -> dict[str, float]:
-    """Each metric over a set `(xs, ys)`, a few examples at once, for all have no room; every target counts the same."""
+    """Each metric over a set `(xs, ys)`, a few examples at once, for all have no room; every target
+    counts the same.
+    """
     found = []
     for i in range(0, len(test[1]), BLOCK):
         block = jax.tree.map(lambda a, i=i: a[i : i + BLOCK], test)
@@ -195,7 +255,9 @@ def judge(model: Any, test: Any, metrics: Mapping[str, Objective]) -> dict[str, 
 
 
 def shown(bert: BERT, part: Batch) -> Batch:
-    """The first examples of a set `(xs, ys)`, as many as the lenses of a report can afford to predict."""
+    """The first examples of a set `(xs, ys)`, as many as the lenses of a report can afford to
+    predict.
+    """
     (rows, *_), each = jax.tree.leaves(part), tree.size(bert.trunk)
     count = max(FEW, int(LOOKED / (each * rows.shape[1])))
     return jax.tree.map(lambda a: a[:count], part)
@@ -224,5 +286,7 @@ class Speller:
     def __call__(self, word: str) -> np.ndarray:
         if word not in self.seen:
             found = self.known.tokens(word, special=False)
-            self.seen[word] = found if len(found) else np.array([self.known.number("[UNK]")], np.int32)
+            self.seen[word] = (
+                found if len(found) else np.array([self.known.number("[UNK]")], np.int32)
+            )
         return self.seen[word]

@@ -1,4 +1,6 @@
-"""Pictures by convolutions (§4.2): a small network for digits and clothes, and a residual one, for photographs too."""
+"""Pictures by convolutions (§4.2): a small network for digits and clothes, and a residual one, for
+photographs too.
+"""
 
 from typing import Any
 
@@ -33,12 +35,15 @@ def pictures(job: Job, name: str) -> stored.Data:
 
 def otherwise(name: str, *, pixels: int, hole: int = 0) -> Augmentation:
     """How the pictures of a set may be seen and stay what they are."""
-    mirrored, hidden = [flip()] if name in MIRRORED else [], [] if hole == 0 else [cutout(size=hole)]
+    mirrored = [flip()] if name in MIRRORED else []
+    hidden = [] if hole == 0 else [cutout(size=hole)]
     return chain(shift(pixels=pixels), *mirrored, *hidden)
 
 
 def folded(model: Any, train: Batch) -> Any:
-    """The network with its norms as the affine maps they are on some training pictures, for one picture at a time."""
+    """The network with its norms as the affine maps they are on some training pictures, for one
+    picture at a time.
+    """
     return jax.jit(fold)(model, jnp.asarray(train[0][:CALIBRATION]))  # they lie in random order
 
 
@@ -59,6 +64,15 @@ def _outcome(
     model = folded(found.model, train)
     table = {name: {"test error %": percent_wrong(model, full.test)}}
     return Outcome(
-        model, train, full.test, objective, found.history, full.classes, table, found.reason, found.seconds, decay,
+        model,
+        train,
+        full.test,
+        objective,
+        found.history,
+        full.classes,
+        table,
+        found.reason,
+        found.seconds,
+        decay,
         start=folded(found.start, train),
-    )  # fmt: skip
+    )

@@ -8,7 +8,12 @@ import numpy as np
 from ...core import Batch, Model, predict
 from ...layers import Linear
 
-ISL = {"linear discriminant analysis": 12.7, "multinomial logistic": 7.2, "ridge network": 2.3, "dropout network": 1.8}
+ISL = {
+    "linear discriminant analysis": 12.7,
+    "multinomial logistic": 7.2,
+    "ridge network": 2.3,
+    "dropout network": 1.8,
+}
 
 
 def _flat(images: Any) -> Batch:
@@ -19,7 +24,8 @@ def _flat(images: Any) -> Batch:
 def discriminant(train: Batch) -> Linear:
     r"""Linear discriminant analysis as the affine classifier it is (ISL 4.4).
 
-    $z_k = \mu_k^\top \Sigma^{+} x - \tfrac12 \mu_k^\top \Sigma^{+} \mu_k + \log \pi_k$, $\Sigma$ the pooled covariance.
+    $z_k = \mu_k^\top \Sigma^{+} x - \tfrac12 \mu_k^\top \Sigma^{+} \mu_k + \log \pi_k$, $\Sigma$
+    the pooled covariance.
     """
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 

@@ -1,7 +1,8 @@
 r"""What a cell remembers (§5, §5.1): two problems whose answer lies a hundred steps back.
 
-An Elman cell with $\sigma_1(U) = s < 1$ and $|\varphi'| \le 1$ brings any two states together, $\|z_T - z_T'\| \le
-s^{T}\|z_0 - z_0'\|$, whatever it reads after them; so it provably forgets. Gates and linear recurrences need not.
+An Elman cell with $\sigma_1(U) = s < 1$ and $|\varphi'| \le 1$ brings any two states together,
+$\|z_T - z_T'\| \le s^{T}\|z_0 - z_0'\|$, whatever it reads after them; so it provably forgets.
+Gates and linear recurrences need not.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,9 @@ CLIP = 1.0  # the longest gradient
 
 
 class Entrant(NamedTuple):
-    """A cell, how fast it learns beside the others, and the largest singular value its U may have."""
+    """A cell, how fast it learns beside the others, and the largest singular value its U may
+    have.
+    """
 
     draw: Callable[..., Any]
     pace: float = 1.0
@@ -43,16 +46,25 @@ ENTRANTS = {
 
 
 def contract(limit: float) -> optax.GradientTransformation:
-    r"""Comes last in a chain: after the step no singular value of an Elman cell's $U$ is more than `limit`."""
+    r"""Comes last in a chain: after the step no singular value of an Elman cell's $U$ is more than
+    `limit`.
+    """
 
     def update(updates, state, params=None):
         def one(step, cell):
             if not isinstance(cell, Elman):
                 return step
             left, s, right = jnp.linalg.svd(cell.U + step.U)
-            return Elman((left * jnp.minimum(s, limit)[None]) @ right - cell.U, step.V, step.b, cell.activation)
+            return Elman(
+                (left * jnp.minimum(s, limit)[None]) @ right - cell.U,
+                step.V,
+                step.b,
+                cell.activation,
+            )
 
-        return jax.tree.map(one, updates, params, is_leaf=lambda node: isinstance(node, Elman)), state
+        return jax.tree.map(
+            one, updates, params, is_leaf=lambda node: isinstance(node, Elman)
+        ), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
@@ -71,13 +83,18 @@ def race(
     key: PRNGKeyArray,
     entrants: dict[str, Entrant] = ENTRANTS,
 ) -> dict[str, Fit]:
-    """Fits `members` networks of each cell at once, by Adam with clipped gradients, the rate falling to zero."""
+    """Fits `members` networks of each cell at once, by Adam with clipped gradients, the rate
+    falling to zero.
+    """
     positive(times=times, members=members, rate=rate, epochs=epochs, batch=batch)
-    found, steps = {}, max(1, epochs * (len(train[1]) // batch))
+    found = {}
+    steps = max(1, epochs * (len(train[1]) // batch))
     for place, (name, entrant) in enumerate(entrants.items()):
         job.say(name)
         key_init, key_fit = jr.split(jr.fold_in(key, place))
-        nets = Ensemble.init(partial(draw, cell=partial(entrant.draw, times=times)), members, key=key_init)
+        nets = Ensemble.init(
+            partial(draw, cell=partial(entrant.draw, times=times)), members, key=key_init
+        )
         optimiser = optax.chain(
             optax.clip_by_global_norm(CLIP),
             optax.adam(optax.cosine_decay_schedule(entrant.pace * rate, steps)),
@@ -96,8 +113,12 @@ def race(
     return found
 
 
-def judged(nets: Ensemble, test: Batch, name: str, metric: Objective, times: int) -> dict[str, float]:
-    """The metric, its mean over the networks and the worst; for Elman cells the bound on what is left of a state."""
+def judged(
+    nets: Ensemble, test: Batch, name: str, metric: Objective, times: int
+) -> dict[str, float]:
+    """The metric, its mean over the networks and the worst; for Elman cells the bound on what is
+    left of a state.
+    """
     each = jax.jit(jax.vmap(lambda net: metric(net, test)))(nets.members)
     row = {name: float(each.mean()), "the worst": float(each.max())}
     if isinstance(nets.members.cell, Elman):

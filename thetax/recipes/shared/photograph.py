@@ -1,8 +1,8 @@
 """A photograph that a network knows, and one that looks the same and fools it (§13).
 
-The pixels go in as they are, from 0 to 1: what scales them is part of the network, so that a radius means what it says.
-The picture that is found is made of whole levels of 255, as a file has them, and what is said of it is what the network
-says of the file.
+The pixels go in as they are, from 0 to 1: what scales them is part of the network, so that a radius
+means what it says. The picture that is found is made of whole levels of 255, as a file has them,
+and what is said of it is what the network says of the file.
 """
 
 import difflib
@@ -30,13 +30,20 @@ from ..engine.reopen import begin, finish
 
 LEVELS = 255
 AT_HAND = "china.jpg"  # comes with scikit-learn
-BEFORE, AFTER, DIFFERENCE, FIGURE = "before.png", "after.png", "difference.png", "attack.png"
+BEFORE = "before.png"
+AFTER = "after.png"
+DIFFERENCE = "difference.png"
+FIGURE = "attack.png"
 
 Picture = UInt8[np.ndarray, "3 h w"]
 
 
-def photograph(job: Job, ball: Ball, file: str | None, target: str | None, *, steps: int, restarts: int) -> Outcome:
-    """A picture in the ball around a photograph that the trained ResNet-50 takes for something else."""
+def photograph(
+    job: Job, ball: Ball, file: str | None, target: str | None, *, steps: int, restarts: int
+) -> Outcome:
+    """A picture in the ball around a photograph that the trained ResNet-50 takes for something
+    else.
+    """
     before = _kept(job, BEFORE)
     before = read_picture(file or at_hand(), side=SIDE) if before is None else before
     job.say("loading a ResNet-50 that knows ImageNet")
@@ -45,7 +52,9 @@ def photograph(job: Job, ball: Ball, file: str | None, target: str | None, *, st
     p = _seen(model, before)
     seen = int(p.argmax())
     if wanted == seen:
-        raise ValueError(f"target: the picture is taken for {classes[seen]} as it is; choose another class.")
+        raise ValueError(
+            f"target: the picture is taken for {classes[seen]} as it is; choose another class."
+        )
     after = _kept(job, AFTER)
     if after is None:
         begin(job, {"picture": file or AT_HAND})
@@ -56,13 +65,26 @@ def photograph(job: Job, ball: Ball, file: str | None, target: str | None, *, st
     result = Disguise(before, after, (classes[seen], classes[now]), (float(p[seen]), float(q[now])))
     _keep(job, result)
     other = now if now != seen else int(np.argsort(-q)[1])
-    of = lambda p: {f"{classes[i]} %": 100 * float(p[i]) for i in dict.fromkeys((seen, other, wanted)) if i is not None}
+    of = lambda p: {
+        f"{classes[i]} %": 100 * float(p[i])
+        for i in dict.fromkeys((seen, other, wanted))
+        if i is not None
+    }
     table = {f"before: {classes[seen]}": of(p), f"after: {classes[now]}": of(q) | _sizes(result)}
     fooled = now != seen if wanted is None else now == wanted
     reason = "fooled" if fooled else "not fooled; try more steps, or a larger radius"
     finish(job, reason)
     pair = np.stack([before, after]).astype(np.float32) / LEVELS, np.array([seen, seen], np.int32)
-    return Outcome(model, pair, pair, cross_entropy, classes=classes, table=table, reason=reason, measured=result)
+    return Outcome(
+        model,
+        pair,
+        pair,
+        cross_entropy,
+        classes=classes,
+        table=table,
+        reason=reason,
+        measured=result,
+    )
 
 
 def at_hand() -> Path:
@@ -85,7 +107,11 @@ def find_class(name: str, classes: tuple[str, ...]) -> int:
     if name.lower() in known:
         return known[name.lower()]
     near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "ImageNet's names are wanted, such as goose."
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else "ImageNet's names are wanted, such as goose."
+    )
     raise ValueError(f"target: there is no class {name!r}; {hint}")
 
 
@@ -97,7 +123,8 @@ def whole_levels(before: Picture, after: Any, ball: Ball) -> Picture:
     >>> whole_levels(x, (x + 1.4) / 255, Linf(1.5 / 255)).ravel().tolist()
     [11, 11, 11]
     """
-    x, shift = before.astype(np.float32), np.asarray(after, np.float32) * LEVELS - before
+    x = before.astype(np.float32)
+    shift = np.asarray(after, np.float32) * LEVELS - before
     for share in np.linspace(1, 0, 101, dtype=np.float32):
         eta = np.round(share * shift)
         if float(ball.norm(jnp.asarray(eta / LEVELS))) <= float(ball.radius) * (1 + 1e-5):
@@ -106,13 +133,26 @@ def whole_levels(before: Picture, after: Any, ball: Ball) -> Picture:
 
 
 def _attacked(
-    job: Job, model: Any, before: Picture, ball: Ball, seen: int, wanted: int | None, *, steps: int, restarts: int
+    job: Job,
+    model: Any,
+    before: Picture,
+    ball: Ball,
+    seen: int,
+    wanted: int | None,
+    *,
+    steps: int,
+    restarts: int,
 ) -> Picture:
     goal, label = (away(), seen) if wanted is None else (towards(), wanted)
     x = jnp.asarray(before, jnp.float32) / LEVELS
     box = (0.0, 1.0)
     ascent = PGD(  # to the end, so that it is still wrong when every pixel is one of 256 levels
-        goal.gain, ball, rate=2.5 * float(ball.radius) / steps, steps=steps, restarts=restarts, box=box
+        goal.gain,
+        ball,
+        rate=2.5 * float(ball.radius) / steps,
+        steps=steps,
+        restarts=restarts,
+        box=box,
     )
     found = eqx.filter_jit(ascent)(model, x, jnp.asarray(label), key=jr.fold_in(job.key, 0))
     return whole_levels(before, found, ball)
@@ -147,7 +187,11 @@ def _keep(job: Job, result: Disguise) -> None:
     figure = io.BytesIO()
     draw(result).savefig(figure, format="png", dpi=200)
     disk.write(job.run.folder / FIGURE, figure.getvalue())
-    pictures = {BEFORE: result.before, DIFFERENCE: result.difference, AFTER: result.after}  # the last says: all done
+    pictures = {
+        BEFORE: result.before,
+        DIFFERENCE: result.difference,
+        AFTER: result.after,
+    }  # the last says: all done
     for name, picture in pictures.items():
         disk.write(job.run.folder / name, _png(picture))
 

@@ -1,4 +1,6 @@
-"""Cells for long sequences, by name, as the recipes draw them: each begins with a memory of the right length."""
+"""Cells for long sequences, by name, as the recipes draw them: each begins with a memory of the
+right length.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +11,20 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ...layers import GRU, LRU, LSTM, Block, Chain, Elman, LayerNorm, Linear, MinGRU, Stack, gelu, unroll
+from ...layers import (
+    GRU,
+    LRU,
+    LSTM,
+    Block,
+    Chain,
+    Elman,
+    LayerNorm,
+    Linear,
+    MinGRU,
+    Stack,
+    gelu,
+    unroll,
+)
 
 QUIET = 0.02
 
@@ -45,7 +60,9 @@ def elman(n: int, m: int, *, times: int, key: PRNGKeyArray) -> Elman:
 
 
 def lstm(n: int, m: int, *, times: int, key: PRNGKeyArray) -> LSTM:
-    """An `LSTM` whose forget gates begin with memories of all lengths up to `times`; the input gates match."""
+    """An `LSTM` whose forget gates begin with memories of all lengths up to `times`; the input
+    gates match.
+    """
     key_cell, key_span = jr.split(key)
     span = _spans(m, times, key_span)
     cell = LSTM.init(n, m, key=key_cell)
@@ -60,10 +77,11 @@ def gru(n: int, m: int, *, times: int, key: PRNGKeyArray) -> GRU:
 
 
 def lru(n: int, m: int, *, times: int, key: PRNGKeyArray) -> Reading:
-    """An `LRU` with memories from `times` to a hundred times that, which reads its inputs through a hidden layer.
+    """An `LRU` with memories from `times` to a hundred times that, which reads its inputs through a
+    hidden layer.
 
-    It begins with states that turn at most once in `times` steps, for what is to be kept does not oscillate; inputs
-    that are not white add up in so long a memory, so it puts out little at first.
+    It begins with states that turn at most once in `times` steps, for what is to be kept does not
+    oscillate; inputs that are not white add up in so long a memory, so it puts out little at first.
     """
     key_in, key_hidden, key_cell = jr.split(key, 3)
     read = Chain(Linear.init(n, m, key=key_in), gelu, Linear.init(m, m, key=key_hidden))
@@ -72,9 +90,11 @@ def lru(n: int, m: int, *, times: int, key: PRNGKeyArray) -> Reading:
 
 
 def blocks(unit: str, depth: int) -> Callable[..., Reading]:
-    """As many residual blocks of an `LRU` or a `MinGRU`, for linear recurrences need something between them.
+    """As many residual blocks of an `LRU` or a `MinGRU`, for linear recurrences need something
+    between them.
 
-    They begin with memories of all lengths up to `times`: what is longer would not be the same on longer sequences.
+    They begin with memories of all lengths up to `times`: what is longer would not be the same on
+    longer sequences.
     """
 
     def draw(n: int, m: int, *, times: int, key: PRNGKeyArray) -> Reading:
@@ -84,7 +104,10 @@ def blocks(unit: str, depth: int) -> Callable[..., Reading]:
             "mingru": lambda key: MinGRU(*_spread(MinGRU.init(m, m, key=key), times, key)),
         }[unit]
         after = lambda key: Chain(gelu, Linear.init(m, m, key=key))
-        parts = [Block(LayerNorm.init(m), inside(one), after(two)) for one, two in zip(keys[::2], keys[1::2])]
+        parts = [
+            Block(LayerNorm.init(m), inside(one), after(two))
+            for one, two in zip(keys[::2], keys[1::2])
+        ]
         return Reading(Linear.init(n, m, key=key_in), Stack(*parts))
 
     return draw
@@ -95,7 +118,8 @@ def _spread(cell: MinGRU, times: int, key: PRNGKeyArray) -> tuple[Array, Array, 
 
 
 def _spans(m: int, times: int, key: PRNGKeyArray) -> Float[Array, " m"]:
-    r"""$\log u$ with $u$ uniform up to `times`: a gate $\sigma(\log u)$ remembers for about $u$ steps.
+    r"""$\log u$ with $u$ uniform up to `times`: a gate $\sigma(\log u)$ remembers for about $u$
+    steps.
 
     Tallec & Ollivier 2018.
     """

@@ -1,4 +1,6 @@
-"""All lenses of a report, by topic; importing them registers them, and a report shows them in this order."""
+"""All lenses of a report, by topic; importing them registers them, and a report shows them in this
+order.
+"""
 
 from . import basic as basic
 

@@ -1,4 +1,6 @@
-"""Lenses on what recipes of attacks found: a picture that fools a network, and how far around images one is proven."""
+"""Lenses on what recipes of attacks found: a picture that fools a network, and how far around
+images one is proven.
+"""
 
 from ... import attack, certify
 from ...recipes.engine.outcome import Outcome
@@ -7,12 +9,15 @@ from ..registry import lens, percent
 
 def _changed(result: attack.Disguise) -> dict[str, str]:
     seen = (f"{name}, {percent(p)}" for name, p in zip(result.names, result.probability))
-    return dict(zip(("before", "after"), seen)) | {"largest change of a pixel": f"{result.most}/255"}
+    return dict(zip(("before", "after"), seen)) | {
+        "largest change of a pixel": f"{result.most}/255"
+    }
 
 
 @lens(
     "The picture that fools it",
-    says="A photograph as it was, what was added to it, enlarged until it can be seen, and the sum, with what the "
+    says="A photograph as it was, what was added to it, enlarged until it can be seen, and the "
+    "sum, with what the "
     "network takes each for.",
     applies=lambda outcome: isinstance(outcome.measured, attack.Disguise),
     tells=_changed,
@@ -23,11 +28,15 @@ def _disguise(outcome: Outcome) -> attack.Disguise:
 
 @lens(
     "Proven right within a radius",
-    says="The share of the test images that the smoothed network names rightly, and provably still does after any "
-    "change of at most that Euclidean length, but for a small probability at each. Dots are what an attack leaves of "
+    says="The share of the test images that the smoothed network names rightly, and provably "
+    "still does after any "
+    "change of at most that Euclidean length, but for a small probability at each. Dots are what "
+    "an attack leaves of "
     "the network without smoothing: it is measured, not proven.",
     applies=lambda outcome: isinstance(outcome.measured, certify.Certificates),
-    tells=lambda result: {f"within {r:g}": percent(float(result.proven(r))) for r in (0.0, *result.tried)},
+    tells=lambda result: {
+        f"within {r:g}": percent(float(result.proven(r))) for r in (0.0, *result.tried)
+    },
 )
 def _certificates(outcome: Outcome) -> certify.Certificates:
     return outcome.measured

@@ -1,4 +1,6 @@
-"""Lenses on attacks: how far inputs must be moved to be taken for something else, and whether that can be believed."""
+"""Lenses on attacks: how far inputs must be moved to be taken for something else, and whether that
+can be believed.
+"""
 
 import weakref
 from typing import Any, NamedTuple
@@ -27,13 +29,18 @@ WORK, LINES = 5e11, 1e11  # operations of a search and of bounds by lines, on a 
 STRAIGHT = "dot_general", "conv_general_dilated", "add"  # all else may bend
 WORTH = 100  # times as many on an accelerator
 BEYOND = 1.25  # of the distance found: where certificates are begun to be looked for
-VERDICTS = {"smooth": "smooth: the gradient shows the way", "jagged": "jagged: the gradient misleads",
-            "hidden": "gradients are hidden: the loss rises at random as well, or nowhere"}  # fmt: skip
+VERDICTS = {
+    "smooth": "smooth: the gradient shows the way",
+    "jagged": "jagged: the gradient misleads",
+    "hidden": "gradients are hidden: the loss rises at random as well, or nowhere",
+}
 NORMS = {"Linf": Linf, "L2": L2}
 
 
 class Searched(NamedTuple):
-    """A classifier, the examples that were attacked, the range of inputs, and what was found in each norm."""
+    """A classifier, the examples that were attacked, the range of inputs, and what was found in
+    each norm.
+    """
 
     model: Any
     data: Batch
@@ -42,14 +49,22 @@ class Searched(NamedTuple):
 
 
 def attackable(outcome: Outcome) -> bool:
-    """Whether it tells classes of inputs of floating-point numbers apart, by a logit a class or by one for two."""
+    """Whether it tells classes of inputs of floating-point numbers apart, by a logit a class or by
+    one for two.
+    """
     if not classifies(outcome) or not (isinstance(outcome.test, tuple) and len(outcome.test) == 2):
         return False
     xs, ys = outcome.test
-    if not all(hasattr(part, "dtype") for part in (xs, ys)) or not jnp.issubdtype(xs.dtype, jnp.floating):
+    if not all(hasattr(part, "dtype") for part in (xs, ys)) or not jnp.issubdtype(
+        xs.dtype, jnp.floating
+    ):
         return False
     k = len(outcome.classes)
-    if ys.ndim != 1 or not jnp.issubdtype(ys.dtype, jnp.integer) or not 0 <= int(ys.min()) <= int(ys.max()) < k:
+    if (
+        ys.ndim != 1
+        or not jnp.issubdtype(ys.dtype, jnp.integer)
+        or not 0 <= int(ys.min()) <= int(ys.max()) < k
+    ):
         return False
     one = jax.ShapeDtypeStruct(xs.shape[1:], xs.dtype)
     out = jax.eval_shape(lambda model, x: apply(model, x), outcome.model, one)
@@ -59,7 +74,8 @@ def attackable(outcome: Outcome) -> bool:
 def _box(outcome: Outcome, xs: Any) -> tuple[float, float]:
     """From the least to the largest number that inputs have, as pixels go from 0 to 1."""
     parts = [np.asarray(part) for part in (outcome.train[0], xs)]
-    low, high = min(float(part.min()) for part in parts), max(float(part.max()) for part in parts)
+    low = min(float(part.min()) for part in parts)
+    high = max(float(part.max()) for part in parts)
     if not high > low:
         raise NotSeen("all its inputs are one number, so that there is no range to move them in.")
     return low, high
@@ -74,11 +90,16 @@ def _examples(model: Any, data: Batch) -> Batch:
     looks = len(NORMS) * 3 * STEPS * (ROUNDS + 4)  # a gradient is as dear as three answers
     count = int(WORK * (1 if jax.default_backend() == "cpu" else WORTH) / (looks * max(each, 1)))
     if count < FEW:
-        raise NotSeen(f"on this machine an attack on {FEW} examples would take too long; look on an accelerator.")
+        raise NotSeen(
+            f"on this machine an attack on {FEW} examples would take too long; look on an "
+            "accelerator."
+        )
     return some(data, min(KNOWN, count))
 
 
-_last: list[Any] = []  # a weak reference to an outcome, and what was found: three lenses look at one search
+_last: list[
+    Any
+] = []  # a weak reference to an outcome, and what was found: three lenses look at one search
 
 
 def searched(outcome: Outcome) -> Searched:
@@ -94,32 +115,53 @@ def searched(outcome: Outcome) -> Searched:
     except ValueError as reason:
         raise NotSeen(str(reason).removeprefix("look: ")) from None
     box = _box(outcome, xs)
-    found = {name: boundary(model, data, norm, box=box, steps=STEPS, rounds=ROUNDS) for name, norm in NORMS.items()}
+    found = {
+        name: boundary(model, data, norm, box=box, steps=STEPS, rounds=ROUNDS)
+        for name, norm in NORMS.items()
+    }
     seen = Searched(model, data, box, found)
     _last[:] = [weakref.ref(outcome), seen]
     return seen
 
 
 def _certified(seen: Searched) -> tuple[dict[str, np.ndarray], str]:
-    """The certified radii in each norm, by lines where these can be afforded, and how they were found."""
+    """The certified radii in each norm, by lines where these can be afforded, and how they were
+    found.
+    """
     xs, _ = seen.data
     try:
         each = operations(predict, seen.model, xs[:1])
         bends = sum(count for name, count in each.items() if name not in STRAIGHT)
         dear = len(NORMS) * RADII["linear"] * len(xs) * bends * sum(each.values())
-        bounds = "linear" if dear < LINES * (1 if jax.default_backend() == "cpu" else WORTH) else "interval"
+        bounds = (
+            "linear"
+            if dear < LINES * (1 if jax.default_backend() == "cpu" else WORTH)
+            else "interval"
+        )
         radii = {
-            name: certified_radii(seen.model, seen.data, NORMS[name], box=seen.box, bounds=bounds, rounds=RADII[bounds],
-                                  most=_most(found.distance))
+            name: certified_radii(
+                seen.model,
+                seen.data,
+                NORMS[name],
+                box=seen.box,
+                bounds=bounds,
+                rounds=RADII[bounds],
+                most=_most(found.distance),
+            )
             for name, found in seen.found.items()
-        }  # fmt: skip
+        }
     except ValueError as reason:
         return {}, str(reason).partition(". ")[0]
-    return radii, "by lines through every bend" if bounds == "linear" else "by intervals, which are wide"
+    return (
+        radii,
+        "by lines through every bend" if bounds == "linear" else "by intervals, which are wide",
+    )
 
 
 def _most(distance: np.ndarray) -> np.ndarray:
-    """Where certificates are looked for: a little beyond the distances found, so that a false one would show."""
+    """Where certificates are looked for: a little beyond the distances found, so that a false one
+    would show.
+    """
     finite = distance[np.isfinite(distance)]
     return BEYOND * np.where(np.isfinite(distance), distance, finite.max() if finite.any() else 1.0)
 
@@ -127,18 +169,28 @@ def _most(distance: np.ndarray) -> np.ndarray:
 def _stands(result: RobustCurves) -> dict[str, str]:
     n = len(next(iter(result.distances.values())))
     first = next(iter(result.distances))
-    told = {"examples": f"{n} of the test set, {percent(float(result.empirical(first, 0.0)))} right as they are"}
+    told = {
+        "examples": f"{n} of the test set, {percent(float(result.empirical(first, 0.0)))} right "
+        "as they are"
+    }
     for norm, distances in result.distances.items():
         right = distances[distances > 0]
         if not (right.size and np.isfinite(np.median(right))):
             continue
         r = _plain(float(np.median(right)) / 2)
         said = f"{percent(float(result.empirical(norm, r)))} stand against the attack"
-        proof = f", {percent(float(result.proven(norm, r)))} are proven to stand" if norm in result.radii else ""
+        proof = (
+            f", {percent(float(result.proven(norm, r)))} are proven to stand"
+            if norm in result.radii
+            else ""
+        )
         told[f"{norm}, radius {r:.2g}"] = said + proof
     if not result.radii:
         return told | {"nothing proven": result.bounds}
-    proven = [f"{norm} {np.median(radii[result.distances[norm] > 0]):.2g}" for norm, radii in result.radii.items()]
+    proven = [
+        f"{norm} {np.median(radii[result.distances[norm] > 0]):.2g}"
+        for norm, radii in result.radii.items()
+    ]
     return told | {"proven": f"{result.bounds}; median radius of those right: {', '.join(proven)}"}
 
 
@@ -149,10 +201,14 @@ def _plain(number: float) -> float:
 
 @lens(
     "Attacks: accuracy against the radius",
-    says="The share of test examples that stays right when inputs may be changed by so much: each number of an input "
-    "by at most the radius (Linf), or all together by a change of this length (L2), within the range of the inputs. "
-    "Blue is what a search by gradients left standing, and another attack may leave less; green is proven against "
-    "every attack, by bounds on all that the network can put out. The truth lies in between, in grey.",
+    says="The share of test examples that stays right when inputs may be changed by so much: each "
+    "number of an input "
+    "by at most the radius (Linf), or all together by a change of this length (L2), within the "
+    "range of the inputs. "
+    "Blue is what a search by gradients left standing, and another attack may leave less; green "
+    "is proven against "
+    "every attack, by bounds on all that the network can put out. The truth lies in between, in "
+    "grey.",
     applies=attackable,
     tells=_stands,
 )
@@ -169,7 +225,10 @@ def _near(result: Distances) -> dict[str, str]:
     for norm, distances in result.by_norm.items():
         found = distances[(distances > 0) & np.isfinite(distances)]
         if found.size:
-            told[f"{norm}"] = f"median {result.median(norm):.3g}, nearest {found.min():.2g}, farthest {found.max():.3g}"
+            told[f"{norm}"] = (
+                f"median {result.median(norm):.3g}, nearest {found.min():.2g}, farthest "
+                f"{found.max():.3g}"
+            )
         if missed := int(np.isinf(distances).sum()):
             told[f"{norm}, nothing found"] = f"for {missed}"
     return told
@@ -177,9 +236,12 @@ def _near(result: Distances) -> dict[str, str]:
 
 @lens(
     "Attacks: distance to the nearest wrong input",
-    says="How far each test example that is right is from the nearest input that the network takes for another class, "
-    "as found by a search: the largest change of any number (Linf), and the length of the change (L2). The nearest "
-    "there is can only be nearer. Many examples close to 0 are many that hardly anybody could tell from their wrong "
+    says="How far each test example that is right is from the nearest input that the network "
+    "takes for another class, "
+    "as found by a search: the largest change of any number (Linf), and the length of the change "
+    "(L2). The nearest "
+    "there is can only be nearer. Many examples close to 0 are many that hardly anybody could "
+    "tell from their wrong "
     "neighbours.",
     applies=attackable,
     tells=_near,
@@ -190,20 +252,28 @@ def _distances(outcome: Outcome) -> Distances:
 
 def _moved(result: Fragile) -> dict[str, str]:
     if not len(result.index):
-        return {"fragile examples": "none: all are wrong as they are, or nothing was found near them"}
+        return {
+            "fragile examples": "none: all are wrong as they are, or nothing was found near them"
+        }
     i, found = 0, result.found
     first, then = (result.classes[guess] for guess in found.guess[:, i])
     return {
-        "most fragile": f"{first} taken for {then} after a change of length {found.distance[i]:.2g}",
-        "beside the length of the input": percent(found.distance[i] / max(np.linalg.norm(found.x[i]), 1e-12)),
+        "most fragile": f"{first} taken for {then} after a change of length "
+        f"{found.distance[i]:.2g}",
+        "beside the length of the input": percent(
+            found.distance[i] / max(np.linalg.norm(found.x[i]), 1e-12)
+        ),
     }
 
 
 @lens(
     "Attacks: the most fragile examples",
-    says=f"The {SHOWN} right test examples with the least change, by length, that the search found to make them wrong, "
-    "the most fragile first: each before and after, under what the network takes it for and how sure it is, and the "
-    "change itself, under its length and enlarged by one factor for all. Blue was added, orange taken away. Of rows of "
+    says=f"The {SHOWN} right test examples with the least change, by length, that the search "
+    "found to make them wrong, "
+    "the most fragile first: each before and after, under what the network takes it for and how "
+    "sure it is, and the "
+    "change itself, under its length and enlarged by one factor for all. Blue was added, orange "
+    "taken away. Of rows of "
     "features the numbers that change most are shown.",
     applies=attackable,
     tells=_moved,
@@ -218,8 +288,10 @@ def _bent(result: Surface) -> dict[str, str]:
     middle = len(result.steps) // 2
     return {
         "radius": f"{result.radius:.3g}, where the search found the nearest wrong input",
-        "loss": f"{result.losses[middle, middle]:.3g} at the example, with a gradient of length {result.slope:.3g}",
-        "rises within the radius": f"by {along:.3g} along the gradient, by {across:.3g} along the random direction",
+        "loss": f"{result.losses[middle, middle]:.3g} at the example, with a gradient of length "
+        f"{result.slope:.3g}",
+        "rises within the radius": f"by {along:.3g} along the gradient, by {across:.3g} along the "
+        "random direction",
         "steadiness": f"{result.steady:.2f}",
         "verdict": VERDICTS[result.verdict],
     }
@@ -227,11 +299,16 @@ def _bent(result: Surface) -> dict[str, str]:
 
 @lens(
     "Attacks: the loss around an example",
-    says="The loss around the right test example of median distance, along its gradient in the input and along a "
-    "random direction, inputs out of range among them. The darker, the larger; beyond the orange line the class is "
-    "wrong; the dashed circle is the radius, and so is the shade. Attacks follow the gradient, and can be believed "
-    "where the loss rises steadily along it, and more than at random; steadiness is 1 where it only rises. Where it is "
-    "flat, jagged, or rises as much at random, gradients are hidden: an attack that fails then proves nothing.",
+    says="The loss around the right test example of median distance, along its gradient in the "
+    "input and along a "
+    "random direction, inputs out of range among them. The darker, the larger; beyond the orange "
+    "line the class is "
+    "wrong; the dashed circle is the radius, and so is the shade. Attacks follow the gradient, "
+    "and can be believed "
+    "where the loss rises steadily along it, and more than at random; steadiness is 1 where it "
+    "only rises. Where it is "
+    "flat, jagged, or rises as much at random, gradients are hidden: an attack that fails then "
+    "proves nothing.",
     applies=attackable,
     tells=_bent,
 )
@@ -240,7 +317,11 @@ def _surface(outcome: Outcome) -> Surface:
     distance = seen.found["L2"].distance
     right = np.flatnonzero((distance > 0) & np.isfinite(distance))
     if not right.size:
-        raise NotSeen("no example that is right was moved across a boundary, so that there is no radius to look at.")
+        raise NotSeen(
+            "no example that is right was moved across a boundary, so that there is no radius to "
+            "look at."
+        )
     at = right[np.argsort(distance[right], kind="stable")[len(right) // 2]]
-    x, y = jnp.asarray(seen.data[0][at]), jnp.asarray(seen.data[1][at])
+    x = jnp.asarray(seen.data[0][at])
+    y = jnp.asarray(seen.data[1][at])
     return surface(seen.model, x, y, radius=float(distance[at]), key=jr.key(0))

@@ -1,4 +1,6 @@
-"""Lenses on transformers: where they look, which words a judgement hangs on, and how the vectors of words lie."""
+"""Lenses on transformers: where they look, which words a judgement hangs on, and how the vectors of
+words lie.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +17,9 @@ MAPPED = 150  # tokens whose vectors are drawn
 
 
 def looks(outcome: Outcome) -> bool:
-    """Whether the model attends to one sequence, and of how it does that all weights can be held."""
+    """Whether the model attends to one sequence, and of how it does that all weights can be
+    held.
+    """
     return explain.attends_to_itself(outcome.model)
 
 
@@ -39,9 +43,12 @@ def _gaze(result: explain.AttentionMaps) -> dict[str, str]:
 
 @lens(
     "Attention",
-    says="Where the heads look on the first test example: a row of a table is a token, and its shades, darkest for the "
-    "largest weight, are what it looks at; of an image, what the token of the class looks at. Below, at how many "
-    "places each head looks at once (the exponential of the entropy of its weights), and what flows through all layers "
+    says="Where the heads look on the first test example: a row of a table is a token, and its "
+    "shades, darkest for the "
+    "largest weight, are what it looks at; of an image, what the token of the class looks at. "
+    "Below, at how many "
+    "places each head looks at once (the exponential of the entropy of its weights), and what "
+    "flows through all layers "
     "together, half of each layer passing by its heads (rollout).",
     applies=looks,
     tells=_gaze,
@@ -52,26 +59,43 @@ def _attention(outcome: Outcome) -> explain.AttentionMaps:
 
 def reads(outcome: Outcome) -> bool:
     """Whether it reads named tokens and says something about them that has a name."""
-    return looks(outcome) and bool(outcome.tokens) and bool(outcome.classes) and explain.has_table(outcome.model)
+    return (
+        looks(outcome)
+        and bool(outcome.tokens)
+        and bool(outcome.classes)
+        and explain.has_table(outcome.model)
+    )
 
 
 @lens(
     "What the judgement hangs on",
-    says="How steeply the likeliest logit changes with the vector of each token of the first test example; at the last "
-    "place, if the model speaks at every one, or in the middle, if it is asked about some. Blue tokens speak for it, "
+    says="How steeply the likeliest logit changes with the vector of each token of the first test "
+    "example; at the last "
+    "place, if the model speaks at every one, or in the middle, if it is asked about some. Blue "
+    "tokens speak for it, "
     "orange ones against.",
     applies=reads,
     tells=lambda result: {"the logit of": result.about},
 )
 def _saliency(outcome: Outcome) -> explain.TokenSaliency:
-    x, place = first(outcome), asked(outcome)
-    found = explain.token_saliency(outcome.model, x, names=outcome.tokens, classes=outcome.classes, place=place)
-    return found if place is None else replace(found, about=f"{found.about}, at {found.tokens[place]!r}")
+    x = first(outcome)
+    place = asked(outcome)
+    found = explain.token_saliency(
+        outcome.model, x, names=outcome.tokens, classes=outcome.classes, place=place
+    )
+    return (
+        found
+        if place is None
+        else replace(found, about=f"{found.about}, at {found.tokens[place]!r}")
+    )
 
 
 def asked(outcome: Outcome) -> int | None:
-    """The middle one of the places of the first test example with a target, if some have none; no place otherwise."""
-    y, x = np.asarray(outcome.test[1])[0], first(outcome)
+    """The middle one of the places of the first test example with a target, if some have none; no
+    place otherwise.
+    """
+    y = np.asarray(outcome.test[1])[0]
+    x = first(outcome)
     there = np.asarray(x[0] if isinstance(x, tuple) else x) >= 0
     if y.shape != there.shape or (y[there] >= 0).all() or not (y[there] >= 0).any():
         return None
@@ -81,7 +105,8 @@ def asked(outcome: Outcome) -> int | None:
 
 @lens(
     "Vectors of the tokens",
-    says=f"The vectors of the {MAPPED} commonest tokens of the test set, from the side from which they differ most. "
+    says=f"The vectors of the {MAPPED} commonest tokens of the test set, from the side from which "
+    "they differ most. "
     "Where two names would touch, that of the commoner token is written.",
     applies=lambda outcome: bool(outcome.tokens) and explain.has_table(outcome.model),
     tells=lambda result: {"in view": f"{100 * result.share.sum():.0f} % of the variance"},
@@ -90,4 +115,6 @@ def _vectors(outcome: Outcome) -> explain.EmbeddingMap:
     tokens = np.asarray(jax.tree.leaves(outcome.test[0])[0]).ravel()
     counts = np.bincount(tokens[tokens >= 0], minlength=len(outcome.tokens))[: len(outcome.tokens)]
     common = np.argsort(-counts, kind="stable")[:MAPPED]
-    return explain.embedding_map(outcome.model, names=outcome.tokens, which=common[counts[common] > 0].tolist())
+    return explain.embedding_map(
+        outcome.model, names=outcome.tokens, which=common[counts[common] > 0].tolist()
+    )

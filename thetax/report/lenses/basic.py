@@ -1,7 +1,9 @@
-"""The lenses of a report. To add one, write a function of an `Outcome` here and put `@lens(...)` on it.
+"""The lenses of a report. To add one, write a function of an `Outcome` here and put `@lens(...)` on
+it.
 
-The function returns a result; `thetax.plot.draw` must know how to draw it. `tells` gives the numbers a reader
-wants in words, `rows` a table, both optional. The model comes with its batch norms folded.
+The function returns a result; `thetax.plot.draw` must know how to draw it. `tells` gives the
+numbers a reader wants in words, `rows` a table, both optional. The model comes with its batch norms
+folded.
 """
 
 from typing import Any
@@ -44,7 +46,8 @@ def _last(result: explain.Curves) -> dict[str, str]:
 
 @lens(
     "Learning curves",
-    says="How the numbers of the fit moved from epoch to epoch. A validation curve that turns upwards while the "
+    says="How the numbers of the fit moved from epoch to epoch. A validation curve that turns "
+    "upwards while the "
     "training curve still falls is over-fitting.",
     applies=lambda outcome: bool(explain.curves(outcome.history).panels),
     tells=_last,
@@ -59,15 +62,20 @@ def _confused(result: explain.Confusion) -> dict[str, str]:
     hardest = int(np.nanargmax(result.errors))
     told = {"test error": f"{percent(result.error)} of {result.counts.sum():,}"}
     if off.any():
-        told["hardest class"] = f"{result.classes[hardest]} ({percent(result.errors[hardest])} wrong)"
+        told["hardest class"] = (
+            f"{result.classes[hardest]} ({percent(result.errors[hardest])} wrong)"
+        )
         often = "once" if off.max() == 1 else f"{off.max():,} times"
-        told["commonest mistake"] = f"{result.classes[truth]} taken for {result.classes[guess]}, {often}"
+        told["commonest mistake"] = (
+            f"{result.classes[truth]} taken for {result.classes[guess]}, {often}"
+        )
     return told
 
 
 @lens(
     "Confusion matrix",
-    says="Each row is a true class and each column a guess, counted on the test set. Everything off the diagonal, "
+    says="Each row is a true class and each column a guess, counted on the test set. Everything "
+    "off the diagonal, "
     f"in orange, is a mistake. Of more than {SHOWN} classes those are shown that occur.",
     applies=classifies,
     tells=_confused,
@@ -79,14 +87,17 @@ def _confusion(outcome: Outcome) -> explain.Confusion:
 
 @lens(
     "Most confidently wrong",
-    says="The test examples on which the network was surest of a wrong answer, the worst first. They are often "
+    says="The test examples on which the network was surest of a wrong answer, the worst first. "
+    "They are often "
     "mislabelled, ambiguous, or of a kind the training set lacks.",
     applies=classifies,
     tells=lambda result: {"mistakes": f"{result.mistakes:,} of {result.examples:,}"},
     rows=told_examples,
 )
 def _worst(outcome: Outcome) -> explain.Worst:
-    return explain.worst(outcome.model, outcome.test, classes=outcome.classes, tokens=outcome.tokens)
+    return explain.worst(
+        outcome.model, outcome.test, classes=outcome.classes, tokens=outcome.tokens
+    )
 
 
 def _trust(result: explain.Calibration) -> dict[str, str]:
@@ -101,7 +112,8 @@ def _trust(result: explain.Calibration) -> dict[str, str]:
 
 @lens(
     "Calibration",
-    says="Can its confidence be taken at its word? Test examples are grouped by how sure the network was; a point on "
+    says="Can its confidence be taken at its word? Test examples are grouped by how sure the "
+    "network was; a point on "
     "the dashed line is right exactly as often as it claims. Larger points hold more examples.",
     applies=classifies,
     tells=_trust,
@@ -130,7 +142,8 @@ def _weight_rows(result: explain.Weights) -> list[dict[str, str]]:
 
 @lens(
     "Weights",
-    says="How the parameters of each layer are spread, each histogram scaled to its own height. σ is their standard "
+    says="How the parameters of each layer are spread, each histogram scaled to its own height. σ "
+    "is their standard "
     "deviation.",
     tells=_heaviest,
     rows=_weight_rows,
@@ -141,7 +154,8 @@ def _weights(outcome: Outcome) -> explain.Weights:
 
 @lens(
     "Activations",
-    says=f"What each layer puts out on at most {SEEN:,} test examples, from input to output. A dead unit is zero on "
+    says=f"What each layer puts out on at most {SEEN:,} test examples, from input to output. A "
+    "dead unit is zero on "
     "all of them: it passes nothing on and learns nothing.",
     tells=lambda result: (
         {"dead units, at worst": f"{percent(result.dead.max())} of {_where(result, result.dead)}"}
@@ -158,7 +172,8 @@ def _where(result: explain.Activations, values: np.ndarray) -> str:
 
 
 def _reach(result: explain.Gradients) -> dict[str, str]:
-    first, last = result.outputs[0], result.outputs[-1]
+    first = result.outputs[0]
+    last = result.outputs[-1]
     told = {"at the output": f"{last:.3g}"}
     if len(result.outputs) == 1:
         return told
@@ -169,16 +184,21 @@ def _reach(result: explain.Gradients) -> dict[str, str]:
 @lens(
     "Gradient signal through depth",
     says="How strongly the loss pulls at each layer's output and at its parameters, on at most "
-    f"{SEEN:,} test examples. A norm that shrinks or grows steadily towards the input is a vanishing or an exploding "
+    f"{SEEN:,} test examples. A norm that shrinks or grows steadily towards the input is a "
+    "vanishing or an exploding "
     "gradient.",
     tells=_reach,
 )
 def _gradients(outcome: Outcome) -> explain.Gradients:
     if isinstance(outcome.model, Pretraining):
-        raise NotSeen("what is descended takes the network apart, so that its layers cannot be probed as a whole.")
+        raise NotSeen(
+            "what is descended takes the network apart, so that its layers cannot be probed as a "
+            "whole."
+        )
     try:
         return explain.gradients(outcome.objective, outcome.model, seen(outcome))
-    except ValueError as reason:  # of an objective that moves its inputs, which are not alone when layers are probed
+    # of an objective that moves its inputs, which are not alone when layers are probed
+    except ValueError as reason:
         raise NotSeen(f"its layers cannot be probed: {reason}") from None
 
 
@@ -190,21 +210,32 @@ def seen(outcome: Outcome) -> Batch:
 
 
 def bent(outcome: Outcome, most: int = BENT) -> Batch:
-    """The training examples for curvature: so many at most, or as many as `WORK` allows for what is slow on a CPU."""
+    """The training examples for curvature: so many at most, or as many as `WORK` allows for what is
+    slow on a CPU.
+    """
     return afforded(outcome.model, outcome.train, most, work=WORK)
 
 
 def afforded(model: Any, data: Batch, most: int, *, work: int) -> Batch:
-    """Some examples: on a CPU, of a model with convolutions, cells or attention, as many as so much work allows."""
+    """Some examples: on a CPU, of a model with convolutions, cells or attention, as many as so much
+    work allows.
+    """
     attends = lambda node: isinstance(node, Attention)
-    slow = explain.has_convolution(model) or explain.cells(model) or any(map(attends, jax.tree.leaves(model, attends)))
+    slow = (
+        explain.has_convolution(model)
+        or explain.cells(model)
+        or any(map(attends, jax.tree.leaves(model, attends)))
+    )
     if not slow or jax.default_backend() != "cpu":
         return some(data, most)
     one = jax.tree.map(lambda a: a[:1], data[0])
     each = sum(explain.operations(predict, model, one).values())
     least = max(2, FEW // max(1, _targets(data) // LONG))
     if least * each > DEAR:
-        raise NotSeen("on this machine it would take many minutes for a network of this size; look on an accelerator.")
+        raise NotSeen(
+            "on this machine it would take many minutes for a network of this size; look on an "
+            "accelerator."
+        )
     return some(data, min(most, max(least, work // each)))
 
 
@@ -225,8 +256,10 @@ def _bends(result: explain.Curvature) -> dict[str, str]:
 @lens(
     "Curvature and sharpness",
     says="The eigenvalues of the Hessian of the training loss at the final parameters, on at most "
-    f"{BENT:,} training examples; a few if these are convolved, attended to or read in time on a CPU, so that it takes "
-    "seconds and not minutes. Large ones are directions in which a small step costs much; a wide, flat minimum has few "
+    f"{BENT:,} training examples; a few if these are convolved, attended to or read in time on a "
+    "CPU, so that it takes "
+    "seconds and not minutes. Large ones are directions in which a small step costs much; a wide, "
+    "flat minimum has few "
     "of them. The rise is the worst within that distance of θ, to second order.",
     tells=_bends,
 )

@@ -1,4 +1,6 @@
-"""Examples in words, for those that are no pictures: numbers one by one, or the text that tokens spell."""
+"""Examples in words, for those that are no pictures: numbers one by one, or the text that tokens
+spell.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,7 +16,8 @@ INSIDE = "##"  # what a piece begins with that goes on with a word
 
 
 def spelled(row: Iterable[int], tokens: Sequence[str]) -> str:
-    """The text of a row of tokens: pieces of words are put together, others have a blank between them; -1 is nothing.
+    """The text of a row of tokens: pieces of words are put together, others have a blank between
+    them; -1 is nothing.
 
     >>> spelled([2, 0, 1, -1], ["un", "##able", "[CLS]"])
     '[CLS] unable'
@@ -24,13 +27,22 @@ def spelled(row: Iterable[int], tokens: Sequence[str]) -> str:
 
 
 def told_examples(result: Worst) -> list[dict[str, str]]:
-    """A row for each mistake, with what was seen, the truth and the guess; none if there are pictures to show."""
+    """A row for each mistake, with what was seen, the truth and the guess; none if there are
+    pictures to show.
+    """
     if not len(result.x) or as_pictures(result.x) is not None:
         return []
     return [
-        {"example": str(i), "truth": result.classes[y], "guess": result.classes[g], "sure": f"{100 * c:.1f} %"}
+        {
+            "example": str(i),
+            "truth": result.classes[y],
+            "guess": result.classes[g],
+            "sure": f"{100 * c:.1f} %",
+        }
         | _seen(x, result.tokens)
-        for i, y, g, c, x in zip(result.index, result.truth, result.guess, result.confidence, result.x)
+        for i, y, g, c, x in zip(
+            result.index, result.truth, result.guess, result.confidence, result.x
+        )
     ]
 
 

@@ -1,4 +1,6 @@
-"""Lenses on a Gaussian process: what it foretells and how sure it is, and which inputs it looks at."""
+"""Lenses on a Gaussian process: what it foretells and how sure it is, and which inputs it looks
+at.
+"""
 
 from typing import Any
 
@@ -25,9 +27,12 @@ def _kept(result: explain.Intervals) -> dict[str, str]:
 
 @lens(
     "Forecasts and their intervals",
-    says="Each test example is foretold with a normal distribution: the belief about the function there, and the noise "
-    "of an observation. On the left the forecasts, with bars that should hold the truth 95 times in a hundred; on the "
-    "right how often intervals of every level do, with the range that chance alone would leave a calibrated forecast.",
+    says="Each test example is foretold with a normal distribution: the belief about the function "
+    "there, and the noise "
+    "of an observation. On the left the forecasts, with bars that should hold the truth 95 times "
+    "in a hundred; on the "
+    "right how often intervals of every level do, with the range that chance alone would leave a "
+    "calibrated forecast.",
     of="process",
     tells=_kept,
 )
@@ -46,13 +51,19 @@ def _lengths(process: GaussianProcess) -> np.ndarray:
 def _relevant(result: Dots) -> dict[str, str]:
     dots: dict[str, Any] = dict(result.columns[0].dots)
     first, *_, last = dots
-    return {"looked at most": first, "least": last, "ratio": f"{dots[first][0] / dots[last][0]:.3g}"}
+    return {
+        "looked at most": first,
+        "least": last,
+        "ratio": f"{dots[first][0] / dots[last][0]:.3g}",
+    }
 
 
 @lens(
     "Which inputs matter",
-    says="Each input has a length of its own, how far one must go along it for the function to change, in standard "
-    "deviations of the input. The evidence makes it long for an input that says nothing, and 1 / length small.",
+    says="Each input has a length of its own, how far one must go along it for the function to "
+    "change, in standard "
+    "deviations of the input. The evidence makes it long for an input that says nothing, and 1 / "
+    "length small.",
     applies=lambda outcome: _lengths(outcome.model).size > 1,
     of="process",
     tells=_relevant,
@@ -60,4 +71,6 @@ def _relevant(result: Dots) -> dict[str, str]:
 def _relevance(outcome: Outcome) -> Dots:
     shares = 1 / _lengths(outcome.model)
     names = outcome.features or tuple(f"x{j + 1}" for j in range(len(shares)))
-    return Dots(Column("1 / length", {names[j]: (float(shares[j]), 0.0) for j in np.argsort(-shares)}))
+    return Dots(
+        Column("1 / length", {names[j]: (float(shares[j]), 0.0) for j in np.argsort(-shares)})
+    )

@@ -1,4 +1,6 @@
-"""Lenses on images: what a convolutional network looks for and finds, what it judges by, and what a shift changes."""
+"""Lenses on images: what a convolutional network looks for and finds, what it judges by, and what a
+shift changes.
+"""
 
 import numpy as np
 
@@ -20,20 +22,29 @@ def convolves(outcome: Outcome) -> bool:
 
 def sees(outcome: Outcome) -> bool:
     """Whether it tells classes of pictures apart by convolutions."""
-    return classifies(outcome) and convolves(outcome) and as_pictures(np.asarray(outcome.test[0][:1])) is not None
+    return (
+        classifies(outcome)
+        and convolves(outcome)
+        and as_pictures(np.asarray(outcome.test[0][:1])) is not None
+    )
 
 
 def _kernels(result: explain.Filters) -> dict[str, str]:
     m, c, *window = result.kernels.shape
     size = np.sqrt(np.square(result.kernels).sum(axis=tuple(range(1, result.kernels.ndim))))
     shape = f"{m} of {' × '.join(map(str, window))}" + (f" on {c} channels" if c > 1 else "")
-    return {"kernels": shape, "largest over smallest norm": f"{size.max() / max(size.min(), 1e-12):.3g}"}
+    return {
+        "kernels": shape,
+        "largest over smallest norm": f"{size.max() / max(size.min(), 1e-12):.3g}",
+    }
 
 
 @lens(
     "Filters",
-    says="The kernels of the first convolution: each is laid on every place of the image, and what it puts out there "
-    "is how much the place looks like it. Blue is above zero, orange below; kernels on three channels are drawn as "
+    says="The kernels of the first convolution: each is laid on every place of the image, and "
+    "what it puts out there "
+    "is how much the place looks like it. Blue is above zero, orange below; kernels on three "
+    "channels are drawn as "
     "colours. All are on one scale.",
     applies=convolves,
     tells=_kernels,
@@ -44,8 +55,10 @@ def _filters(outcome: Outcome) -> explain.Filters:
 
 @lens(
     "Feature maps",
-    says="What the convolutions put out on the first test example, from input to output: of each the few channels that "
-    "respond most strongly. A map is large where the image holds the channel's pattern; maps get coarser with depth.",
+    says="What the convolutions put out on the first test example, from input to output: of each "
+    "the few channels that "
+    "respond most strongly. A map is large where the image holds the channel's pattern; maps get "
+    "coarser with depth.",
     applies=convolves,
     tells=lambda result: {"convolutions": str(len(result.layers))},
 )
@@ -55,7 +68,8 @@ def _feature_maps(outcome: Outcome) -> explain.FeatureMaps:
 
 @lens(
     "Saliency",
-    says=f"{SHOWN} test examples under what the network takes them for, and beside each how steeply the logit of that "
+    says=f"{SHOWN} test examples under what the network takes them for, and beside each how "
+    "steeply the logit of that "
     "class changes with each pixel. The judgement hangs on the pixels of most colour.",
     applies=sees,
 )
@@ -64,24 +78,36 @@ def _saliency(outcome: Outcome) -> explain.Saliency:
 
 
 def _moves(result: explain.Equivariance) -> dict[str, str]:
-    told, coarse = {}, int(result.stride.max())
+    told = {}
+    coarse = int(result.stride.max())
     if result.whole.any() and np.isfinite(result.inside[result.whole]).any():
-        told["largest error inside, at whole strides"] = f"{np.nanmax(result.inside[result.whole]):.2g}"
+        told["largest error inside, at whole strides"] = (
+            f"{np.nanmax(result.inside[result.whole]):.2g}"
+        )
     told["total stride"] = f"{coarse} pixel{'s' if coarse > 1 else ''}"
     s = int(result.shifts[0])
-    told[f"output changes under {s} pixel{'s' if s > 1 else ''}"] = f"by {percent(result.output[0])}"
-    return told | {"class changes, at worst": f"of {percent(1 - result.kept.min())} of the examples"}
+    told[f"output changes under {s} pixel{'s' if s > 1 else ''}"] = (
+        f"by {percent(result.output[0])}"
+    )
+    return told | {
+        "class changes, at worst": f"of {percent(1 - result.kept.min())} of the examples"
+    }
 
 
 @lens(
     "Shifted images",
-    says="An image moved to the right should move every map by as much and leave the judgement alone. Above, the "
-    f"error of the last layer of each stride on {MOVED} test examples: none in the interior where the shift is a whole "
-    "number of strides, something at the edges, and much between strides, where pooling has thrown places away. "
+    says="An image moved to the right should move every map by as much and leave the judgement "
+    "alone. Above, the "
+    f"error of the last layer of each stride on {MOVED} test examples: none in the interior where "
+    "the shift is a whole "
+    "number of strides, something at the edges, and much between strides, where pooling has "
+    "thrown places away. "
     "Below, what this does to the output. What leaves at the right comes in at the left.",
     applies=convolves,
     tells=_moves,
 )
 def _shifted(outcome: Outcome) -> explain.Equivariance:
     xs = some(outcome.test, MOVED)[0]
-    return explain.equivariance(outcome.model, xs, shifts=range(1, min(SHIFTS, xs.shape[-1] - 1) + 1))
+    return explain.equivariance(
+        outcome.model, xs, shifts=range(1, min(SHIFTS, xs.shape[-1] - 1) + 1)
+    )

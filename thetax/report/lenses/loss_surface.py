@@ -26,17 +26,23 @@ def _heights(result: explain.Landscape) -> dict[str, str]:
 
 @lens(
     "Loss landscape",
-    says=f"The training loss, on at most {SPREAD} examples, on a plane through the final parameters. Two directions "
-    "span it, random but for their scale: one unit adds to each filter a random one of its own length, so that "
+    says=f"The training loss, on at most {SPREAD} examples, on a plane through the final "
+    "parameters. Two directions "
+    "span it, random but for their scale: one unit adds to each filter a random one of its own "
+    "length, so that "
     "networks can be compared (Li et al. 2018).",
     applies=lambda outcome: any(leaf.ndim > 1 for leaf in jax.tree.leaves(outcome.model)),
     tells=_heights,
 )
 def _landscape(outcome: Outcome) -> explain.Landscape:
-    first, second = (explain.filter_normalised(outcome.model, key=key) for key in jr.split(jr.key(0)))
+    first, second = (
+        explain.filter_normalised(outcome.model, key=key) for key in jr.split(jr.key(0))
+    )
     grid = np.linspace(-1, 1, SIDE)
     batch = bent(outcome, SPREAD)
-    return explain.landscape(outcome.objective, outcome.model, batch, along=(first, second), alphas=grid, betas=grid)
+    return explain.landscape(
+        outcome.objective, outcome.model, batch, along=(first, second), alphas=grid, betas=grid
+    )
 
 
 def _losses(outcome: Outcome) -> Any:
@@ -58,11 +64,16 @@ def _rate(result: explain.Trajectory) -> dict[str, str]:
 
 @lens(
     "How fast the loss fell",
-    says="The rate at which the training loss fell along the optimiser's trajectory, by the straight line nearest to "
-    "it in either logarithm: a straight line against the epoch is geometric decay, as theory has it where the gradient "
-    "dominates the loss; one against its logarithm is a power, as for merely convex losses. The curvature is that at "
-    f"the final parameters, on at most {BENT:,} training examples, or on fewer where they are slow on a CPU; a rate "
-    "above 2/L makes plain gradient descent leave this minimum, while adaptive methods scale their steps.",
+    says="The rate at which the training loss fell along the optimiser's trajectory, by the "
+    "straight line nearest to "
+    "it in either logarithm: a straight line against the epoch is geometric decay, as theory has "
+    "it where the gradient "
+    "dominates the loss; one against its logarithm is a power, as for merely convex losses. The "
+    "curvature is that at "
+    f"the final parameters, on at most {BENT:,} training examples, or on fewer where they are "
+    "slow on a CPU; a rate "
+    "above 2/L makes plain gradient descent leave this minimum, while adaptive methods scale "
+    "their steps.",
     applies=lambda outcome: bool((_losses(outcome) > 0).sum() >= 2),
     tells=_rate,
 )

@@ -1,4 +1,6 @@
-"""Lenses on what held the network back: weight decay direction by direction, dropout as a penalty and as a doubt."""
+"""Lenses on what held the network back: weight decay direction by direction, dropout as a penalty
+and as a doubt.
+"""
 
 from typing import Any
 
@@ -43,16 +45,24 @@ def _left(result: explain.Shrinkage) -> dict[str, str]:
 
 @lens(
     "Weight decay, direction by direction",
-    says="What the decay leaves of the minimiser in each direction of the loss, from the curvature λ it has there: "
-    "λ / (λ + μ). Sharp directions, which the data determine, keep all of it; flat ones are drawn to 0. The sum "
-    f"over all directions is how many parameters count. To second order at θ, on at most {BENT:,} training examples.",
+    says="What the decay leaves of the minimiser in each direction of the loss, from the "
+    "curvature λ it has there: "
+    "λ / (λ + μ). Sharp directions, which the data determine, keep all of it; flat ones are drawn "
+    "to 0. The sum "
+    f"over all directions is how many parameters count. To second order at θ, on at most {BENT:,} "
+    "training examples.",
     applies=lambda outcome: outcome.decay > 0,
     tells=_left,
 )
 def _shrinkage(outcome: Outcome) -> explain.Shrinkage:
     batch = some(outcome.train, BENT)
     return explain.shrinkage(
-        undecayed(outcome), outcome.model, batch, strength=outcome.decay, count=DIRECTIONS, key=jr.key(0)
+        undecayed(outcome),
+        outcome.model,
+        batch,
+        strength=outcome.decay,
+        count=DIRECTIONS,
+        key=jr.key(0),
     )
 
 
@@ -66,7 +76,9 @@ def acting(outcome: Outcome) -> str:
     'weight decay 0.0001, 20 % of units dropped'
     """
     thins = lambda node: isinstance(node, Dropout | DropConnect)
-    found = [node for node in jax.tree.leaves(outcome.model, is_leaf=thins) if thins(node) and node.p > 0]
+    found = [
+        node for node in jax.tree.leaves(outcome.model, is_leaf=thins) if thins(node) and node.p > 0
+    ]
     what = lambda node: "weights" if isinstance(node, DropConnect) else "units"
     dropped = dict.fromkeys(f"{100 * node.p:g} % of {what(node)} dropped" for node in found)
     return ", ".join([f"weight decay {outcome.decay:g}"] * (outcome.decay > 0) + list(dropped))
@@ -89,29 +101,39 @@ def _price(result: explain.DropoutPenalty) -> dict[str, str]:
 
 @lens(
     "Dropout as a penalty",
-    says="Training under random masks descends the objective and, on top, what the masks add to it on average. To "
-    "second order that is a weight decay that adapts: it charges a unit by its activity and by how much the loss bends "
-    f"in it. On at most {BENT:,} training examples and {MASKS} masks for each; where the two disagree, the masks reach "
+    says="Training under random masks descends the objective and, on top, what the masks add to "
+    "it on average. To "
+    "second order that is a weight decay that adapts: it charges a unit by its activity and by "
+    "how much the loss bends "
+    f"in it. On at most {BENT:,} training examples and {MASKS} masks for each; where the two "
+    "disagree, the masks reach "
     "beyond the second order.",
     applies=_drops,
     tells=_price,
 )
 def _penalty(outcome: Outcome) -> explain.DropoutPenalty:
     batch = bent(outcome)
-    return explain.dropout_penalty(outcome.objective, outcome.model, batch, draws=MASKS, key=jr.key(0))
+    return explain.dropout_penalty(
+        outcome.objective, outcome.model, batch, draws=MASKS, key=jr.key(0)
+    )
 
 
 def _doubts(result: explain.Doubt) -> dict[str, str]:
-    n, mean = len(result.truth), lambda values: f"{values.mean():.3g} nats" if values.size else "–"
+    n = len(result.truth)
+    mean = lambda values: f"{values.mean():.3g} nats" if values.size else "–"
     entropy, right = result.belief.entropy, result.right
     told = {
         "error of the mean over masks": f"{percent(result.mistakes / n)} of {n:,}",
         "mean doubt where right": mean(entropy[right]),
         "mean doubt where wrong": mean(entropy[~right]),
-        "disagreement, of all doubt": percent(result.belief.information.mean() / max(entropy.mean(), 1e-12)),
+        "disagreement, of all doubt": percent(
+            result.belief.information.mean() / max(entropy.mean(), 1e-12)
+        ),
     }
     if not np.isnan(result.ranking):
-        told["a mistake is doubted more than a right answer"] = f"{percent(result.ranking)} of the time"
+        told["a mistake is doubted more than a right answer"] = (
+            f"{percent(result.ranking)} of the time"
+        )
     return told
 
 
@@ -120,7 +142,11 @@ def _doubtful(result: explain.Doubt) -> list[dict[str, str]]:
         return []
     p, guess = result.belief.probability, result.guess
     return [
-        {"example": str(i), "truth": result.classes[result.truth[i]], "guess": result.classes[guess[i]]}
+        {
+            "example": str(i),
+            "truth": result.classes[result.truth[i]],
+            "guess": result.classes[guess[i]],
+        }
         | {"sure": f"{100 * p[i, guess[i]]:.1f} %", "doubt": f"{result.belief.entropy[i]:.3f} nats"}
         | {"disagreement": f"{result.belief.information[i]:.3f} nats"}
         for i in result.index
@@ -129,9 +155,12 @@ def _doubtful(result: explain.Doubt) -> list[dict[str, str]]:
 
 @lens(
     "Doubt by dropout",
-    says=f"Each of at most {SEEN:,} test examples is judged by {DRAWS} thinned networks, and their predictions are "
-    "averaged. The entropy of the average is the doubt; the part on which the networks disagree says that they "
-    "do not know, the rest that the example is ambiguous to all of them. Doubt is of use where the wrong answers "
+    says=f"Each of at most {SEEN:,} test examples is judged by {DRAWS} thinned networks, and "
+    "their predictions are "
+    "averaged. The entropy of the average is the doubt; the part on which the networks disagree "
+    "says that they "
+    "do not know, the rest that the example is ambiguous to all of them. Doubt is of use where "
+    "the wrong answers "
     "are the doubtful ones. The examples doubted most come last.",
     applies=lambda outcome: classifies(outcome) and _drops(outcome),
     tells=_doubts,

@@ -1,4 +1,6 @@
-"""Lenses on the tangent kernel: what a network learns easily, and whether it was lazy or learnt features."""
+"""Lenses on the tangent kernel: what a network learns easily, and whether it was lazy or learnt
+features.
+"""
 
 from typing import Any
 
@@ -28,8 +30,12 @@ def _answer(outcome: Outcome) -> Any:
 
 
 def answers(outcome: Outcome) -> bool:
-    """Whether an example has one target and one row of outputs, not one at every time, that depend on parameters."""
-    if not (isinstance(outcome.train, tuple) and len(outcome.train) == 2) or not jax.tree.leaves(outcome.model):
+    """Whether an example has one target and one row of outputs, not one at every time, that depend
+    on parameters.
+    """
+    if not (isinstance(outcome.train, tuple) and len(outcome.train) == 2) or not jax.tree.leaves(
+        outcome.model
+    ):
         return False
     ys = outcome.train[1]
     if not hasattr(ys, "dtype") or (np.issubdtype(ys.dtype, np.integer) and ys.ndim > 1):
@@ -42,11 +48,16 @@ def _affordable(products: float) -> float:
 
 
 def examples(outcome: Outcome, data: Batch, most: int = KNOWN) -> Batch:
-    """As many examples as their kernel can be afforded for; refuses where these are too few to tell anything."""
+    """As many examples as their kernel can be afforded for; refuses where these are too few to tell
+    anything.
+    """
     one = jax.tree.map(lambda a: a[:1], data[0])
     slope = jax.grad(lambda model: predict(model, one).sum())(outcome.model)
     if not any(bool(jnp.any(leaf != 0)) for leaf in jax.tree.leaves(slope)):
-        raise NotSeen("its outputs do not change with its parameters, as those of a sign, so that the kernel is 0.")
+        raise NotSeen(
+            "its outputs do not change with its parameters, as those of a sign, so that the "
+            "kernel is 0."
+        )
     outputs = max(1, _answer(outcome).size)
     each = sum(explain.operations(predict, outcome.model, one).values()) * (1 + 2 * outputs)
     kernel = explain.ntk(outcome.model, form="trace")
@@ -57,11 +68,15 @@ def examples(outcome: Outcome, data: Batch, most: int = KNOWN) -> Batch:
         if kernel.plan(chosen[0]).products + held * each <= _affordable(PRODUCTS):
             return chosen
         count = min(count, held) * 2 // 3
-    raise NotSeen(f"on this machine the kernel of {FEW} examples would take too long; look at it on an accelerator.")
+    raise NotSeen(
+        f"on this machine the kernel of {FEW} examples would take too long; look at it on an "
+        "accelerator."
+    )
 
 
 def _bends(result: explain.TangentSpectrum) -> dict[str, str]:
-    n, mean = len(result.values), float(result.values.mean())
+    n = len(result.values)
+    mean = float(result.values.mean())
     told = {
         "alignment with the targets": f"{result.alignment:.3f}",
         "half of the targets lies along": f"the first {result.needed(0.5)} of {n} eigenvectors",
@@ -69,16 +84,22 @@ def _bends(result: explain.TangentSpectrum) -> dict[str, str]:
         "effective dimension at the mean eigenvalue": f"{float(result.dimension(mean)):.1f} of {n}",
     }
     if result.ridge:
-        told["effective dimension at the weight decay"] = f"{float(result.dimension(result.ridge)):.1f} of {n}"
+        told["effective dimension at the weight decay"] = (
+            f"{float(result.dimension(result.ridge)):.1f} of {n}"
+        )
     return told | {"largest over mean eigenvalue": f"{result.values[0] / mean:.3g}"}
 
 
 @lens(
     "What the tangent kernel finds easy",
-    says=f"The eigenvalues of the tangent kernel on at most {KNOWN} training examples. Near its parameters the network "
-    "learns what lies along an eigenvector at the rate of its eigenvalue. The effective dimension is how many "
-    "directions a ridge leaves, or stopping at the time one over it. The steeper the curve of the targets, the sooner "
-    "they are learnt; noise would follow the dashed line. Alignment is 1 if examples are as like one another as their "
+    says=f"The eigenvalues of the tangent kernel on at most {KNOWN} training examples. Near its "
+    "parameters the network "
+    "learns what lies along an eigenvector at the rate of its eigenvalue. The effective dimension "
+    "is how many "
+    "directions a ridge leaves, or stopping at the time one over it. The steeper the curve of the "
+    "targets, the sooner "
+    "they are learnt; noise would follow the dashed line. Alignment is 1 if examples are as like "
+    "one another as their "
     "targets are.",
     applies=answers,
     tells=_bends,
@@ -90,18 +111,25 @@ def _spectrum(outcome: Outcome) -> explain.TangentSpectrum:
 
 def _taught(result: explain.KernelMap) -> dict[str, str]:
     k = len(result.classes)
-    told = {"mean within a class": f"{result.within:.3f}", "mean between classes": f"{result.between:.3f}"}
+    told = {
+        "mean within a class": f"{result.within:.3f}",
+        "mean between classes": f"{result.between:.3f}",
+    }
     off = np.where(np.eye(k, dtype=bool) | np.isnan(result.means), -np.inf, result.means)
     if k > 2 and np.isfinite(off.max()):
         i, j = np.unravel_index(off.argmax(), off.shape)
-        told["most alike of two classes"] = f"{result.classes[i]} and {result.classes[j]}, {off.max():.3f}"
+        told["most alike of two classes"] = (
+            f"{result.classes[i]} and {result.classes[j]}, {off.max():.3f}"
+        )
     return told
 
 
 @lens(
     "The tangent kernel by class",
-    says=f"Which examples teach one another, among at most {KNOWN} of training, sorted by class: the cosine between "
-    "the gradients of two examples. Blue pairs are more alike than the mean of all, so that learning one teaches the "
+    says=f"Which examples teach one another, among at most {KNOWN} of training, sorted by class: "
+    "the cosine between "
+    "the gradients of two examples. Blue pairs are more alike than the mean of all, so that "
+    "learning one teaches the "
     "other; orange ones are less. A network that has learnt its classes shows blue squares.",
     applies=lambda outcome: classifies(outcome) and answers(outcome),
     tells=_taught,
@@ -118,22 +146,31 @@ def _turned(result: explain.Drift) -> dict[str, str]:
         "change of the kernel": f"{percent(result.change)} (S = {result.drift[-1]:.3g}, centred)",
         "not centred": f"S = {result.plain[-1]:.3g}",
         "change of the parameters": percent(result.moved[-1]),
-        "alignment with the targets": f"from {result.alignment[0]:.3f} to {result.alignment[-1]:.3f}",
+        "alignment with the targets": f"from {result.alignment[0]:.3f} to "
+        f"{result.alignment[-1]:.3f}",
     }
 
 
 def begun(outcome: Outcome) -> bool:
     """Whether the model before its training is known, and is of the same form."""
     shapes = lambda model: jax.tree.map(jnp.shape, model)
-    return answers(outcome) and outcome.start is not None and shapes(outcome.start) == shapes(outcome.model)
+    return (
+        answers(outcome)
+        and outcome.start is not None
+        and shapes(outcome.start) == shapes(outcome.model)
+    )
 
 
 @lens(
     "Lazy, or were features learnt?",
-    says="The tangent kernel before and after training: that of pairs of examples, and how far each layer moved. On "
-    "the dashed line nothing changed. A network whose kernel stays is lazy: it could as well have been a linear model "
-    "of fixed features. One whose kernel turns towards the targets has learnt features of its own. Here it is called "
-    "lazy if the centred, normalised kernel changed by less than 20 %, and said to have learnt features from 50 % on; "
+    says="The tangent kernel before and after training: that of pairs of examples, and how far "
+    "each layer moved. On "
+    "the dashed line nothing changed. A network whose kernel stays is lazy: it could as well have "
+    "been a linear model "
+    "of fixed features. One whose kernel turns towards the targets has learnt features of its "
+    "own. Here it is called "
+    "lazy if the centred, normalised kernel changed by less than 20 %, and said to have learnt "
+    "features from 50 % on; "
     "these borders are a convention.",
     applies=begun,
     tells=_turned,
@@ -155,9 +192,12 @@ def _compared(result: explain.Laziness) -> dict[str, str]:
 
 @lens(
     "Linearised against true training",
-    says="From the parameters it began with, the network is trained once more on a few examples, by descent of the "
-    "squared error with momentum and without dropout, and beside it its linearisation, whose training is known in "
-    "closed form. Outputs count from those of the start, which are chance. Where the two agree the network is lazy. "
+    says="From the parameters it began with, the network is trained once more on a few examples, "
+    "by descent of the "
+    "squared error with momentum and without dropout, and beside it its linearisation, whose "
+    "training is known in "
+    "closed form. Outputs count from those of the start, which are chance. Where the two agree "
+    "the network is lazy. "
     "What the true one does better on test examples is due to features that it learnt.",
     applies=begun,
     tells=_compared,
@@ -165,10 +205,15 @@ def _compared(result: explain.Laziness) -> dict[str, str]:
 def _laziness(outcome: Outcome) -> explain.Laziness:
     outputs = max(1, _answer(outcome).size)
     one = jax.tree.map(lambda a: a[:1], outcome.train[0])
-    affords = _affordable(DESCENT) / (3 * sum(explain.operations(predict, outcome.model, one).values()))
+    affords = _affordable(DESCENT) / (
+        3 * sum(explain.operations(predict, outcome.model, one).values())
+    )
     most = min(KNOWN, MODES // outputs, int(affords / LEAST))
     if most < FEW:
-        raise NotSeen(f"{LEAST} steps on {FEW} examples would take too long here, or its outputs are too many.")
+        raise NotSeen(
+            f"{LEAST} steps on {FEW} examples would take too long here, or its outputs are too "
+            "many."
+        )
     train = examples(outcome, outcome.train, most)
     steps = int(min(STEPS, affords / len(train[1])))
     return explain.laziness(outcome.start, train, some(outcome.test, TESTED), steps=steps)
@@ -176,13 +221,18 @@ def _laziness(outcome: Outcome) -> explain.Laziness:
 
 def _powers(result: explain.Widths) -> dict[str, str]:
     names = "kernel from its limit", "kernel changed in training", "parameters moved"
-    return {name: f"width to the power {power:.2f}".replace("-", "−") for name, power in zip(names, result.powers)}
+    return {
+        name: f"width to the power {power:.2f}".replace("-", "−")
+        for name, power in zip(names, result.powers)
+    }
 
 
 @lens(
     "Against the width",
-    says="How far the tangent kernel at the start is from that of infinite width, how far it changes in training, and "
-    "how far the parameters move, each relative to what it was, for networks of several widths; a point is a network. "
+    says="How far the tangent kernel at the start is from that of infinite width, how far it "
+    "changes in training, and "
+    "how far the parameters move, each relative to what it was, for networks of several widths; a "
+    "point is a network. "
     "Theory has the first fall as one over the root of the width, and the second at least as fast.",
     applies=lambda outcome: isinstance(outcome.measured, explain.Widths),
     tells=_powers,
@@ -193,11 +243,15 @@ def _widths(outcome: Outcome) -> explain.Widths:
 
 @lens(
     "Beside infinite width",
-    says="What an ensemble of trained networks says of test examples, its mean and its deviation, against what all "
-    "networks of infinite width say after as many steps, which is known in closed form. The narrower the networks, and "
+    says="What an ensemble of trained networks says of test examples, its mean and its deviation, "
+    "against what all "
+    "networks of infinite width say after as many steps, which is known in closed form. The "
+    "narrower the networks, and "
     "the fewer, the farther from the dashed line.",
     applies=lambda outcome: isinstance(outcome.measured, explain.WideBeliefs),
-    tells=lambda result: dict(zip(("correlation of means", "of deviations"), map("{:.3f}".format, result.agreement))),
+    tells=lambda result: dict(
+        zip(("correlation of means", "of deviations"), map("{:.3f}".format, result.agreement))
+    ),
 )
 def _beside(outcome: Outcome) -> explain.WideBeliefs:
     return outcome.measured

@@ -1,4 +1,6 @@
-"""Lenses on models that write: what they say themselves, what surprises them, and how they translate."""
+"""Lenses on models that write: what they say themselves, what surprises them, and how they
+translate.
+"""
 
 import jax.random as jr
 
@@ -19,7 +21,9 @@ SHOWN = 6  # of them
 def speaks(outcome: Outcome) -> bool:
     """Whether the model goes on after a token with one of the same kind, and these have names."""
     model = outcome.model
-    goes_on = isinstance(model, GPT) or (isinstance(model, Recurrent) and isinstance(model.cell, NextToken))
+    goes_on = isinstance(model, GPT) or (
+        isinstance(model, Recurrent) and isinstance(model.cell, NextToken)
+    )
     return goes_on and len(outcome.tokens) > 1 and outcome.tokens == outcome.classes
 
 
@@ -28,26 +32,36 @@ def _told(result: explain.Speech) -> dict[str, str]:
         "temperature of the samples": f"{result.temperature:g}",
         **({} if result.mass is None else {"drawn from the likeliest": percent(result.mass)}),
         "bits for the next token at first": f"{result.bits[0]:.3g}",
-        f"after {result.until[-2]:.0f} tokens" if len(result.until) > 1 else "at the end": f"{result.bits[-1]:.3g}",
+        f"after {result.until[-2]:.0f} tokens"
+        if len(result.until) > 1
+        else "at the end": f"{result.bits[-1]:.3g}",
     }
 
 
 @lens(
     "What it writes",
-    says="Texts drawn from the model, token by token, each from its beginning. The curve says how many bits it needs "
-    "for the next token of the test texts, the more of them it has read: what it makes of a long context.",
+    says="Texts drawn from the model, token by token, each from its beginning. The curve says how "
+    "many bits it needs "
+    "for the next token of the test texts, the more of them it has read: what it makes of a long "
+    "context.",
     applies=speaks,
     tells=_told,
-    rows=lambda result: [{"sample": str(i + 1), "text": text} for i, text in enumerate(result.texts)],
+    rows=lambda result: [
+        {"sample": str(i + 1), "text": text} for i, text in enumerate(result.texts)
+    ],
 )
 def _speech(outcome: Outcome) -> explain.Speech:
     first = outcome.tokens.index("\n") if "\n" in outcome.tokens else 0
     data = tuple(part[:HEARD] for part in outcome.test)
     model = outcome.model
     if not isinstance(model, GPT):
-        return explain.speech(model.cell, data, outcome.tokens, length=LONGEST, first=first, key=jr.key(0))
+        return explain.speech(
+            model.cell, data, outcome.tokens, length=LONGEST, first=first, key=jr.key(0)
+        )
     room = LONGEST if model.positions is None else min(LONGEST, len(model.positions.P))
-    return explain.speech(model, data, outcome.tokens, length=room, mass=MASS, first=first, key=jr.key(0))
+    return explain.speech(
+        model, data, outcome.tokens, length=room, mass=MASS, first=first, key=jr.key(0)
+    )
 
 
 def translates(outcome: Outcome) -> bool:
@@ -56,13 +70,18 @@ def translates(outcome: Outcome) -> bool:
 
 
 def _matched(result: explain.Translations) -> dict[str, str]:
-    return {f"runs of {n} that were meant": percent(share) for n, share in enumerate(result.precision, 1)}
+    return {
+        f"runs of {n} that were meant": percent(share)
+        for n, share in enumerate(result.precision, 1)
+    }
 
 
 @lens(
     "Translations",
-    says=f"What the model says to test sequences, the likeliest token each time, beside what was meant. The bars say, "
-    f"on at most {TRANSLATED} of them, which share of the runs of one to four tokens that it said were also meant.",
+    says="What the model says to test sequences, the likeliest token each time, beside what was "
+    "meant. The bars say, "
+    f"on at most {TRANSLATED} of them, which share of the runs of one to four tokens that it said "
+    "were also meant.",
     applies=translates,
     tells=_matched,
     rows=lambda result: [

@@ -1,8 +1,9 @@
-"""Whole networks that others trained, from the folder of their files; and folders that others can open.
+"""Whole networks that others trained, from the folder of their files; and folders that others can
+open.
 
-A folder is one of Hugging Face's: `config.json`, `model.safetensors` or shards, perhaps the files of a tokeniser. Or it
-has a GGUF file, in which all of that is together. Nothing in it is run, and no size in it is believed before it is held
-against what the files hold.
+A folder is one of Hugging Face's: `config.json`, `model.safetensors` or shards, perhaps the files
+of a tokeniser. Or it has a GGUF file, in which all of that is together. Nothing in it is run, and
+no size in it is believed before it is held against what the files hold.
 """
 
 import json
@@ -33,14 +34,16 @@ from . import safetensors_io as shards
 from .weights import read_config
 
 _WORDS = 4 << 20  # the most bytes of a file of settings
-_SLACK = 4  # so many times the numbers that are there may be announced; then it is told which are missing
+# so many times the numbers that are there may be announced; then it is told which are missing
+_SLACK = 4
 _OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 @dataclass(frozen=True)
 class Network:
-    """A model, the settings it was made by, and the layer that reads the first token of a `BERT` or `ViT`, if the files
-    have it: the `pool` of a `SentenceClassifier`."""
+    """A model, the settings it was made by, and the layer that reads the first token of a `BERT` or
+    `ViT`, if the files have it: the `pool` of a `SentenceClassifier`.
+    """
 
     model: Any
     config: dict[str, Any]
@@ -62,16 +65,20 @@ class Network:
         if (own := self.path / "chat_template.jinja").is_file():
             return _text(own)
         settings = self.path / "tokenizer_config.json"
-        found = shards.read_object(settings, limit=_WORDS).get("chat_template") if settings.is_file() else ""
+        found = (
+            shards.read_object(settings, limit=_WORDS).get("chat_template")
+            if settings.is_file()
+            else ""
+        )
         return found if isinstance(found, str) else ""
 
 
 def load_pretrained(path: str | Path) -> Network:
     """The network in a folder of Hugging Face's layout, or in a GGUF file or the folder of one.
 
-    `bert`, `vit`, `gpt2` and `llama` are read. Another kind, a setting these models do not have, and tensors that are
-    missing, superfluous or misshapen are a `ValueError`. Dropout of attention weights, which matters only to further
-    training, is not read.
+    `bert`, `vit`, `gpt2` and `llama` are read. Another kind, a setting these models do not have,
+    and tensors that are missing, superfluous or misshapen are a `ValueError`. Dropout of attention
+    weights, which matters only to further training, is not read.
 
     >>> import tempfile
     >>> import jax.random as jr
@@ -80,7 +87,10 @@ def load_pretrained(path: str | Path) -> Network:
     >>> model = GPT.init(11, 8, depth=2, heads=2, length=12, key=jr.key(0))
     >>> save_pretrained(folder, model)
     >>> network = load_pretrained(folder)
-    >>> network.config["model_type"], bool((network.model(jnp.arange(3)) == model(jnp.arange(3))).all())
+    >>> (
+    ...     network.config["model_type"],
+    ...     bool((network.model(jnp.arange(3)) == model(jnp.arange(3))).all()),
+    ... )
     ('gpt2', True)
     """
     path = Path(path)
@@ -88,9 +98,13 @@ def load_pretrained(path: str | Path) -> Network:
         raise ValueError(f"load_pretrained: there is no folder {path}; check the path.")
     network = _from_gguf(path) if _is_gguf(path) else _from_folder(path)
     if bad := [
-        name for name, leaf in zip(tree.names(network.model), jax.tree.leaves(network.model)) if not _finite(leaf)
+        name
+        for name, leaf in zip(tree.names(network.model), jax.tree.leaves(network.model))
+        if not _finite(leaf)
     ]:
-        raise ValueError(f"load_pretrained: {path} has NaN or infinity in {', '.join(bad[:4])}; get it anew.")
+        raise ValueError(
+            f"load_pretrained: {path} has NaN or infinity in {', '.join(bad[:4])}; get it anew."
+        )
     return network
 
 
@@ -103,12 +117,14 @@ def save_pretrained(
     pool: Linear | None = None,
     shard_bytes: int | None = None,
 ) -> None:
-    """Writes a folder that transformers opens: `config.json`, `model.safetensors` (or shards), the tokeniser's files.
+    """Writes a folder that transformers opens: `config.json`, `model.safetensors` (or shards), the
+    tokeniser's files.
 
-    `config` adds settings that a model does not know, and may be those of the `Network` it was: the longest text, the
-    numbers of special tokens, the names of classes.
+    `config` adds settings that a model does not know, and may be those of the `Network` it was: the
+    longest text, the numbers of special tokens, the names of classes.
     """
-    folder, settings = Path(folder), describe(model, config=config)
+    folder = Path(folder)
+    settings = describe(model, config=config)
     tensors = blank_of(model, settings).names.write(_headless(model))
     if pool is not None:
         tensors |= _pooled(model, pool)
@@ -138,8 +154,11 @@ def _text(path: Path) -> str:
 
 def _from_folder(folder: Path) -> Network:
     config = read_config(folder)
-    blank, tensors = blank_model(config), _today(shards.read_folder(folder))
-    if isinstance(blank.model, MaskedLM) and "cls.seq_relationship.weight" in tensors:  # as BERT itself was published
+    blank = blank_model(config)
+    tensors = _today(shards.read_folder(folder))
+    if (
+        isinstance(blank.model, MaskedLM) and "cls.seq_relationship.weight" in tensors
+    ):  # as BERT itself was published
         blank = blank_model(config | {"architectures": ["BertForPreTraining"]})
     _bound(blank, sum(tensor.size for tensor in tensors.values()), folder)
     model = _read(blank, tensors, f"load_pretrained: the tensors of {folder}")
@@ -149,7 +168,10 @@ def _from_folder(folder: Path) -> Network:
 def _today(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The tensors under the names of today; norms had others in the first files."""
     for old, new in _OLD.items():
-        tensors = {name.removesuffix(old) + new if name.endswith(old) else name: t for name, t in tensors.items()}
+        tensors = {
+            name.removesuffix(old) + new if name.endswith(old) else name: t
+            for name, t in tensors.items()
+        }
     return tensors
 
 
@@ -157,7 +179,8 @@ def _bound(blank: Blank, room: int, path: Path) -> None:
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(blank.model))
     if count > _SLACK * room:
         raise ValueError(
-            f"load_pretrained: the settings of {path} are those of {count:,} numbers, but its tensors hold {room:,}; "
+            f"load_pretrained: the settings of {path} are those of {count:,} numbers, but its "
+            f"tensors hold {room:,}; "
             "they do not belong together."
         )
 
@@ -182,7 +205,8 @@ def _read(blank: Blank, tensors: Mapping[str, np.ndarray], source: str) -> Any:
 def _pooled(model: Any, pool: Linear) -> dict[str, np.ndarray]:
     if not isinstance(model, BERT) and not _bare(model):
         raise ValueError(
-            f"save_pretrained: a pool belongs to a BERT or a ViT without classes; got a {type(model).__name__}."
+            "save_pretrained: a pool belongs to a BERT or a ViT without classes; got a "
+            f"{type(model).__name__}."
         )
     root = "" if isinstance(model, BERT) else "vit."
     return {root + name: tensor for name, tensor in huggingface_pooler.write(pool).items()}
@@ -190,11 +214,18 @@ def _pooled(model: Any, pool: Linear) -> dict[str, np.ndarray]:
 
 def _pooler(model: Any, tensors: Mapping[str, np.ndarray]) -> Linear | None:
     ends = ("pooler.dense.weight", "pooler.dense.bias")
-    found = [jnp.array(tensor, jnp.float32) for end in ends for name, tensor in tensors.items() if name.endswith(end)]
+    found = [
+        jnp.array(tensor, jnp.float32)
+        for end in ends
+        for name, tensor in tensors.items()
+        if name.endswith(end)
+    ]
     if not isinstance(model, BERT | ViT) or not found:
         return None
     if len(found) != 2:
-        raise ValueError(f"load_pretrained: expected {ends[0]} and {ends[1]} once, got {len(found)} tensors.")
+        raise ValueError(
+            f"load_pretrained: expected {ends[0]} and {ends[1]} once, got {len(found)} tensors."
+        )
     return Linear(found[0], found[1])
 
 
@@ -203,7 +234,9 @@ def _from_gguf(path: Path) -> Network:
     config = gguf_config(metadata, tensors)
     blank = blank_model(config)
     files = path.glob("*.gguf") if path.is_dir() else [path]
-    _bound(blank, 8 * sum(file.stat().st_size for file in files), path)  # a number takes a bit or more
+    _bound(
+        blank, 8 * sum(file.stat().st_size for file in files), path
+    )  # a number takes a bit or more
     attention = blank.model.trunk.blocks.layers.attention
     names = gguf_llama(heads=attention.heads, groups=attention.groups)
     model = names.read(tensors, blank.model, source=f"load_pretrained: the tensors of {path}")

@@ -1,6 +1,8 @@
-r"""$\theta$ on disk: a safetensors file whose names are the paths of the model's leaves; never a pickle.
+r"""$\theta$ on disk: a safetensors file whose names are the paths of the model's leaves; never a
+pickle.
 
-With `names` it is a file of another library, and a folder is one in the layout of Hugging Face's libraries.
+With `names` it is a file of another library, and a folder is one in the layout of Hugging Face's
+libraries.
 """
 
 from pathlib import Path
@@ -20,12 +22,15 @@ _NORMS = "batch_norms"  # in the metadata: the paths of those of the model
 _CONFIG, _LIMIT = "config.json", 2 << 20  # bytes; a thousand names of classes take 50,000
 
 
-def save_weights(path: str | Path, model: Any, *, names: Names = OWN, shard_bytes: int | None = None) -> None:
-    """Writes every leaf under its dotted path, e.g. `body.layers.0.W`, or as another library calls it.
+def save_weights(
+    path: str | Path, model: Any, *, names: Names = OWN, shard_bytes: int | None = None
+) -> None:
+    """Writes every leaf under its dotted path, e.g. `body.layers.0.W`, or as another library calls
+    it.
 
-    A path that is a folder, or any path with `shard_bytes`, becomes a folder as Hugging Face's libraries read it:
-    `model.safetensors` or, beyond `shard_bytes` bytes, shards of at most that size and their index. Files that were
-    there are replaced.
+    A path that is a folder, or any path with `shard_bytes`, becomes a folder as Hugging Face's
+    libraries read it: `model.safetensors` or, beyond `shard_bytes` bytes, shards of at most that
+    size and their index. Files that were there are replaced.
 
     >>> import tempfile
     >>> import jax.numpy as jnp
@@ -38,7 +43,8 @@ def save_weights(path: str | Path, model: Any, *, names: Names = OWN, shard_byte
     >>> sorted(file.name for file in (path.parent / "split").iterdir())[1:]
     ['model-00002-of-00002.safetensors', 'model.safetensors.index.json']
     """
-    path, tensors = Path(path), names.write(model)
+    path = Path(path)
+    tensors = names.write(model)
     about = {} if names.rules else {_NORMS: "\n".join(sorted(_norms(model)))}
     if shard_bytes is not None or path.is_dir():
         return shards.write_folder(path, tensors, shard_bytes=shard_bytes, metadata=about)
@@ -47,14 +53,15 @@ def save_weights(path: str | Path, model: Any, *, names: Names = OWN, shard_byte
 
 
 def load_weights(path: str | Path, like: M, *, names: Names = OWN, allow_nan: bool = False) -> M:
-    """The model shaped as `like` with the weights of the file; `like` may be abstract (`jax.eval_shape`).
+    """The model shaped as `like` with the weights of the file; `like` may be abstract
+    (`jax.eval_shape`).
 
-    A folder has `model.safetensors`, or shards and `model.safetensors.index.json`. A damaged file is a `ValueError`,
-    and so are missing, superfluous and misshapen tensors, all told at once. A file of another library, read with its
-    `names`, may hold floats of another width.
+    A folder has `model.safetensors`, or shards and `model.safetensors.index.json`. A damaged file
+    is a `ValueError`, and so are missing, superfluous and misshapen tensors, all told at once. A
+    file of another library, read with its `names`, may hold floats of another width.
 
-    NaN is refused unless `allow_nan`, and so are the weights of a folded model where `like` has a `BatchNorm`, and the
-    other way round: the leaves have the same names, but mean something else.
+    NaN is refused unless `allow_nan`, and so are the weights of a folded model where `like` has a
+    `BatchNorm`, and the other way round: the leaves have the same names, but mean something else.
     """
     path = Path(path)
     found = shards.read_folder(path) if path.is_dir() else shards.read_file(path)
@@ -63,7 +70,8 @@ def load_weights(path: str | Path, like: M, *, names: Names = OWN, allow_nan: bo
         _expect_norms(path, _norms(like))
     if not allow_nan and (bad := [name for name, tensor in found.items() if _has_nan(tensor)]):
         raise ValueError(
-            f"load_weights: {path} has NaN in {', '.join(bad[:4])}; take weights from before, or give allow_nan=True."
+            f"load_weights: {path} has NaN in {', '.join(bad[:4])}; take weights from before, or "
+            "give allow_nan=True."
         )
     return model
 
@@ -77,14 +85,21 @@ def _norms(model: Any) -> set[str]:
 
 
 def _expect_norms(path: Path, here: set[str]) -> None:
-    """Refuses a file whose norms are those of a batch where ours are affine maps, or the other way round."""
+    """Refuses a file whose norms are those of a batch where ours are affine maps, or the other way
+    round.
+    """
     written = shards.read_metadata(path).get(_NORMS)
     if written is None:  # not by save_weights
         return
     for name in sorted(here ^ set(filter(None, written.split("\n")))):
-        there, ours = ("folded into an affine map", "a BatchNorm") if name in here else ("a BatchNorm", "no BatchNorm")
+        there, ours = (
+            ("folded into an affine map", "a BatchNorm")
+            if name in here
+            else ("a BatchNorm", "no BatchNorm")
+        )
         raise ValueError(
-            f"load_weights: {name} is {there} in {path}, but {ours} in this model. Load the weights into a model of "
+            f"load_weights: {name} is {there} in {path}, but {ours} in this model. Load the "
+            "weights into a model of "
             "the kind that was saved: the one with the BatchNorm, or fold(model, xs) of it."
         )
 
@@ -101,6 +116,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     path = Path(folder) / _CONFIG
     if not path.is_file():
         raise ValueError(
-            f"read_config: there is no file {path}; give the folder of a network in Hugging Face's layout."
+            f"read_config: there is no file {path}; give the folder of a network in Hugging "
+            "Face's layout."
         )
     return shards.read_object(path, limit=_LIMIT)

@@ -1,8 +1,10 @@
-"""Checkpoints that a crash cannot spoil: Orbax writes the arrays, a manifest of hashes vouches for them.
+"""Checkpoints that a crash cannot spoil: Orbax writes the arrays, a manifest of hashes vouches for
+them.
 
-A checkpoint is a folder `checkpoints/STEP/` with `arrays/` (Orbax), `place.json` (where the run stood) and
-`manifest.json` (the SHA-256 of every other file). It is written by a thread of its own under a hidden name
-and renamed when whole. Whoever reads takes the newest one whose files all match their hashes.
+A checkpoint is a folder `checkpoints/STEP/` with `arrays/` (Orbax), `place.json` (where the run
+stood) and `manifest.json` (the SHA-256 of every other file). It is written by a thread of its own
+under a hidden name and renamed when whole. Whoever reads takes the newest one whose files all match
+their hashes.
 """
 
 import json
@@ -25,7 +27,9 @@ LONGEST = 600.0  # seconds between two checkpoints, whatever they cost
 
 
 class Restored(NamedTuple):
-    """The newest whole checkpoint: its arrays, where the run stood, and what was wrong with newer ones."""
+    """The newest whole checkpoint: its arrays, where the run stood, and what was wrong with newer
+    ones.
+    """
 
     arrays: Any
     place: dict[str, Any]
@@ -56,10 +60,15 @@ class Checkpoints:
         return idle and time.monotonic() - self._last > min(self._cost / self.share, LONGEST)
 
     def save(self, step: int, arrays: Any, place: dict[str, Any]) -> None:
-        """Begins to write; the arrays are copied first, so the caller may give them away at once."""
+        """Begins to write; the arrays are copied first, so the caller may give them away at
+        once.
+        """
         began = time.monotonic()
         self.wait()
-        leaves = {name: jnp.copy(_words(leaf)) for name, leaf in zip(tree.names(arrays), jax.tree.leaves(arrays))}
+        leaves = {
+            name: jnp.copy(_words(leaf))
+            for name, leaf in zip(tree.names(arrays), jax.tree.leaves(arrays))
+        }
         self._pending = self._writer.submit(self._write, step, leaves, place)
         self._last = time.monotonic()
         self._cost = max(self._cost, self._last - began)
@@ -73,9 +82,14 @@ class Checkpoints:
             self._cost = pending.result()
         except (OSError, ValueError) as trouble:
             newest = max(self.steps(), default=None)
-            safe = "no checkpoint was written before" if newest is None else f"the checkpoint of step {newest} is whole"
+            safe = (
+                "no checkpoint was written before"
+                if newest is None
+                else f"the checkpoint of step {newest} is whole"
+            )
             raise OSError(
-                f"A checkpoint could not be written to {self.folder}: {trouble}. {safe.capitalize()}; "
+                f"A checkpoint could not be written to {self.folder}: {trouble}. "
+                f"{safe.capitalize()}; "
                 "free some space or choose another folder, then resume."
             ) from trouble
 
@@ -89,18 +103,23 @@ class Checkpoints:
         for step in reversed(self.steps()):
             folder = self.folder / str(step)
             if damage := _damage(folder):
-                notes.append(f"checkpoint {step} is damaged ({damage}); falling back to an older one")
+                notes.append(
+                    f"checkpoint {step} is damaged ({damage}); falling back to an older one"
+                )
                 continue
             try:
                 place = json.loads((folder / "place.json").read_text())
                 return Restored(_read(folder / "arrays", like), place, notes)
-            except FileNotFoundError as gone:  # removed by the process that trains, while this one looks
+            except (
+                FileNotFoundError
+            ) as gone:  # removed by the process that trains, while this one looks
                 notes.append(f"checkpoint {step} went away ({gone}); falling back to an older one")
         return Restored(None, {}, notes) if notes else None
 
     def _write(self, step: int, leaves: dict[str, Any], place: dict[str, Any]) -> float:
         began = time.monotonic()
-        hidden, final = self.folder / f".{step}", self.folder / str(step)
+        hidden = self.folder / f".{step}"
+        final = self.folder / str(step)
         for leftover in self.folder.glob(".*"):  # of a process that was killed while it wrote
             shutil.rmtree(leftover, ignore_errors=True)
         hidden.mkdir(parents=True)
@@ -133,7 +152,9 @@ def _words(leaf: Any) -> Any:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json")
+    return sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"
+    )
 
 
 def _damage(folder: Path) -> str | None:
@@ -143,7 +164,9 @@ def _damage(folder: Path) -> str | None:
         for name, expected in manifest.items():
             if disk.sha256(folder / name) != expected:
                 return f"{name} has another SHA-256"
-        if {"place.json"} - manifest.keys() or not any(name.startswith("arrays") for name in manifest):
+        if {"place.json"} - manifest.keys() or not any(
+            name.startswith("arrays") for name in manifest
+        ):
             return "the manifest is incomplete"
     except FileNotFoundError as missing:
         return f"{Path(missing.filename).name} is missing"
@@ -162,12 +185,20 @@ def _read(folder: Path, like: Any) -> Any:
         if shapes != saved:
             odd = sorted(set(shapes.items()) ^ set(saved.items()))[0][0]
             raise ValueError(
-                f"The checkpoint in {folder.parent} is of another model or optimiser: {odd} is {saved.get(odd)} there "
-                f"and {shapes.get(odd)} here. Resume with the settings the run began with, or choose a new folder."
+                f"The checkpoint in {folder.parent} is of another model or optimiser: {odd} is "
+                f"{saved.get(odd)} there "
+                f"and {shapes.get(odd)} here. Resume with the settings the run began with, or "
+                "choose a new folder."
             )
         target = dict(zip(names, leaves))
         restored = reader.restore(
-            folder.absolute(), item=target, restore_args=ocp.checkpoint_utils.construct_restore_args(target)
+            folder.absolute(),
+            item=target,
+            restore_args=ocp.checkpoint_utils.construct_restore_args(target),
         )
-    keyed = lambda leaf, found: jr.wrap_key_data(found, impl=jr.key_impl(leaf)) if _is_key(leaf) else found
-    return jax.tree.unflatten(structure, [keyed(leaf, restored[name]) for leaf, name in zip(wanted, names)])
+    keyed = lambda leaf, found: (
+        jr.wrap_key_data(found, impl=jr.key_impl(leaf)) if _is_key(leaf) else found
+    )
+    return jax.tree.unflatten(
+        structure, [keyed(leaf, restored[name]) for leaf, name in zip(wanted, names)]
+    )

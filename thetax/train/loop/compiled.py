@@ -1,8 +1,9 @@
-r"""The compiled half of `fit`: a chunk of an epoch, one step of a stream, a validation, each one program.
+r"""The compiled half of `fit`: a chunk of an epoch, one step of a stream, a validation, each one
+program.
 
-The data lie on the device. A chunk is one `while_loop` inside one `jit` with donated state: it gathers each
-batch, takes the step, adds up what the step reports, and leaves at the first number that is not finite.
-Its length is an argument, so that one program serves chunks of any length.
+The data lie on the device. A chunk is one `while_loop` inside one `jit` with donated state: it
+gathers each batch, takes the step, adds up what the step reports, and leaves at the first number
+that is not finite. Its length is an argument, so that one program serves chunks of any length.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,14 +23,21 @@ from ...core import Batch, Iteration, Model, Objective
 from ...layers import fold, has_batch_norm
 from .settings import check_arrays
 
-Stream = Callable[[int], Iterable[Batch]]  # stream(epoch) -> the batches of that epoch, the same each time
+Stream = Callable[
+    [int], Iterable[Batch]
+]  # stream(epoch) -> the batches of that epoch, the same each time
 BLOCK = 2048  # examples judged at once in a validation
-MUST_BE_FINITE = ("loss", "gradient")  # a sampler may well report an infinite energy error: a rejection
+MUST_BE_FINITE = (
+    "loss",
+    "gradient",
+)  # a sampler may well report an infinite energy error: a rejection
 BEAT = 0.2  # seconds a chunk should take
 
 
 class Chunk(NamedTuple):
-    """Where a chunk ended: state, sums and step of the epoch, the last readings, and whether all were finite."""
+    """Where a chunk ended: state, sums and step of the epoch, the last readings, and whether all
+    were finite.
+    """
 
     state: Any
     total: dict[str, jax.Array]
@@ -43,13 +51,16 @@ def readings(info: Any) -> dict[str, jax.Array]:
     found = {name: jnp.mean(leaf) for name, leaf in zip(tree.names(info), jax.tree.leaves(info))}
     if not found or "" in found:
         raise ValueError(
-            f"fit: an iteration's info must be a NamedTuple or dict of numbers; got {type(info).__name__}."
+            "fit: an iteration's info must be a NamedTuple or dict of numbers; got "
+            f"{type(info).__name__}."
         )
     return found
 
 
 def no_readings(iteration: Iteration, model: Model, batch: Batch) -> dict[str, jax.Array]:
-    """Zeros for every reading; also the place where wrong shapes are found before any compute is spent."""
+    """Zeros for every reading; also the place where wrong shapes are found before any compute is
+    spent.
+    """
     shapes = jax.eval_shape(lambda model, batch: _first(iteration, model, batch), model, batch)
     return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
 
@@ -62,7 +73,9 @@ def _first(iteration, model, batch):  # traced, never run; jit remembers the tra
 def _take(iteration, state, total, batch, key, epoch, step):
     state, info = iteration.step(state, batch, key=jr.fold_in(jr.fold_in(key, epoch), step))
     seen = readings(info)
-    sound = jnp.all(jnp.array([jnp.isfinite(seen[name]) for name in MUST_BE_FINITE if name in seen] or [True]))
+    sound = jnp.all(
+        jnp.array([jnp.isfinite(seen[name]) for name in MUST_BE_FINITE if name in seen] or [True])
+    )
     return state, jax.tree.map(jnp.add, total, seen), seen, sound
 
 
@@ -86,7 +99,9 @@ def _advance_one(iteration, carry, batch, key, epoch):
     def take(step, state, total, _, sound):
         return step + 1, *_take(iteration, state, total, batch, key, epoch, step)
 
-    return jax.lax.cond(carry[-1], take, lambda *carry: carry, *carry)  # nothing is taken after a bad step
+    return jax.lax.cond(
+        carry[-1], take, lambda *carry: carry, *carry
+    )  # nothing is taken after a bad step
 
 
 def shuffled(key: PRNGKeyArray, epoch: int, n: int) -> jax.Array:
@@ -103,7 +118,9 @@ def shuffled(key: PRNGKeyArray, epoch: int, n: int) -> jax.Array:
 
 
 class Pace:
-    """How many steps the next chunk takes so that it lasts one beat; the first is one step, for it compiles."""
+    """How many steps the next chunk takes so that it lasts one beat; the first is one step, for it
+    compiles.
+    """
 
     def __init__(self):
         self.steps = 1
@@ -128,9 +145,19 @@ def chunks(
     n = len(jax.tree.leaves(data)[0])
     order = shuffled(key_order, epoch, n)
     while chunk.step < n // batch and chunk.sound:
-        began, last = perf_counter(), min(n // batch, chunk.step + pace.steps)
+        began = perf_counter()
+        last = min(n // batch, chunk.step + pace.steps)
         step, state, total, seen, sound = _advance(
-            iteration, chunk.state, chunk.total, data, order, key_step, epoch, chunk.step, last, batch=batch
+            iteration,
+            chunk.state,
+            chunk.total,
+            data,
+            order,
+            key_step,
+            epoch,
+            chunk.step,
+            last,
+            batch=batch,
         )
         done = Chunk(state, total, int(step), seen, bool(sound))  # waits for the device
         pace.heed(done.step - chunk.step, perf_counter() - began)
@@ -139,10 +166,16 @@ def chunks(
 
 
 def stream_chunks(
-    iteration: Iteration, batches: Iterable[Batch], chunk: Chunk, *, epoch: int, key_step: PRNGKeyArray
+    iteration: Iteration,
+    batches: Iterable[Batch],
+    chunk: Chunk,
+    *,
+    epoch: int,
+    key_step: PRNGKeyArray,
 ) -> Iterator[Chunk]:
     """The same for a stream: one program a step, and a look at the numbers once a beat."""
-    looked, seen = perf_counter(), jax.tree.map(jnp.zeros_like, chunk.total)
+    looked = perf_counter()
+    seen = jax.tree.map(jnp.zeros_like, chunk.total)
     carry = jnp.asarray(chunk.step), chunk.state, chunk.total, seen, jnp.array(True)
 
     def look() -> Chunk:
@@ -155,29 +188,42 @@ def stream_chunks(
             yield look()
             looked = perf_counter()
     if not int(carry[0]):
-        raise ValueError(f"fit: the stream gave no batch in a later epoch ({epoch}); it must give one for every epoch.")
+        raise ValueError(
+            f"fit: the stream gave no batch in a later epoch ({epoch}); it must give one for "
+            "every epoch."
+        )
     yield look()
 
 
 @partial(jax.jit, static_argnames=("metrics",))
 def judge(
-    metrics: tuple[tuple[str, Objective], ...], model: Model, held_out: Batch | None, calibration: Any
+    metrics: tuple[tuple[str, Objective], ...],
+    model: Model,
+    held_out: Batch | None,
+    calibration: Any,
 ) -> dict[str, jax.Array]:
-    """Every metric over a whole set, block by block; batch norms are first folded on the calibration inputs."""
+    """Every metric over a whole set, block by block; batch norms are first folded on the
+    calibration inputs.
+    """
     if held_out is None or not metrics:
         return {}
     if calibration is not None:
         model = fold(model, calibration)
     n = len(jax.tree.leaves(held_out)[0])
-    whole, rest = n // BLOCK, n % BLOCK
+    whole = n // BLOCK
+    rest = n % BLOCK
 
     def measured(block):
         return jnp.stack([metric(model, block) for _, metric in metrics])
 
     total = jnp.zeros(len(metrics))
     if whole:
-        blocks = jax.tree.map(lambda a: a[: whole * BLOCK].reshape(whole, BLOCK, *a.shape[1:]), held_out)
-        total += BLOCK * jax.lax.scan(lambda sum, block: (sum + measured(block), None), total, blocks)[0]
+        blocks = jax.tree.map(
+            lambda a: a[: whole * BLOCK].reshape(whole, BLOCK, *a.shape[1:]), held_out
+        )
+        total += (
+            BLOCK * jax.lax.scan(lambda sum, block: (sum + measured(block), None), total, blocks)[0]
+        )
     if rest:
         total += rest * measured(jax.tree.map(lambda a: a[whole * BLOCK :], held_out))
     return {name: value / n for (name, _), value in zip(metrics, total)}
@@ -194,6 +240,9 @@ def evaluate(model: Model, data: Batch, metrics: Mapping[str, Objective]) -> dic
     """
     check_arrays("data", data, model)
     if has_batch_norm(model):
-        raise ValueError("evaluate: the model has batch norms, which depend on the batch; fold(model, xs) it first.")
+        raise ValueError(
+            "evaluate: the model has batch norms, which depend on the batch; fold(model, xs) it "
+            "first."
+        )
     found = judge(tuple(metrics.items()), model, jax.tree.map(jnp.asarray, data), None)
     return {name: float(value) for name, value in found.items()}

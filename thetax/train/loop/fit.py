@@ -1,8 +1,8 @@
 r"""One call trains anything: validated, watched, checkpointed, resumable.
 
-`fit` is the host's half of the work: it runs the compiled chunks of `loop`, judges after every epoch, and
-keeps the run's folder. Chance comes from the numbers of the epoch and the step, never from hidden state,
-so a run that was killed and resumed ends with the same bits as one that was not.
+`fit` is the host's half of the work: it runs the compiled chunks of `loop`, judges after every
+epoch, and keeps the run's folder. Chance comes from the numbers of the epoch and the step, never
+from hidden state, so a run that was killed and resumed ends with the same bits as one that was not.
 """
 
 import re
@@ -30,16 +30,23 @@ from .settings import check_arrays, check_settings
 CALIBRATION = 1024  # training examples on which batch norms are folded for a validation
 
 
-SMALLER = "Try a smaller rate, optax.clip_by_global_norm(1.0) before the optimiser, or data of unit scale."
+SMALLER = (
+    "Try a smaller rate, optax.clip_by_global_norm(1.0) before the optimiser, or data of unit "
+    "scale."
+)
 WIDER = (
-    "A step computes in float16, whose largest number is 65504 and whose smallest normal one is 6e-5. "
-    "Compute in bfloat16, as mixed_precision(objective) does, or in float32; or, if gradients underflow, multiply the "
+    "A step computes in float16, whose largest number is 65504 and whose smallest normal one is "
+    "6e-5. "
+    "Compute in bfloat16, as mixed_precision(objective) does, or in float32; or, if gradients "
+    "underflow, multiply the "
     "objective by a factor that the optimiser divides by (optax.scale)."
 )
 
 
 class Fit(NamedTuple):
-    """A trained model, its history (one number an epoch under each name), why the fit ended, and what it began with."""
+    """A trained model, its history (one number an epoch under each name), why the fit ended, and
+    what it began with.
+    """
 
     model: Any
     history: dict[str, np.ndarray]
@@ -73,17 +80,20 @@ def fit(
 ) -> Fit:
     r"""Runs an iteration over data for some epochs: the model, its history, and why it stopped.
 
-    `data` is a pair `(xs, ys)` or any tree of arrays with the examples along the first axis; each epoch visits
-    them in a new order, without replacement, in batches (the few that fill no batch wait for the next
-    order). Or it is a function `stream(epoch)` that gives the batches of an epoch, the same each time.
+    `data` is a pair `(xs, ys)` or any tree of arrays with the examples along the first axis; each
+    epoch visits them in a new order, without replacement, in batches (the few that fill no batch
+    wait for the next order). Or it is a function `stream(epoch)` that gives the batches of an
+    epoch, the same each time.
 
-    `validation` is a set of the same kind, or the fraction of `data` to hold out. After every epoch each of
-    the `metrics` (objectives; lower is better) is measured on it. With `patience=p` the fit stops when the
-    first metric has not improved for p epochs, and returns the best weights, not the last (§8.3).
+    `validation` is a set of the same kind, or the fraction of `data` to hold out. After every epoch
+    each of the `metrics` (objectives; lower is better) is measured on it. With `patience=p` the fit
+    stops when the first metric has not improved for p epochs, and returns the best weights, not the
+    last (§8.3).
 
-    With a `run` the fit writes checkpoints and metrics into its folder; called again on the same folder it
-    goes on where it stood, and ends with the same bits. Ctrl-C (or SIGTERM) saves a checkpoint and raises
-    `KeyboardInterrupt`; without a run it ends the fit early and returns what it has.
+    With a `run` the fit writes checkpoints and metrics into its folder; called again on the same
+    folder it goes on where it stood, and ends with the same bits. Ctrl-C (or SIGTERM) saves a
+    checkpoint and raises `KeyboardInterrupt`; without a run it ends the fit early and returns what
+    it has.
 
     >>> import optax
     >>> from thetax.models import MLP
@@ -91,22 +101,45 @@ def fit(
     >>> xs = jr.normal(jr.key(0), (512, 2))
     >>> data = xs, (xs[:, 0] * xs[:, 1] > 0).astype(jnp.int32)
     >>> model = MLP.init(2, 32, 2, key=jr.key(1))
-    >>> found = fit(descend(cross_entropy, optax.adam(1e-2)), model, data, epochs=30, batch=64, validation=0.25,
-    ...             metrics={"error": error_rate}, key=jr.key(2), progress=Silent())
+    >>> found = fit(
+    ...     descend(cross_entropy, optax.adam(1e-2)),
+    ...     model,
+    ...     data,
+    ...     epochs=30,
+    ...     batch=64,
+    ...     validation=0.25,
+    ...     metrics={"error": error_rate},
+    ...     key=jr.key(2),
+    ...     progress=Silent(),
+    ... )
     >>> bool(found.history["valid error"][-1] < 0.1), found.reason
     (True, 'all 30 epochs done')
     """
     check_settings(
-        iteration, epochs=epochs, batch=batch, patience=patience, validation=validation, metrics=metrics, key=key
+        iteration,
+        epochs=epochs,
+        batch=batch,
+        patience=patience,
+        validation=validation,
+        metrics=metrics,
+        key=key,
     )
     key_order, key_step, key_split = jr.split(key, 3)
     data, held_out, example = _prepare(model, data, validation, batch, key_split)
     size = len(jax.tree.leaves(example)[0])
     steps = None if callable(data) else len(jax.tree.leaves(data)[0]) // batch
     progress = progress or watch()
-    settings = {"epochs": epochs, "batch": batch, "patience": patience, "metrics": list(metrics or ())}
+    settings = {
+        "epochs": epochs,
+        "batch": batch,
+        "patience": patience,
+        "metrics": list(metrics or ()),
+    }
     if run is not None:
-        settings |= {"key": jr.key_data(key), "data": _described(example if callable(data) else data)}
+        settings |= {
+            "key": jr.key_data(key),
+            "data": _described(example if callable(data) else data),
+        }
         if found := _finished(run, model, settings, progress):
             return found
     start = _start(iteration, model, example, keep_best=patience is not None)
@@ -115,22 +148,33 @@ def fit(
     advised = _advised(iteration, model, example)
     with closing(journal), advised, listening() as stop_asked:
         journal.claim(settings)
-        place, pace, reason = journal.recall(start), Pace(), None
+        place = journal.recall(start)
+        pace = Pace()
+        reason = None
         progress.start(epochs, steps, size)
         while not (reason := _why_stop(place, epochs, patience, run)):
-            for place in _epoch(iteration, data, place, batch, (key_order, key_step), pace, journal):  # noqa: B020
+            chunks = _epoch(iteration, data, place, batch, (key_order, key_step), pace, journal)
+            for place in chunks:
                 journal.update(place)
                 if stop_asked():
                     journal.leave(place)
                     return _result(place, "interrupted", model)
             scores = judge(tuple((metrics or {}).items()), place.state.model, held_out, calibration)
-            in_order = {name: float(scores[name]) for name in metrics or () if name in scores}  # jit sorts a dict
-            _check_sound({**in_order, "weights": 0.0 if tree.finite(place.state.model) else np.nan}, place, journal)
+            in_order = {
+                name: float(scores[name]) for name in metrics or () if name in scores
+            }  # jit sorts a dict
+            _check_sound(
+                {**in_order, "weights": 0.0 if tree.finite(place.state.model) else np.nan},
+                place,
+                journal,
+            )
             place = _next_epoch(place, in_order, size, keep_best=patience is not None)
             journal.epoch(place)
         found = _result(place, reason, model)
         journal.finish(place, found.model, reason)
-        if run is not None and stop_asked():  # too late to stop this fit, but not what comes after it
+        if (
+            run is not None and stop_asked()
+        ):  # too late to stop this fit, but not what comes after it
             raise KeyboardInterrupt(f"the fit in {run.folder} had just ended")
         return found
 
@@ -138,11 +182,16 @@ def fit(
 def _described(data: Any) -> list[str]:
     """Types, shapes and sums of sizes: enough to notice that a fit is resumed on other data."""
     total = lambda leaf: float(jnp.abs(leaf.astype(jnp.float32)).sum())
-    return [f"{leaf.dtype}{list(leaf.shape)} of size {total(leaf):.5g}" for leaf in jax.tree.leaves(data)]
+    return [
+        f"{leaf.dtype}{list(leaf.shape)} of size {total(leaf):.5g}"
+        for leaf in jax.tree.leaves(data)
+    ]
 
 
 def _finished(run: Run, model: Any, settings: dict[str, Any], progress: Progress) -> Fit | None:
-    """What a fit that has ended left in its folder; nothing if its weights are damaged, and then it goes on."""
+    """What a fit that has ended left in its folder; nothing if its weights are damaged, and then it
+    goes on.
+    """
     if not run.done:
         return None
     run.agree(settings)
@@ -151,24 +200,40 @@ def _finished(run: Run, model: Any, settings: dict[str, Any], progress: Progress
     except Damaged as damage:
         progress.note(f"{damage}; going on from the checkpoints")
         return None
-    return Fit(weights, columns(outcome["rows"]), outcome["reason"], outcome["steps"], outcome["seconds"], model)
+    return Fit(
+        weights,
+        columns(outcome["rows"]),
+        outcome["reason"],
+        outcome["steps"],
+        outcome["seconds"],
+        model,
+    )
 
 
-def _prepare(model: Model, data: Any, validation: Any, batch: int, key: PRNGKeyArray) -> tuple[Any, Any, Any]:
+def _prepare(
+    model: Model, data: Any, validation: Any, batch: int, key: PRNGKeyArray
+) -> tuple[Any, Any, Any]:
     """The training data, the validation set and the form of a batch; bad input is refused here."""
     if callable(data):
         if isinstance(validation, float):
-            raise ValueError("fit: a stream has no fraction to hold out; give a validation set of its own.")
+            raise ValueError(
+                "fit: a stream has no fraction to hold out; give a validation set of its own."
+            )
         first = next(iter(cast(Stream, data)(0)), None)
         if first is None:
-            raise ValueError("fit: stream(0) gave no batch; it must give at least one for every epoch.")
+            raise ValueError(
+                "fit: stream(0) gave no batch; it must give at least one for every epoch."
+            )
         check_arrays("stream(0)", first, model)
-        example, cut = jax.tree.map(jnp.asarray, first), 0
+        example = jax.tree.map(jnp.asarray, first)
+        cut = 0
     else:
         n = check_arrays("data", data, model, batch=batch)
         cut = max(1, round(validation * n)) if isinstance(validation, float) else 0
         if n - cut < batch:
-            raise ValueError(f"fit: {n} examples less {cut} held out leave fewer than one batch of {batch}.")
+            raise ValueError(
+                f"fit: {n} examples less {cut} held out leave fewer than one batch of {batch}."
+            )
         data = jax.tree.map(jnp.asarray, data)
         example = jax.tree.map(lambda a: a[:batch], data)
     if cut:
@@ -182,7 +247,9 @@ def _prepare(model: Model, data: Any, validation: Any, batch: int, key: PRNGKeyA
 
 
 def _calibration(model, data, example, key):
-    """Training inputs on which batch norms are folded for a validation; None where there is nothing to fold."""
+    """Training inputs on which batch norms are folded for a validation; None where there is nothing
+    to fold.
+    """
     if not has_batch_norm(model):
         return None
     if callable(data):
@@ -205,12 +272,22 @@ def _why_stop(place, epochs, patience, run):
 
 
 def _epoch(iteration, data: Any, place, batch, keys, pace, journal) -> Iterator[Place]:
-    chunk, began = Chunk(place.state, place.total, place.step, {}, True), time.monotonic()
+    chunk = Chunk(place.state, place.total, place.step, {}, True)
+    began = time.monotonic()
     if callable(data):
-        ways = stream_chunks(iteration, cast(Stream, data)(place.epoch), chunk, epoch=place.epoch, key_step=keys[1])
+        ways = stream_chunks(
+            iteration, cast(Stream, data)(place.epoch), chunk, epoch=place.epoch, key_step=keys[1]
+        )
     else:
         ways = chunks(
-            iteration, data, chunk, epoch=place.epoch, batch=batch, key_order=keys[0], key_step=keys[1], pace=pace
+            iteration,
+            data,
+            chunk,
+            epoch=place.epoch,
+            batch=batch,
+            key_order=keys[0],
+            key_step=keys[1],
+            pace=pace,
         )
     for chunk in ways:
         now = time.monotonic()
@@ -249,7 +326,10 @@ def _check_sound(numbers: dict[str, float], place: Place, journal: Journal) -> N
 
 def _next_epoch(place, scores, size, *, keep_best):
     """The place at the start of the next epoch, with a row for the one that ended."""
-    train = {f"train {name}": float(place.total[name]) / place.step for name in sorted(place.total, reverse=True)}
+    train = {
+        f"train {name}": float(place.total[name]) / place.step
+        for name in sorted(place.total, reverse=True)
+    }
     spent = place.seconds - sum(row["seconds"] for row in place.rows)
     row = {
         "epoch": place.epoch + 1,
@@ -259,13 +339,18 @@ def _next_epoch(place, scores, size, *, keep_best):
         "examples/s": round(place.step * size / max(spent, 1e-9)),
     }
     place = place._replace(
-        epoch=place.epoch + 1, step=0, total=jax.tree.map(jnp.zeros_like, place.total), rows=(*place.rows, row)
+        epoch=place.epoch + 1,
+        step=0,
+        total=jax.tree.map(jnp.zeros_like, place.total),
+        rows=(*place.rows, row),
     )
     if not keep_best:
         return place
     watched = next(iter(scores.values()))
     if place.lowest is None or watched < place.lowest:
-        return place._replace(lowest=watched, waited=0, best=jax.tree.map(jnp.copy, place.state.model))
+        return place._replace(
+            lowest=watched, waited=0, best=jax.tree.map(jnp.copy, place.state.model)
+        )
     return place._replace(waited=place.waited + 1)
 
 
@@ -276,5 +361,7 @@ def _result(place, reason, start):
 
 def columns(rows) -> dict[str, np.ndarray]:
     """The history of a fit, of which there is one row an epoch."""
-    names = [name for name in rows[0] if name not in ("epoch", "seconds", "examples/s")] if rows else []
+    names = (
+        [name for name in rows[0] if name not in ("epoch", "seconds", "examples/s")] if rows else []
+    )
     return {name: np.array([row[name] for row in rows]) for name in names}

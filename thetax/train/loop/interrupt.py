@@ -1,4 +1,6 @@
-"""Ctrl-C as a request, not an accident: the work in hand ends cleanly, a second one ends it at once."""
+"""Ctrl-C as a request, not an accident: the work in hand ends cleanly, a second one ends it at
+once.
+"""
 
 import signal
 import threading
@@ -8,7 +10,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def listening() -> Iterator[Callable[[], bool]]:
-    """Gives a function that tells whether an interrupt (Ctrl-C, or a scheduler's SIGTERM) was asked for.
+    """Gives a function that tells whether an interrupt (Ctrl-C, or a scheduler's SIGTERM) was asked
+    for.
 
     Outside the main thread, where Python takes no signals, it never was.
 
@@ -25,7 +28,9 @@ def listening() -> Iterator[Callable[[], bool]]:
         if not asked.is_set():
             asked.set()
             return
-        if callable(program := before[signal.SIGINT]):  # the command line has a handler that is never lost
+        if callable(
+            program := before[signal.SIGINT]
+        ):  # the command line has a handler that is never lost
             program(number, frame)
         raise KeyboardInterrupt
 

@@ -1,7 +1,7 @@
 """What a fit says while it runs: a bar on a terminal, plain lines elsewhere, JSON for machines.
 
-A progress is anything with `start`, `update`, `epoch`, `note` and `close`; `fit` calls `update` several times
-a second.
+A progress is anything with `start`, `update`, `epoch`, `note` and `close`; `fit` calls `update`
+several times a second.
 """
 
 import json
@@ -41,7 +41,9 @@ def numbers(row: dict[str, Any]) -> str:
     >>> numbers({"epoch": 3, "train loss": 0.12345, "valid error": 0.02})
     'train loss 0.1235  valid error 0.0200'
     """
-    return "  ".join(f"{name} {value:.4f}" for name, value in row.items() if name.startswith(("train", "valid")))
+    return "  ".join(
+        f"{name} {value:.4f}" for name, value in row.items() if name.startswith(("train", "valid"))
+    )
 
 
 class Silent:
@@ -74,10 +76,14 @@ class Lines:
 
     def update(self, epoch: int, step: int, loss: float) -> None:
         if time.monotonic() - self.said > 10:
-            self._say(f"epoch {epoch + 1}/{self.epochs}  step {step}/{self.steps or '?'}  loss {loss:.4f}")
+            self._say(
+                f"epoch {epoch + 1}/{self.epochs}  step {step}/{self.steps or '?'}  loss {loss:.4f}"
+            )
 
     def epoch(self, row: dict[str, Any]) -> None:
-        self.last = f"epoch {row['epoch']}/{self.epochs}  {numbers(row)}  {row['examples/s']:,} examples/s"
+        self.last = (
+            f"epoch {row['epoch']}/{self.epochs}  {numbers(row)}  {row['examples/s']:,} examples/s"
+        )
         if time.monotonic() - self.said > 0.5 or row["epoch"] == 1:
             self._say(self.last)
             self.last = ""
@@ -96,7 +102,9 @@ class Lines:
 
 
 class JsonLines(Silent):
-    """A JSON object a line on standard output: `{"event": "epoch", ...}` or `{"event": "note", ...}`."""
+    """A JSON object a line on standard output: `{"event": "epoch", ...}` or
+    `{"event": "note", ...}`.
+    """
 
     def epoch(self, row: dict[str, Any]) -> None:
         print(json.dumps({"event": "epoch", **row}), flush=True)
@@ -106,7 +114,9 @@ class JsonLines(Silent):
 
 
 class Bar:
-    """A rich bar: epoch, time left, loss, validation, examples a second; the last give way on a narrow terminal."""
+    """A rich bar: epoch, time left, loss, validation, examples a second; the last give way on a
+    narrow terminal.
+    """
 
     def __init__(self):
         from rich.console import Console
@@ -114,10 +124,16 @@ class Bar:
         from rich.progress import Progress as RichProgress
         from rich.table import Column
 
-        words = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
-        count = TextColumn("epoch {task.fields[epoch]}/{task.total:.0f}", table_column=Column(no_wrap=True))
+        words = TextColumn(
+            "{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        )
+        count = TextColumn(
+            "epoch {task.fields[epoch]}/{task.total:.0f}", table_column=Column(no_wrap=True)
+        )
         left = TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7))
-        self.bar = RichProgress(count, BarColumn(bar_width=12), left, words, console=Console(stderr=True), expand=True)
+        self.bar = RichProgress(
+            count, BarColumn(bar_width=12), left, words, console=Console(stderr=True), expand=True
+        )
 
     def start(self, epochs: int, steps: int | None, size: int) -> None:
         self.steps, self.size, self.last = steps, size, ""
@@ -128,7 +144,8 @@ class Bar:
         self.clock, self.seen = time.monotonic(), 0
 
     def update(self, epoch: int, step: int, loss: float) -> None:
-        now, steps = time.monotonic(), step - self.seen if step > self.seen else step
+        now = time.monotonic()
+        steps = step - self.seen if step > self.seen else step
         speed = steps * self.size / max(now - self.clock, 1e-6)
         part = step / self.steps if self.steps else 0.0
         text = f"loss {loss:.4f}  {self.last}{speed:,.0f} examples/s"

@@ -1,14 +1,12 @@
 """A run is a folder: what was asked, what was measured, where it stood, and what came of it.
 
-    run.json            recipe, arguments, seed, versions, git commit
-    .asked.json         recipe, arguments and seed again: a run whose run.json was edited is not resumed
-    metrics.jsonl       one line an epoch, at most a few seconds behind
-    checkpoints/        see `checkpoint`
-    model.safetensors   the weights, once done
-    done.json           why and when it ended
+    run.json recipe, arguments, seed, versions, git commit .asked.json recipe, arguments and seed
+    again: a run whose run.json was edited is not resumed metrics.jsonl one line an epoch, at most a
+    few seconds behind checkpoints/ see `checkpoint` model.safetensors the weights, once done
+    done.json why and when it ended
 
-A job of several fits keeps each in a folder of its own, `run / "teacher"`. Calling the same job on the same
-folder again goes on where it stood, and returns at once what is already done.
+A job of several fits keeps each in a folder of its own, `run / "teacher"`. Calling the same job on
+the same folder again goes on where it stood, and returns at once what is already done.
 """
 
 import json
@@ -41,10 +39,13 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, init=False)
 class Run:
-    """A run's folder. With `look_only` nothing is trained: a fit answers with the newest weights it finds.
+    """A run's folder. With `look_only` nothing is trained: a fit answers with the newest weights it
+    finds.
 
     >>> import tempfile
-    >>> run = Run.begin(Path(tempfile.mkdtemp()) / "r", recipe="digits", arguments={"epochs": 3}, seed=0)
+    >>> run = Run.begin(
+    ...     Path(tempfile.mkdtemp()) / "r", recipe="digits", arguments={"epochs": 3}, seed=0
+    ... )
     >>> Run.open(run.folder).described["recipe"]
     'digits'
     """
@@ -58,20 +59,28 @@ class Run:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def begin(cls, folder: str | Path, *, recipe: str, arguments: dict[str, Any], seed: int) -> "Run":
+    def begin(
+        cls, folder: str | Path, *, recipe: str, arguments: dict[str, Any], seed: int
+    ) -> "Run":
         """A new run, or the same one again; refuses the folder of another."""
-        run, asked = cls(Path(folder)), {"recipe": recipe, "arguments": _plain(arguments), "seed": seed}
+        run = cls(Path(folder))
+        asked = {"recipe": recipe, "arguments": _plain(arguments), "seed": seed}
         begun = any(run.folder.glob("fit.json")) or any(run.folder.glob("*/fit.json"))
         if (run.folder / "run.json").exists() and begun:
-            there, here = _flat(run.asked), _flat(asked)
+            there = _flat(run.asked)
+            here = _flat(asked)
             for name in here | there:
                 if there.get(name) != here.get(name):
                     raise ValueError(
-                        f"{run.folder} holds another run: its {name} is {there.get(name)}, not {here.get(name)}. "
+                        f"{run.folder} holds another run: its {name} is {there.get(name)}, not "
+                        f"{here.get(name)}. "
                         "Choose another folder, or resume it as it was begun."
                     )
             return run
-        if run.folder.is_dir() and {path.name for path in run.folder.iterdir()} - {"run.json", ASKED}:
+        if run.folder.is_dir() and {path.name for path in run.folder.iterdir()} - {
+            "run.json",
+            ASKED,
+        }:
             raise ValueError(f"{run.folder} is not empty and holds no run; choose a new folder.")
         run.write(ASKED, asked)
         run.write("run.json", {**asked, "versions": versions(), "commit": _commit()})
@@ -82,7 +91,9 @@ class Run:
         """An existing run."""
         run = cls(Path(folder), look_only)
         if not (run.folder / "run.json").is_file():
-            raise ValueError(f"{run.folder} holds no run (no run.json); give the folder `thetax train` printed.")
+            raise ValueError(
+                f"{run.folder} holds no run (no run.json); give the folder `thetax train` printed."
+            )
         run.asked  # noqa: B018  refuses what was edited
         return run
 
@@ -96,26 +107,34 @@ class Run:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The recipe, arguments and seed in `run.json`; refuses them if they are not what the run began with."""
-        path, described = self.folder / "run.json", self.described
+        """The recipe, arguments and seed in `run.json`; refuses them if they are not what the run
+        began with.
+        """
+        path = self.folder / "run.json"
+        described = self.described
         for name, kind, form in (
             ("recipe", str, "text"),
             ("arguments", dict, "an object"),
             ("seed", int, "an integer"),
         ):
             if name not in described:
-                raise ValueError(f"{path} lacks the recipe, its arguments or the seed; begin a new run.")
+                raise ValueError(
+                    f"{path} lacks the recipe, its arguments or the seed; begin a new run."
+                )
             if not isinstance(described[name], kind) or isinstance(described[name], bool):
                 raise ValueError(
-                    f"{path}: {name} must be {form}; got {described[name]!r}. Restore it, or begin a new run."
+                    f"{path}: {name} must be {form}; got {described[name]!r}. Restore it, or "
+                    "begin a new run."
                 )
         asked = {name: described[name] for name in ("recipe", "arguments", "seed")}
         if (self.folder / ASKED).is_file():
-            there, began = _flat(asked), _flat(self.read(ASKED))
+            there = _flat(asked)
+            began = _flat(self.read(ASKED))
             for name in began | there:
                 if there.get(name) != began.get(name):
                     raise ValueError(
-                        f"{path} was edited: its {name} is {there.get(name)!r}, but the run began with "
+                        f"{path} was edited: its {name} is {there.get(name)!r}, but the run began "
+                        "with "
                         f"{began.get(name)!r}. Restore it, or begin a new run with other settings."
                     )
         return asked
@@ -126,9 +145,13 @@ class Run:
         try:
             content = json.loads(path.read_text())
         except (OSError, ValueError) as trouble:
-            raise ValueError(f"{path} cannot be read ({trouble}); restore it, or begin a new run.") from None
+            raise ValueError(
+                f"{path} cannot be read ({trouble}); restore it, or begin a new run."
+            ) from None
         if not isinstance(content, dict):
-            raise ValueError(f"{path} should hold a JSON object, not {type(content).__name__}; begin a new run.")
+            raise ValueError(
+                f"{path} should hold a JSON object, not {type(content).__name__}; begin a new run."
+            )
         return content
 
     def write(self, name: str, content: dict[str, Any]) -> None:
@@ -152,19 +175,27 @@ class Run:
         """The rows of `metrics.jsonl`; none where nothing was measured yet."""
         path = self.folder / "metrics.jsonl"
         try:
-            return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+            return (
+                [json.loads(line) for line in path.read_text().splitlines()]
+                if path.is_file()
+                else []
+            )
         except (OSError, ValueError) as trouble:
-            raise ValueError(f"{path} cannot be read ({trouble}); restore it, or begin a new run.") from None
+            raise ValueError(
+                f"{path} cannot be read ({trouble}); restore it, or begin a new run."
+            ) from None
 
     def agree(self, settings: dict[str, Any]) -> None:
         """Refuses settings other than those the fit in this folder began with."""
         if not (self.folder / "fit.json").exists():
             return
-        there, asked = self.read("fit.json"), _plain(settings)
+        there = self.read("fit.json")
+        asked = _plain(settings)
         for name in sorted(there.keys() | asked.keys()):
             if there.get(name) != asked.get(name):
                 raise ValueError(
-                    f"{self.folder} holds a fit with {name}={there.get(name)!r}, not {asked.get(name)!r}. "
+                    f"{self.folder} holds a fit with {name}={there.get(name)!r}, not "
+                    f"{asked.get(name)!r}. "
                     "Resume with the settings it began with, or choose a new folder."
                 )
 
@@ -182,7 +213,9 @@ class Run:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise ValueError(f"Another process is training in {self.folder}; wait for it, or stop it.") from None
+            raise ValueError(
+                f"Another process is training in {self.folder}; wait for it, or stop it."
+            ) from None
         return lock
 
     @property
@@ -198,15 +231,20 @@ class Run:
         except OSError as trouble:
             size = sum(leaf.nbytes for leaf in jax.tree.leaves(model))
             raise OSError(
-                f"Cannot write the weights to {path}: {trouble}. They take {size:,} bytes, and the disk has "
-                f"{shutil.disk_usage(self.folder).free:,} free. Make room and resume the run, which goes on from its "
+                f"Cannot write the weights to {path}: {trouble}. They take {size:,} bytes, and "
+                "the disk has "
+                f"{shutil.disk_usage(self.folder).free:,} free. Make room and resume the run, "
+                "which goes on from its "
                 "last checkpoint."
             ) from trouble
         self.write("done.json", {**outcome, "sha256": disk.sha256(path)})
 
     def finished(self, like: Any) -> tuple[Any, dict[str, Any]]:
-        """The weights and the outcome of a fit that has ended; refuses weights that are not those it wrote."""
-        outcome, path = self.read("done.json"), self.folder / "model.safetensors"
+        """The weights and the outcome of a fit that has ended; refuses weights that are not those
+        it wrote.
+        """
+        outcome = self.read("done.json")
+        path = self.folder / "model.safetensors"
         if not path.is_file() or disk.sha256(path) != outcome.get("sha256"):
             raise Damaged(f"{path} is missing or damaged")
         return load_weights(path, like, allow_nan=True), outcome  # what it wrote, whatever that was

@@ -15,7 +15,9 @@ SECONDS = 3.0  # between two writes of the metrics
 
 
 class Place(NamedTuple):
-    """Where a fit stands: three trees of arrays on the device, and what is small enough for JSON."""
+    """Where a fit stands: three trees of arrays on the device, and what is small enough for
+    JSON.
+    """
 
     state: Any  # of the iteration
     best: Any  # the best weights so far, where there is patience
@@ -38,13 +40,17 @@ class Place(NamedTuple):
 
 
 class Journal:
-    """Speaks to the progress and, if there is a run, keeps its folder; without one it only speaks."""
+    """Speaks to the progress and, if there is a run, keeps its folder; without one it only
+    speaks.
+    """
 
     def __init__(self, run: Run | None, progress: Progress):
         self.run, self.progress, self.checkpoints, self.recorded = run, progress, None, 0.0
         self.lock, self.saved = None, -1
         if run is not None:
-            from .checkpoint import Checkpoints  # brings Orbax, which only a fit with a folder needs
+            from .checkpoint import (
+                Checkpoints,
+            )  # brings Orbax, which only a fit with a folder needs
 
             self.checkpoints = Checkpoints(run.folder / "checkpoints", share=run.share)
 
@@ -56,13 +62,19 @@ class Journal:
         looked_at = self.run.folder if self.run is not None and self.run.look_only else None
         if found is None or found.arrays is None:
             if looked_at is not None:
-                raise ValueError(f"{looked_at} holds no weights yet, no checkpoint and no model; train it first.")
+                raise ValueError(
+                    f"{looked_at} holds no weights yet, no checkpoint and no model; train it first."
+                )
             return start
         arrays = jax.tree.map(jnp.asarray, found.arrays)
         place = Place(**arrays, **{**found.place, "rows": tuple(found.place["rows"])})
         self.record(place)
         where = f"epoch {place.epoch + 1}, step {place.step}"
-        self.progress.note(f"not finished: the weights are those of {where}" if looked_at else f"resumed at {where}")
+        self.progress.note(
+            f"not finished: the weights are those of {where}"
+            if looked_at
+            else f"resumed at {where}"
+        )
         return place
 
     def update(self, place: Place) -> None:
@@ -73,19 +85,29 @@ class Journal:
             self.save(place)
 
     def save(self, place: Place) -> None:
-        """Begins to write a checkpoint, unless this very step has one or its weights are not finite."""
-        if self.checkpoints is None or self.saved == place.steps or not tree.finite(place.state.model):
+        """Begins to write a checkpoint, unless this very step has one or its weights are not
+        finite.
+        """
+        if (
+            self.checkpoints is None
+            or self.saved == place.steps
+            or not tree.finite(place.state.model)
+        ):
             return
         self.checkpoints.save(place.steps, place.arrays(), place.rest())
         self.saved = place.steps
         self.record(place)
 
     def leave(self, place: Place) -> None:
-        """The user asked to stop: with a folder the work is saved and the interrupt goes on to the caller."""
+        """The user asked to stop: with a folder the work is saved and the interrupt goes on to the
+        caller.
+        """
         if self.run is not None:
             self.save(place)
             self.settle()
-            raise KeyboardInterrupt(f"stopped at step {place.steps}; the run in {self.run.folder} can be resumed")
+            raise KeyboardInterrupt(
+                f"stopped at step {place.steps}; the run in {self.run.folder} can be resumed"
+            )
 
     def epoch(self, place: Place) -> None:
         """An epoch is done."""
@@ -94,7 +116,9 @@ class Journal:
             self.record(place)
 
     def record(self, place: Place) -> None:
-        """Brings `metrics.jsonl` up to date; it is flushed to the disk, which is too slow for every short epoch."""
+        """Brings `metrics.jsonl` up to date; it is flushed to the disk, which is too slow for every
+        short epoch.
+        """
         if self.run is not None and not self.run.look_only:
             self.run.record(list(place.rows))
             self.recorded = time.monotonic()
@@ -109,7 +133,12 @@ class Journal:
         self.settle()
         self.record(place)
         if self.run is not None and not self.run.look_only:
-            ended = {"reason": reason, "steps": place.steps, "seconds": place.seconds, "rows": place.rows}
+            ended = {
+                "reason": reason,
+                "steps": place.steps,
+                "seconds": place.seconds,
+                "rows": place.rows,
+            }
             self.run.finish(model, ended)
 
     def close(self) -> None:
@@ -129,4 +158,8 @@ class Journal:
     def safe(self) -> str:
         """What a user can go back to."""
         steps = [] if self.checkpoints is None else self.checkpoints.steps()
-        return f"The last good checkpoint is that of step {steps[-1]}." if steps else "No checkpoint had been written."
+        return (
+            f"The last good checkpoint is that of step {steps[-1]}."
+            if steps
+            else "No checkpoint had been written."
+        )

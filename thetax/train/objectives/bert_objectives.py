@@ -1,8 +1,10 @@
-r"""What BERT is trained for (§6.5): to fill gaps, to tell whether a sentence follows another, and to find a span.
+r"""What BERT is trained for (§6.5): to fill gaps, to tell whether a sentence follows another, and
+to find a span.
 
-A batch for `Pretraining` is `((tokens, segments), follows)`, where `follows` is 0 if the second sentence follows the
-first and 1 if it does not. The gaps are no part of it: they are drawn from the key at every step, so that no two epochs
-show the same ones. Without a key they are always the same, so that a validation can be compared with the last.
+A batch for `Pretraining` is `((tokens, segments), follows)`, where `follows` is 0 if the second
+sentence follows the first and 1 if it does not. The gaps are no part of it: they are drawn from the
+key at every step, so that no two epochs show the same ones. Without a key they are always the same,
+so that a validation can be compared with the last.
 """
 
 import math
@@ -25,17 +27,22 @@ LONGEST = 30  # tokens of an answer
 
 
 def pretraining(*, mask: int, special: Sequence[int], share: float = SHARE) -> Objective:
-    r"""$-\frac{1}{|M|}\sum_{i \in M} \log p(x_i \mid \tilde x) - \frac1n \sum_j \log p(y_j \mid \tilde x_j)$ (§6.5).
+    r"""$-\frac{1}{|M|}\sum_{i \in M} \log p(x_i \mid \tilde x) - \frac1n \sum_j \log p(y_j \mid
+    \tilde x_j)$
+    (§6.5).
 
-    $M$ are the places of the batch that `cloze` chose, $\tilde x$ is the text with its gaps, and $y$ says whether the
-    second sentence follows: both are learned jointly. Only the vectors at $M$ are multiplied by the vocabulary, for
-    which there is room up to six standard deviations above the mean. (Devlin et al. 2019)
+    $M$ are the places of the batch that `cloze` chose, $\tilde x$ is the text with its gaps, and
+    $y$ says whether the second sentence follows: both are learned jointly. Only the vectors at $M$
+    are multiplied by the vocabulary, for which there is room up to six standard deviations above
+    the mean. (Devlin et al. 2019)
 
     >>> from thetax.models import BERT
     >>> bert = BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0))
     >>> tokens, segments = jnp.array([[1, 5, 6, 2, 7, 2]]), jnp.array([[0, 0, 0, 0, 1, 1]])
     >>> objective = pretraining(mask=4, special=(0, 1, 2, 3, 4), share=0.5)
-    >>> loss = objective(Pretraining.init(bert, key=jr.key(1)), ((tokens, segments), jnp.array([0])))
+    >>> loss = objective(
+    ...     Pretraining.init(bert, key=jr.key(1)), ((tokens, segments), jnp.array([0]))
+    ... )
     >>> bool(abs(loss - jnp.log(11) - jnp.log(2)) < 0.2)
     True
     """
@@ -49,7 +56,9 @@ def pretraining(*, mask: int, special: Sequence[int], share: float = SHARE) -> O
 
 
 def masked_cross_entropy(*, mask: int, special: Sequence[int], share: float = SHARE) -> Objective:
-    r"""$-\frac{1}{|M|}\sum_{i \in M} \log p(x_i \mid \tilde x)$, the first half; its exponential is the perplexity."""
+    r"""$-\frac{1}{|M|}\sum_{i \in M} \log p(x_i \mid \tilde x)$, the first half; its exponential is
+    the perplexity.
+    """
     return _at_gaps(log_loss, mask, special, share)
 
 
@@ -59,7 +68,9 @@ def masked_error_rate(*, mask: int, special: Sequence[int], share: float = SHARE
 
 
 def follow_error_rate(*, mask: int, special: Sequence[int], share: float = SHARE) -> Objective:
-    """The share of pairs, read with their gaps, in which it is mistaken whether the second sentence follows."""
+    """The share of pairs, read with their gaps, in which it is mistaken whether the second sentence
+    follows.
+    """
 
     def objective(model: Pretraining, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
         found, _, follows = _read(model, batch, mask, special, share, key)
@@ -80,14 +91,18 @@ def _read(model, batch, mask, special, share, key):
     """The last vectors of texts with gaps, what stood in the gaps, and which pairs follow."""
     (tokens, segments), follows = batch
     key_gaps, key_drop = (jr.key(0), None) if key is None else jr.split(key)
-    inputs, targets = cloze(tokens, mask=mask, size=len(model.b), special=special, share=share, key=key_gaps)
+    inputs, targets = cloze(
+        tokens, mask=mask, size=len(model.b), special=special, share=share, key=key_gaps
+    )
     return predict(model.bert, (inputs, segments), key=key_drop), targets, follows
 
 
 def _judged(
     loss, model: Pretraining, found: Float[Array, "n t d"], targets: Int[Array, "n t"], share: float
 ) -> tuple[Float[Array, " m"], Int[Array, " m"]]:
-    """The loss at each of the m places there is room for, and the targets; that of a place that stays empty is -1."""
+    """The loss at each of the m places there is room for, and the targets; that of a place that
+    stays empty is -1.
+    """
     count = targets.size
     room = min(count, math.ceil(share * count + SPARE * math.sqrt(share * (1 - share) * count)))
     (places,) = jnp.nonzero(targets.ravel() >= 0, size=room, fill_value=count)
@@ -107,7 +122,8 @@ def _follows(model: Pretraining, found: Float[Array, "n t d"]) -> Float[Array, "
 
 
 def span_loss(scores: Float[Array, "2 t"], span: Int[Array, " 2"]) -> Scalar:
-    r"""$-\frac12(\log \mathrm{softmax}_i(s) + \log \mathrm{softmax}_j(e))$ for an answer from token $i$ to $j$ (§6.5).
+    r"""$-\frac12(\log \mathrm{softmax}_i(s) + \log \mathrm{softmax}_j(e))$ for an answer from token
+    $i$ to $j$ (§6.5).
 
     A score may be $-\infty$, but not where the answer begins or ends. (Devlin et al. 2019)
 
@@ -116,7 +132,10 @@ def span_loss(scores: Float[Array, "2 t"], span: Int[Array, " 2"]) -> Scalar:
     True
     """
     if scores.shape[0] != 2 or span.shape != (2,):
-        raise ValueError(f"span_loss: expected scores (2, t) and a span (2,); got {scores.shape} and {span.shape}.")
+        raise ValueError(
+            f"span_loss: expected scores (2, t) and a span (2,); got {scores.shape} and "
+            f"{span.shape}."
+        )
     return (log_loss(scores[0], span[0]) + log_loss(scores[1], span[1])) / 2
 
 

@@ -1,8 +1,9 @@
 r"""What training makes small: a loss judges one prediction, an objective is its mean over a batch.
 
 `average(loss)` makes the objective of a loss $l(\hat y, y)$, and so does every metric here:
-$\mathrm{objective}(f, \{(x_i, y_i)\}) = \frac1n \sum_i l(f(x_i), y_i)$. Losses take logits and compute in
-float32 at least. Labels are integers $y \in \{0, \dots, k-1\}$ or probabilities $y \in \Delta^{k-1}$.
+$\mathrm{objective}(f, \{(x_i, y_i)\}) = \frac1n \sum_i l(f(x_i), y_i)$. Losses take logits and
+compute in float32 at least. Labels are integers $y \in \{0, \dots, k-1\}$ or probabilities
+$y \in \Delta^{k-1}$.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from ...core import Batch, Model, Objective, Scalar, predict, wide
 
-Loss = Callable[[Float[Array, "..."], Shaped[Array, "..."]], Scalar]  # l(prediction, y) of one example
+Loss = Callable[
+    [Float[Array, "..."], Shaped[Array, "..."]], Scalar
+]  # l(prediction, y) of one example
 
 
 def squared_loss(prediction: Float[Array, "..."], y: Float[Array, "..."]) -> Scalar:
@@ -24,21 +27,32 @@ def squared_loss(prediction: Float[Array, "..."], y: Float[Array, "..."]) -> Sca
     """
     prediction = wide(prediction)
     if y.shape != prediction.shape and not y.size == prediction.size == 1:
-        raise ValueError(f"squared_loss: expected a target of shape {prediction.shape}, got {y.shape}.")
+        raise ValueError(
+            f"squared_loss: expected a target of shape {prediction.shape}, got {y.shape}."
+        )
     return jnp.square(prediction - y.reshape(prediction.shape)).sum() / 2
 
 
 def _check_label(name: str, logits: Array, y: Array) -> None:
     if logits.ndim != 1:
-        raise ValueError(f"{name}: expected the logits of one example, (k,), got {logits.shape}; map it over the rest.")
+        raise ValueError(
+            f"{name}: expected the logits of one example, (k,), got {logits.shape}; map it over "
+            "the rest."
+        )
     if len(logits) == 1:
-        raise ValueError(f"{name}: one logit has no classes to choose from; take the binary loss for two classes.")
+        raise ValueError(
+            f"{name}: one logit has no classes to choose from; take the binary loss for two "
+            "classes."
+        )
     if y.shape != (() if jnp.issubdtype(y.dtype, jnp.integer) else logits.shape):
-        raise ValueError(f"{name}: expected an integer or {len(logits)} probabilities, got {y.dtype}{y.shape}.")
+        raise ValueError(
+            f"{name}: expected an integer or {len(logits)} probabilities, got {y.dtype}{y.shape}."
+        )
 
 
 def log_loss(logits: Float[Array, " k"], y: Shaped[Array, "..."]) -> Scalar:
-    r"""$-\sum_j y_j \log \mathrm{softmax}_j(z)$; for an integer label $-z_y + \log \sum_j e^{z_j}$ (§2.2).
+    r"""$-\sum_j y_j \log \mathrm{softmax}_j(z)$; for an integer label $-z_y + \log \sum_j e^{z_j}$
+    (§2.2).
 
     >>> float(log_loss(jnp.zeros(4), jnp.array(2))) == float(jnp.log(4.0))
     True
@@ -54,13 +68,16 @@ def log_loss(logits: Float[Array, " k"], y: Shaped[Array, "..."]) -> Scalar:
 
 
 def binary_log_loss(logit: Float[Array, "..."], y: Shaped[Array, ""]) -> Scalar:
-    r"""$-y \log \sigma(z) - (1 - y) \log \sigma(-z) = \log(1 + e^z) - yz$ for $y \in [0, 1]$ (§2.1).
+    r"""$-y \log \sigma(z) - (1 - y) \log \sigma(-z) = \log(1 + e^z) - yz$ for $y \in [0, 1]$
+    (§2.1).
 
     >>> float(binary_log_loss(jnp.array([800.0]), jnp.array(0)))
     800.0
     """
     if logit.size != 1:
-        raise ValueError(f"binary_log_loss: expected one logit, got {logit.shape}; take log_loss for classes.")
+        raise ValueError(
+            f"binary_log_loss: expected one logit, got {logit.shape}; take log_loss for classes."
+        )
     z = wide(logit).reshape(())
     return jax.nn.softplus(z) - y.astype(z.dtype) * z
 
@@ -86,7 +103,8 @@ def binary_mistake(logit: Float[Array, "..."], y: Shaped[Array, ""]) -> Scalar:
 
 
 def average(loss: Loss) -> Objective:
-    r"""The objective $\frac1n \sum_i l(f(x_i), y_i)$ over a batch `(xs, ys)`: the empirical risk (§2.2).
+    r"""The objective $\frac1n \sum_i l(f(x_i), y_i)$ over a batch `(xs, ys)`: the empirical risk
+    (§2.2).
 
     >>> import jax.random as jr
     >>> from thetax.layers import Linear
@@ -104,7 +122,8 @@ def average(loss: Loss) -> Objective:
 
     name = getattr(loss, "__name__", "loss")
     objective.__doc__ = (
-        f"The mean of `{name}` over a batch `(xs, ys)`: {(loss.__doc__ or '').partition('>>>')[0].strip()}"
+        f"The mean of `{name}` over a batch `(xs, ys)`: "
+        f"{(loss.__doc__ or '').partition('>>>')[0].strip()}"
     )
     return objective
 

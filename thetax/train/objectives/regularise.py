@@ -1,7 +1,8 @@
-r"""Functions from objectives to objectives (§8): penalties, softened labels, augmentation, precision.
+r"""Functions from objectives to objectives (§8): penalties, softened labels, augmentation,
+precision.
 
-They compose: `weight_decay(smooth_labels(cross_entropy, 10, strength=0.1), strength=1e-4)`. Decoupled
-decay is Optax's (`optax.adamw`); it acts on the step, not on the objective.
+They compose: `weight_decay(smooth_labels(cross_entropy, 10, strength=0.1), strength=1e-4)`.
+Decoupled decay is Optax's (`optax.adamw`); it acts on the step, not on the objective.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,9 @@ from ...core import Objective, Scalar
 def check_strength(name: str, strength: float | Scalar) -> None:
     """Refuses a negative strength of a penalty."""
     if isinstance(strength, int | float) and strength < 0:
-        raise ValueError(f"{name}: strength must not be negative; got {strength}. A negative one rewards size.")
+        raise ValueError(
+            f"{name}: strength must not be negative; got {strength}. A negative one rewards size."
+        )
 
 
 def weight_decay(objective: Objective, *, strength: float | Scalar) -> Objective:
@@ -52,14 +55,17 @@ def lasso(objective: Objective, *, strength: float | Scalar) -> Objective:
     check_strength("lasso", strength)
 
     def sparse(model, batch, *, key=None):
-        size = sum(jnp.vdot(leaf, jnp.sign(leaf)) for leaf in jax.tree.leaves(model))  # slope 0 at 0; that of abs is 1
+        size = sum(
+            jnp.vdot(leaf, jnp.sign(leaf)) for leaf in jax.tree.leaves(model)
+        )  # slope 0 at 0; that of abs is 1
         return objective(model, batch, key=key) + strength * size
 
     return sparse
 
 
 def confuse_labels(objective: Objective, confusion: Float[Array | np.ndarray, "k k"]) -> Objective:
-    r"""Trains on $\Pi e_y$ in place of the label $y$; the columns of $\Pi$ are distributions (§8.8).
+    r"""Trains on $\Pi e_y$ in place of the label $y$; the columns of $\Pi$ are distributions
+    (§8.8).
 
     $\Pi$ may be the known law of wrong labels. $\Pi = I$ changes nothing.
 
@@ -70,18 +76,23 @@ def confuse_labels(objective: Objective, confusion: Float[Array | np.ndarray, "k
     0.6931
     """
     if confusion.ndim != 2 or confusion.shape[0] != confusion.shape[1]:
-        raise ValueError(f"confuse_labels: the confusion matrix must be square (k, k); got {confusion.shape}.")
+        raise ValueError(
+            f"confuse_labels: the confusion matrix must be square (k, k); got {confusion.shape}."
+        )
     if not isinstance(confusion, Tracer):  # its numbers are known
         _check_columns(np.asarray(confusion))
     return _confused(objective, jnp.asarray(confusion))
 
 
 def _check_columns(columns: Float[np.ndarray, "k k"]) -> None:
-    right = (columns >= 0).all(axis=0) & np.isclose(columns.sum(axis=0), 1.0, atol=1e-5)  # NaN is not
+    right = (columns >= 0).all(axis=0) & np.isclose(
+        columns.sum(axis=0), 1.0, atol=1e-5
+    )  # NaN is not
     if not right.all():
         first = int(np.argmin(right))
         raise ValueError(
-            "confuse_labels: every column must be a distribution, not negative and of sum 1, but column "
+            "confuse_labels: every column must be a distribution, not negative and of sum 1, but "
+            "column "
             f"{first} is {columns[:, first].tolist()}; column y tells what the label y becomes."
         )
 
@@ -96,7 +107,8 @@ def _confused(objective: Objective, columns: Float[Array, "k k"]) -> Objective:
 
 
 def smooth_labels(objective: Objective, classes: int, *, strength: float | Scalar) -> Objective:
-    r"""`confuse_labels` with $\Pi = (1 - \epsilon) I + \frac{\epsilon}{k} 11^\top$ (§8.8; Szegedy et al. 2016).
+    r"""`confuse_labels` with $\Pi = (1 - \epsilon) I + \frac{\epsilon}{k} 11^\top$ (§8.8; Szegedy
+    et al. 2016).
 
     >>> from thetax.train import cross_entropy
     >>> batch = jnp.array([[5.0, 0.0]]), jnp.array([0])
@@ -106,12 +118,15 @@ def smooth_labels(objective: Objective, classes: int, *, strength: float | Scala
     if isinstance(strength, int | float) and not 0 <= strength <= 1:
         raise ValueError(f"smooth_labels: strength is a probability in [0, 1]; got {strength}.")
     if classes < 2:
-        raise ValueError(f"smooth_labels: labels are smoothed over two or more classes; got {classes}.")
+        raise ValueError(
+            f"smooth_labels: labels are smoothed over two or more classes; got {classes}."
+        )
     return _confused(objective, (1 - strength) * jnp.eye(classes) + strength / classes)
 
 
 def augmented(objective: Objective, augment: Callable[..., Array]) -> Objective:
-    """Every example is changed by `augment(x, key=key)` before it is judged (§8.7); without a key, none is.
+    """Every example is changed by `augment(x, key=key)` before it is judged (§8.7); without a key,
+    none is.
 
     >>> from thetax.train import squared_error
     >>> shifted = augmented(squared_error, lambda x, key: x + 1)
@@ -132,7 +147,8 @@ def augmented(objective: Objective, augment: Callable[..., Array]) -> Objective:
 
 
 def mixed_precision(objective: Objective, *, dtype: DTypeLike = jnp.bfloat16) -> Objective:
-    """Computes the forward and backward pass in `dtype` while weights, gradients and losses stay float32.
+    """Computes the forward and backward pass in `dtype` while weights, gradients and losses stay
+    float32.
 
     >>> from thetax.layers import Linear
     >>> from thetax.train import squared_error

@@ -1,7 +1,8 @@
-r"""Objectives along sequences (§5): $L = \sum_t \ell(\hat y_t, y_t)$ over the times that have a target.
+r"""Objectives along sequences (§5): $L = \sum_t \ell(\hat y_t, y_t)$ over the times that have a
+target.
 
-A model puts out logits for every time, and a target is a token, or -1 where there is none. The mean is over all targets
-of a batch, so that each counts the same, whatever the length of its sequence.
+A model puts out logits for every time, and a target is a token, or -1 where there is none. The mean
+is over all targets of a batch, so that each counts the same, whatever the length of its sequence.
 """
 
 import jax
@@ -14,7 +15,8 @@ from .loss import Loss, log_loss, mistake
 
 
 def per_token(loss: Loss) -> Objective:
-    r"""The objective $\frac{1}{|\{(i,t) : y_{it} \ge 0\}|} \sum_{y_{it} \ge 0} \ell(\hat y_{it}, y_{it})$ (§5).
+    r"""The objective
+    $\frac{1}{|\{(i,t) : y_{it} \ge 0\}|} \sum_{y_{it} \ge 0} \ell(\hat y_{it}, y_{it})$ (§5).
 
     >>> import jax.random as jr
     >>> from thetax.layers import Recurrent
@@ -46,9 +48,15 @@ def sequence_error_rate(model: Model, batch: Batch, *, key: PRNGKeyArray | None 
     return wrong.any(axis=1).astype(jnp.float32).mean()
 
 
-def _logits(model: Model, xs: Batch, ys: Int[Array, "n t"], key: PRNGKeyArray | None) -> Float[Array, "n t v"]:
+def _logits(
+    model: Model, xs: Batch, ys: Int[Array, "n t"], key: PRNGKeyArray | None
+) -> Float[Array, "n t v"]:
     logits = predict(model, xs, key=key)
-    if logits.ndim != 3 or logits.shape[:2] != ys.shape or not jnp.issubdtype(ys.dtype, jnp.integer):
+    if (
+        logits.ndim != 3
+        or logits.shape[:2] != ys.shape
+        or not jnp.issubdtype(ys.dtype, jnp.integer)
+    ):
         raise ValueError(
             "per_token: expected logits (n, t, v) and whole numbers (n, t) for targets; got "
             f"{logits.shape} and {ys.dtype}{ys.shape}."

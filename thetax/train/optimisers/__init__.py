@@ -1,4 +1,6 @@
-"""Optimisers: descent with Optax, the course's update rules, proximal steps, gradient flow, backpropagation."""
+"""Optimisers: descent with Optax, the course's update rules, proximal steps, gradient flow,
+backpropagation.
+"""
 
 from .backpropagate import Backprop as Backprop
 from .backpropagate import backpropagate as backpropagate

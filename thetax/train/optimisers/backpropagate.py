@@ -1,13 +1,16 @@
-r"""Backpropagation written out (§3.1): forwards, keeping every $h_\ell$; then backwards, carrying $\delta_\ell$.
+r"""Backpropagation written out (§3.1): forwards, keeping every $h_\ell$; then backwards, carrying
+$\delta_\ell$.
 
 For $F = F_L \circ \dots \circ F_1$ with $h_\ell = F_\ell[\theta_\ell](h_{\ell-1})$ and $h_0 = x$,
 
 $$\delta_L = \frac{\partial \ell}{\partial \hat y}, \qquad
 \delta_{\ell-1} = \Big[\frac{\partial h_\ell}{\partial h_{\ell-1}}\Big]^\top \delta_\ell, \qquad
-\frac{\partial \ell}{\partial \theta_\ell} = \Big[\frac{\partial h_\ell}{\partial \theta_\ell}\Big]^\top \delta_\ell.$$
+\frac{\partial \ell}{\partial \theta_\ell} = \Big[\frac{\partial h_\ell}{\partial
+\theta_\ell}\Big]^\top \delta_\ell.$$
 
-Both transposed Jacobians of a layer act through one vector-Jacobian product; none is ever formed. For a graph that
-is no chain, `jax.grad` is this very algorithm, with the gradients summed where a value is used twice.
+Both transposed Jacobians of a layer act through one vector-Jacobian product; none is ever formed.
+For a graph that is no chain, `jax.grad` is this very algorithm, with the gradients summed where a
+value is used twice.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +23,9 @@ from ..objectives.loss import Loss
 
 
 class Backprop(NamedTuple):
-    r"""The gradient, shaped like the chain; the loss; $h_0, \dots, h_L$; and $\delta_0, \dots, \delta_L$."""
+    r"""The gradient, shaped like the chain; the loss; $h_0, \dots, h_L$; and
+    $\delta_0, \dots, \delta_L$.
+    """
 
     gradient: Chain
     loss: Scalar
@@ -29,12 +34,14 @@ class Backprop(NamedTuple):
 
 
 def backpropagate(chain: Chain, loss: Loss, x: Any, y: Any) -> Backprop:
-    r"""The gradient of $l(F(x), y)$ in every parameter, every $h_\ell$ and every $\delta_\ell$, for one example (§3.1).
+    r"""The gradient of $l(F(x), y)$ in every parameter, every $h_\ell$ and every $\delta_\ell$, for
+    one example (§3.1).
 
-    Each layer is called once and its vector-Jacobian product once, so the cost is linear in depth. The layers may
-    be anything a `Chain` takes: affine, pointwise, `Residual`, `Concat`, chains again. The gradient is that of
-    `jax.grad`. Departs: the notes drop the $\partial$ signs of the recursion, and print the gradient of
-    $\theta_\ell$ for $\delta_\ell$ as a row. Rumelhart, Hinton & Williams 1986.
+    Each layer is called once and its vector-Jacobian product once, so the cost is linear in depth.
+    The layers may be anything a `Chain` takes: affine, pointwise, `Residual`, `Concat`, chains
+    again. The gradient is that of `jax.grad`. Departs: the notes drop the $\partial$ signs of the
+    recursion, and print the gradient of $\theta_\ell$ for $\delta_\ell$ as a row. Rumelhart, Hinton
+    & Williams 1986.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Linear
@@ -48,16 +55,19 @@ def backpropagate(chain: Chain, loss: Loss, x: Any, y: Any) -> Backprop:
     """
     if not isinstance(chain, Chain):
         raise ValueError(
-            f"backpropagate: expected a Chain of layers, got {type(chain).__name__}; an MLP has one as its body, and "
+            f"backpropagate: expected a Chain of layers, got {type(chain).__name__}; an MLP has "
+            "one as its body, and "
             "jax.grad serves any other model."
         )
-    activations, pullbacks = [x], []
+    activations = [x]
+    pullbacks = []
     for layer in chain.layers:
         h, pullback = jax.vjp(apply, layer, activations[-1])
         activations.append(h)
         pullbacks.append(pullback)
     value, delta = jax.value_and_grad(loss)(activations[-1], y)
-    deltas, gradients = [delta], []
+    deltas = [delta]
+    gradients = []
     for pullback in reversed(pullbacks):
         gradient, delta = pullback(delta)
         gradients.append(gradient)

@@ -1,7 +1,7 @@
 r"""From an objective and an optimiser to an Iteration, and functions from Iterations to Iterations.
 
-`descend` makes one of any Optax optimiser; `ema` and `swa` average its weights; `restarts` runs several
-at once. In each the answer is `state.model`.
+`descend` makes one of any Optax optimiser; `ema` and `swa` average its weights; `restarts` runs
+several at once. In each the answer is `state.model`.
 """
 
 from typing import Any, NamedTuple
@@ -31,12 +31,16 @@ class Step(NamedTuple):
     gradient: Scalar
 
 
-def descend(objective: Objective, optimiser: optax.GradientTransformation, *, accumulate: int = 1) -> Iteration:
-    r"""$\theta \leftarrow \theta + u(\nabla_\theta\, \ell(f[\theta], B))$ on a batch $B$, where $u$ is Optax's (§3.2).
+def descend(
+    objective: Objective, optimiser: optax.GradientTransformation, *, accumulate: int = 1
+) -> Iteration:
+    r"""$\theta \leftarrow \theta + u(\nabla_\theta\, \ell(f[\theta], B))$ on a batch $B$, where $u$
+    is Optax's (§3.2).
 
-    Any Optax transformation serves: schedules, clipping (`optax.chain(optax.clip_by_global_norm(1.0), ...)`)
-    and line searches (`optax.lbfgs()`) included. With `accumulate=a` the batch is worked off in `a` equal
-    parts and their gradients averaged: the same step in less memory (but for chance and batch norms).
+    Any Optax transformation serves: schedules, clipping
+    (`optax.chain(optax.clip_by_global_norm(1.0), ...)`) and line searches (`optax.lbfgs()`)
+    included. With `accumulate=a` the batch is worked off in `a` equal parts and their gradients
+    averaged: the same step in less memory (but for chance and batch norms).
 
     >>> from thetax.core import run
     >>> from thetax.layers import Linear
@@ -55,7 +59,9 @@ def descend(objective: Objective, optimiser: optax.GradientTransformation, *, ac
     optimiser = optax.with_extra_args_support(optimiser)
 
     def init(model):
-        strong = lambda a: jnp.asarray(a, a.dtype) if getattr(a, "weak_type", False) else a  # as it is after a step
+        strong = lambda a: (
+            jnp.asarray(a, a.dtype) if getattr(a, "weak_type", False) else a
+        )  # as it is after a step
         return Descent(model, jax.tree.map(strong, optimiser.init(model)))
 
     def step(state, batch, *, key):
@@ -64,8 +70,12 @@ def descend(objective: Objective, optimiser: optax.GradientTransformation, *, ac
             loss, grad = jax.value_and_grad(value)(state.model)
         else:
             loss, grad = _accumulated(objective, state.model, batch, accumulate, key)
-        update, memory = optimiser.update(grad, state.memory, state.model, value=loss, grad=grad, value_fn=value)
-        return Descent(optax.apply_updates(state.model, update), memory), Step(loss, tree.norm(grad))
+        update, memory = optimiser.update(
+            grad, state.memory, state.model, value=loss, grad=grad, value_fn=value
+        )
+        return Descent(optax.apply_updates(state.model, update), memory), Step(
+            loss, tree.norm(grad)
+        )
 
     return Iteration(init, step)
 
@@ -73,7 +83,9 @@ def descend(objective: Objective, optimiser: optax.GradientTransformation, *, ac
 def _accumulated(objective, model, batch, parts, key):
     size = len(jax.tree.leaves(batch)[0])
     if size % parts:
-        raise ValueError(f"descend: a batch of {size} does not split into accumulate={parts} equal parts.")
+        raise ValueError(
+            f"descend: a batch of {size} does not split into accumulate={parts} equal parts."
+        )
 
     def add(total, item):
         index, part = item
@@ -94,7 +106,8 @@ class Averaged(NamedTuple):
 
 
 def ema(iteration: Iteration, *, decay: float) -> Iteration:
-    r"""Answers with the moving average $\bar\theta_t = \beta_t \bar\theta_{t-1} + (1 - \beta_t)\theta_t$.
+    r"""Answers with the moving average
+    $\bar\theta_t = \beta_t \bar\theta_{t-1} + (1 - \beta_t)\theta_t$.
 
     The decay warms up, $\beta_t = \min(\beta, \frac{t}{t + 9})$, so that the start is forgotten.
     Polyak & Juditsky 1992.
@@ -149,7 +162,8 @@ class Restarts(NamedTuple):
 
 
 def restarts(iteration: Iteration) -> Iteration:
-    """Trains every member of an `Ensemble` by itself, all at once; the answer pools their predictions.
+    """Trains every member of an `Ensemble` by itself, all at once; the answer pools their
+    predictions.
 
     Each member sees the same batches with chance of its own, and begins where it was drawn.
 
@@ -159,14 +173,18 @@ def restarts(iteration: Iteration) -> Iteration:
     >>> from thetax.train import squared_error
     >>> net = Ensemble.init(partial(Linear.init, 3, 1), 4, key=jr.key(0))
     >>> batches = jr.normal(jr.key(1), (5, 8, 3)), jnp.zeros((5, 8))
-    >>> state, (_, info) = run(restarts(descend(squared_error, optax.sgd(0.1))), net, batches, key=jr.key(2))
+    >>> state, (_, info) = run(
+    ...     restarts(descend(squared_error, optax.sgd(0.1))), net, batches, key=jr.key(2)
+    ... )
     >>> info.loss.shape, state.model(jnp.ones(3)).shape
     ((5, 4), (1,))
     """
 
     def init(ensemble):
         if not isinstance(ensemble, Ensemble):
-            raise ValueError(f"restarts: expected an Ensemble, got {type(ensemble).__name__}; see Ensemble.init.")
+            raise ValueError(
+                f"restarts: expected an Ensemble, got {type(ensemble).__name__}; see Ensemble.init."
+            )
         return Restarts(ensemble, jax.vmap(iteration.init)(ensemble.members))
 
     def step(state, batch, *, key):

@@ -1,11 +1,14 @@
-r"""Proximal descent: a penalty that has a corner is not differentiated but stepped through (Tibshirani 1996).
+r"""Proximal descent: a penalty that has a corner is not differentiated but stepped through
+(Tibshirani 1996).
 
-For $\ell(\theta) + \mu\|\theta\|_1$ a step of descent on $\ell$ is followed by the proximal map of the penalty,
+For $\ell(\theta) + \mu\|\theta\|_1$ a step of descent on $\ell$ is followed by the proximal map of
+the penalty,
 
 $$\mathrm{prox}_{\eta\mu}(z) = \arg\min_\theta\, \tfrac12 \|\theta - z\|^2 + \eta\mu \|\theta\|_1
 = \mathrm{sgn}(z) \max(|z| - \eta\mu, 0),$$
 
-which puts weights at 0 and keeps them there; descent on `lasso` by its subgradient only hovers about it.
+which puts weights at 0 and keeps them there; descent on `lasso` by its subgradient only hovers
+about it.
 """
 
 from typing import NamedTuple
@@ -19,7 +22,8 @@ from .steps import Number, Schedule
 
 
 def soft_threshold(z: Float[Array, "*s"], *, strength: Number) -> Float[Array, "*s"]:
-    r"""$S_\mu(z) = \mathrm{sgn}(z) \max(|z| - \mu, 0)$, the minimiser of $\tfrac12 (\theta - z)^2 + \mu|\theta|$.
+    r"""$S_\mu(z) = \mathrm{sgn}(z) \max(|z| - \mu, 0)$, the minimiser of
+    $\tfrac12 (\theta - z)^2 + \mu|\theta|$.
 
     >>> soft_threshold(jnp.array([-3.0, 0.5, 2.0]), strength=1.0).tolist()
     [-2.0, 0.0, 1.0]
@@ -37,28 +41,39 @@ class Taken(NamedTuple):
 
 
 def ista(rate: Number | Schedule, *, strength: Number) -> optax.GradientTransformation:
-    r"""$\theta \leftarrow S_{\eta\mu}(\theta - \eta\nabla\ell(\theta))$: iterative soft thresholding (§8.2).
+    r"""$\theta \leftarrow S_{\eta\mu}(\theta - \eta\nabla\ell(\theta))$: iterative soft
+    thresholding (§8.2).
 
-    It minimises $\ell + \mu\|\theta\|_1$ where `descend` is given $\ell$ alone, and its weights have exact zeros. With
-    $\eta \le 1/L$ the sum never rises, and for convex $\ell$ the gap falls like $1/t$ (Beck & Teboulle 2009, thm 3.1).
-    All leaves are shrunk; `optax.partition` leaves out those that shall not be, such as offsets.
+    It minimises $\ell + \mu\|\theta\|_1$ where `descend` is given $\ell$ alone, and its weights
+    have exact zeros. With $\eta \le 1/L$ the sum never rises, and for convex $\ell$ the gap falls
+    like $1/t$ (Beck & Teboulle 2009, thm 3.1). All leaves are shrunk; `optax.partition` leaves out
+    those that shall not be, such as offsets.
 
     >>> from thetax.core import run
     >>> from thetax.train import descend
     >>> bowl = lambda w, batch, key: jnp.square(w - jnp.array([3.0, 0.5])).sum() / 2
-    >>> state, _ = run(descend(bowl, ista(0.5, strength=1.0)), jnp.ones(2), jnp.zeros(30), key=jax.random.key(0))
+    >>> state, _ = run(
+    ...     descend(bowl, ista(0.5, strength=1.0)),
+    ...     jnp.ones(2),
+    ...     jnp.zeros(30),
+    ...     key=jax.random.key(0),
+    ... )
     >>> state.model.round(4).tolist()
     [2.0, 0.0]
     """
     if isinstance(strength, int | float) and strength < 0:
-        raise ValueError(f"ista: strength must not be negative; got {strength}. A negative one rewards size.")
+        raise ValueError(
+            f"ista: strength must not be negative; got {strength}. A negative one rewards size."
+        )
 
     def init(params):
         return Taken(jnp.zeros((), jnp.int32))
 
     def update(updates, state, params=None):
         if params is None:
-            raise ValueError("ista: update needs the model too, as optimiser.update(gradient, memory, model).")
+            raise ValueError(
+                "ista: update needs the model too, as optimiser.update(gradient, memory, model)."
+            )
         eta = rate(state.steps) if callable(rate) else rate
 
         def step(theta, g):

@@ -1,4 +1,5 @@
-r"""How well a method predicts what it has not seen (§8; Stone 1974): folds, and the mean error over them.
+r"""How well a method predicts what it has not seen (§8; Stone 1974): folds, and the mean error over
+them.
 
 The examples are dealt into $k$ parts; each part in turn is held out while the others train,
 $\mathrm{CV} = \frac1k \sum_{j=1}^k \ell_{V_j}(\hat f_{-j})$, where $\hat f_{-j}$ never saw $V_j$.
@@ -26,11 +27,14 @@ class Fold(NamedTuple):
 def folds(n: int, k: int, *, key: PRNGKeyArray, by: Any = None, repeats: int = 1) -> list[Fold]:
     """Deals n examples into k parts at random, once or several times: `k * repeats` folds.
 
-    Within a repeat the held-out parts are disjoint, cover everything, and differ in size by at most one. With
-    labels in `by` the same holds within every class. The folds depend on the key alone.
+    Within a repeat the held-out parts are disjoint, cover everything, and differ in size by at most
+    one. With labels in `by` the same holds within every class. The folds depend on the key alone.
 
     >>> both = folds(5, 2, key=jr.key(0))
-    >>> [len(fold.train) for fold in both], sorted(np.concatenate([fold.valid for fold in both]).tolist())
+    >>> (
+    ...     [len(fold.train) for fold in both],
+    ...     sorted(np.concatenate([fold.valid for fold in both]).tolist()),
+    ... )
     ([2, 3], [0, 1, 2, 3, 4])
     >>> folds(3, 4, key=jr.key(0))
     Traceback (most recent call last):
@@ -43,12 +47,17 @@ def folds(n: int, k: int, *, key: PRNGKeyArray, by: Any = None, repeats: int = 1
         raise ValueError(f"folds: repeats must be at least 1; got {repeats}.")
     labels = np.zeros(n, int) if by is None else np.asarray(by)
     if labels.shape != (n,):
-        raise ValueError(f"folds: by must hold one label for each of the {n} examples; got the shape {labels.shape}.")
+        raise ValueError(
+            f"folds: by must hold one label for each of the {n} examples; got the shape "
+            f"{labels.shape}."
+        )
     return [fold for key in jr.split(key, repeats) for fold in _deal(labels, k, key)]
 
 
 def _deal(labels: np.ndarray, k: int, key: PRNGKeyArray) -> list[Fold]:
-    """In a random order, class after class, the cards go round: no hand gets two more than another of anything."""
+    """In a random order, class after class, the cards go round: no hand gets two more than another
+    of anything.
+    """
     order = np.asarray(jr.permutation(key, len(labels)))
     order = order[np.argsort(labels[order], kind="stable")]
     part = np.empty(len(labels), int)
@@ -65,22 +74,32 @@ class Validation(NamedTuple):
 
 
 def cross_validate(
-    learn: Callable[..., Model], data: Batch, parts: Sequence[Fold], *, metric: Objective, key: PRNGKeyArray
+    learn: Callable[..., Model],
+    data: Batch,
+    parts: Sequence[Fold],
+    *,
+    metric: Objective,
+    key: PRNGKeyArray,
 ) -> Validation:
     r"""The error of a way to learn, `learn(train, key=key) -> model`, on the parts it did not see.
 
-    The standard error $s / \sqrt{k}$ takes the folds for independent, which they nearly are (Hastie et al. 2009).
+    The standard error $s / \sqrt{k}$ takes the folds for independent, which they nearly are (Hastie
+    et al. 2009).
 
     >>> from thetax.models import ridge
     >>> from thetax.train import squared_error
     >>> xs = jr.normal(jr.key(0), (40, 2))
     >>> learn = lambda train, key: ridge(*train, strength=1e-3)
-    >>> found = cross_validate(learn, (xs, xs[:, 0]), folds(40, 5, key=jr.key(1)), metric=squared_error, key=jr.key(2))
+    >>> found = cross_validate(
+    ...     learn, (xs, xs[:, 0]), folds(40, 5, key=jr.key(1)), metric=squared_error, key=jr.key(2)
+    ... )
     >>> found.mean < 1e-4, len(found.each)
     (True, 5)
     """
     if not parts:
-        raise ValueError("cross_validate: parts holds no fold; make some with folds(n, k, key=key).")
+        raise ValueError(
+            "cross_validate: parts holds no fold; make some with folds(n, k, key=key)."
+        )
     rows = lambda at: jax.tree.map(lambda leaf: leaf[at], data)
     each = []
     for fold, key_fold in zip(parts, jr.split(key, len(parts))):

@@ -1,9 +1,11 @@
-r"""Many small networks trained side by side: candidates × folds × restarts of one shape are the lanes of one program.
+r"""Many small networks trained side by side: candidates × folds × restarts of one shape are the
+lanes of one program.
 
-An epoch is one compiled program, mapped over the lanes. Each lane has weights, a rate, a decay, a probability of
-dropout, a smoothing of labels, a number of epochs and rows of its own of the data, which all share; after every
-epoch each is judged on the rows it does not train on. The rate falls to zero along a cosine,
-$\eta_t = \frac{\eta}{2} (1 + \cos \pi \min(1, t / T))$, so that a lane that has had its $T$ steps stands still.
+An epoch is one compiled program, mapped over the lanes. Each lane has weights, a rate, a decay, a
+probability of dropout, a smoothing of labels, a number of epochs and rows of its own of the data,
+which all share; after every epoch each is judged on the rows it does not train on. The rate falls
+to zero along a cosine, $\eta_t = \frac{\eta}{2} (1 + \cos \pi \min(1, t / T))$, so that a lane that
+has had its $T$ steps stands still.
 """
 
 import os
@@ -44,12 +46,15 @@ class Knobs(NamedTuple):
 def with_dropout(objective: Objective, probability: Scalar) -> Objective:
     r"""The objective with every `Dropout` of the model at this probability, which may be traced.
 
-    A layer's own probability is part of the program; this one is an argument, so that one program serves all.
-    The law is that of `Dropout`: a unit stays with probability $1 - p$ and is then divided by it.
+    A layer's own probability is part of the program; this one is an argument, so that one program
+    serves all. The law is that of `Dropout`: a unit stays with probability $1 - p$ and is then
+    divided by it.
 
     >>> from thetax.core import predict
     >>> from thetax.layers import Chain
-    >>> total = with_dropout(lambda model, xs, key=None: predict(model, xs, key=key).sum(), jnp.array(0.5))
+    >>> total = with_dropout(
+    ...     lambda model, xs, key=None: predict(model, xs, key=key).sum(), jnp.array(0.5)
+    ... )
     >>> total(Chain(Dropout(0.1)), jnp.ones((4, 3))).item()
     12.0
     >>> total(Chain(Dropout(0.1)), jnp.ones((4, 3)), key=jr.key(0)).item() % 2
@@ -61,56 +66,81 @@ def with_dropout(objective: Objective, probability: Scalar) -> Objective:
             return objective(model, batch)
 
         def visit(name: str, layer: Any, call: Callable[..., Any], x: Array) -> Array:
-            return thin(x, _coins(key, zlib.crc32(name.encode()), x.shape, 1 - probability), p=probability)
+            return thin(
+                x, _coins(key, zlib.crc32(name.encode()), x.shape, 1 - probability), p=probability
+            )
 
-        return objective(tap(model, select=lambda node: isinstance(node, Dropout), visit=visit), batch, key=key)
+        return objective(
+            tap(model, select=lambda node: isinstance(node, Dropout), visit=visit), batch, key=key
+        )
 
     return dropped
 
 
-def _coins(key: PRNGKeyArray, layer: int, shape: tuple[int, ...], probability: Scalar) -> Bool[Array, "*s"]:
-    """As the coins of `Dropout`, but the place of an example in its batch is hashed instead of a key for each."""
+def _coins(
+    key: PRNGKeyArray, layer: int, shape: tuple[int, ...], probability: Scalar
+) -> Bool[Array, "*s"]:
+    """As the coins of `Dropout`, but the place of an example in its batch is hashed instead of a
+    key for each.
+    """
     place = jax.lax.axis_index(BATCH).astype(jnp.uint32) * jnp.uint32(0xC2B2AE3D)
     words = hashed(shape, jnp.uint32(layer), place, *jr.key_data(key).ravel())
     return (words >> 8).astype(jnp.float32) < probability * 2**24
 
 
 def lane(objective: Objective, knobs: Knobs, classes: int) -> Iteration:
-    """The iteration of one lane: Adam, the rate falling along a cosine, on the decayed and thinned objective.
+    """The iteration of one lane: Adam, the rate falling along a cosine, on the decayed and thinned
+    objective.
 
     Labels are smoothed over the classes, if there are any.
     """
-    objective = smooth_labels(objective, classes, strength=knobs.smoothing) if classes else objective
-    cosine = lambda count: knobs.rate / 2 * (1 + jnp.cos(jnp.pi * jnp.minimum(1.0, count / knobs.steps)))
-    return descend(weight_decay(with_dropout(objective, knobs.dropout), strength=knobs.decay), optax.adam(cosine))
+    objective = (
+        smooth_labels(objective, classes, strength=knobs.smoothing) if classes else objective
+    )
+    cosine = lambda count: (
+        knobs.rate / 2 * (1 + jnp.cos(jnp.pi * jnp.minimum(1.0, count / knobs.steps)))
+    )
+    return descend(
+        weight_decay(with_dropout(objective, knobs.dropout), strength=knobs.decay),
+        optax.adam(cosine),
+    )
 
 
 def _epoch(objective, metric, classes, state, knobs, data, rows, valid, weight, keys, numbers):
-    """One epoch of every lane: the states, the mean training losses, and the errors on what was held out."""
+    """One epoch of every lane: the states, the mean training losses, and the errors on what was
+    held out.
+    """
 
     def one(state, knobs, rows, valid, weight, key, number):
         def step(state, item):
             index, taken = item
             batch = jax.tree.map(lambda a: a[taken], data)
-            state, info = lane(objective, knobs, classes).step(state, batch, key=jr.fold_in(key, index))
+            state, info = lane(objective, knobs, classes).step(
+                state, batch, key=jr.fold_in(key, index)
+            )
             return state, info.loss
 
         key = jr.fold_in(key, number)
         state, losses = jax.lax.scan(step, state, (jnp.arange(len(rows)), rows))
-        each = jax.vmap(lambda at: metric(state.model, jax.tree.map(lambda a: a[at][None], data)))(valid)
+        each = jax.vmap(lambda at: metric(state.model, jax.tree.map(lambda a: a[at][None], data)))(
+            valid
+        )
         return state, losses.mean(), jnp.vdot(each, weight) / weight.sum()
 
     return jax.vmap(one)(state, knobs, rows, valid, weight, keys, numbers)
 
 
 def _begin(make, hidden, dropout, keys):
-    nothing = descend(lambda *_, **__: jnp.zeros(()), optax.adam(lambda count: 0.0))  # only its memory is wanted
+    nothing = descend(
+        lambda *_, **__: jnp.zeros(()), optax.adam(lambda count: 0.0)
+    )  # only its memory is wanted
     return jax.vmap(lambda key: nothing.init(make(hidden, dropout=dropout, key=key)))(keys)
 
 
 @cache
 def _compiled(function: Callable[..., Any], *fixed: str) -> Callable[..., Any]:
-    """On a CPU the compiler takes half as long, for code of the same speed, when it is asked for less.
+    """On a CPU the compiler takes half as long, for code of the same speed, when it is asked for
+    less.
 
     The networks are too small for several threads: it is programs that run side by side.
     """
@@ -123,8 +153,9 @@ def _compiled(function: Callable[..., Any], *fixed: str) -> Callable[..., Any]:
 class Task:
     """What can be tuned: data, how a network is made, what is descended, and by what it is judged.
 
-    `make(hidden, dropout=p, key=key)` draws a network with these hidden widths. `train` and `test` are pairs
-    `(xs, ys)`; the test part is looked at once, at the end. `pool` averages the predictions of restarts.
+    `make(hidden, dropout=p, key=key)` draws a network with these hidden widths. `train` and `test`
+    are pairs `(xs, ys)`; the test part is looked at once, at the end. `pool` averages the
+    predictions of restarts.
     """
 
     train: Batch
@@ -154,11 +185,12 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
-    """Trains candidates of equal shape: `slots` of them at once, each on every fold and from every start.
+    """Trains candidates of equal shape: `slots` of them at once, each on every fold and from every
+    start.
 
-    All chance is that of the key and the same for every candidate, so that two differ by their settings alone,
-    and the errors of one do not depend on its company. Networks have dropout layers only where `thinned`, and
-    labels are smoothed only over `classes`.
+    All chance is that of the key and the same for every candidate, so that two differ by their
+    settings alone, and the errors of one do not depend on its company. Networks have dropout layers
+    only where `thinned`, and labels are smoothed only over `classes`.
     """
 
     task: Task
@@ -189,7 +221,9 @@ class Lanes:
         return program(self.task.make, hidden, 0.5 * self.thinned, jr.split(key, self.width))
 
     def advance(self, candidates: Sequence[Candidate], until: Callable[[Setting], int]) -> None:
-        """Trains each at least to the epoch `until(setting)`; those that have as far to go are put together."""
+        """Trains each at least to the epoch `until(setting)`; those that have as far to go are put
+        together.
+        """
         left = lambda c: until(c.setting) - c.epoch
         waiting = sorted((c for c in candidates if left(c) > 0), key=left)
         for first in range(0, len(waiting), self.slots):
@@ -197,22 +231,30 @@ class Lanes:
             self._run(group, max(map(left, group)))
 
     def _run(self, group: list[Candidate], epochs: int) -> None:
-        filled = [*group, *group[-1:] * (self.slots - len(group))]  # one number of lanes, one program
+        filled = [
+            *group,
+            *group[-1:] * (self.slots - len(group)),
+        ]  # one number of lanes, one program
         state = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(c.state for c in filled))
         knobs = jax.tree.map(
-            lambda *one: np.repeat(np.array(one, np.float32), self.width), *(self._knobs(c) for c in filled)
+            lambda *one: np.repeat(np.array(one, np.float32), self.width),
+            *(self._knobs(c) for c in filled),
         )
         program = _compiled(_epoch, "objective", "metric", "classes")
-        batch, read = group[0].setting.batch, []
+        batch = group[0].setting.batch
+        read = []
         for ahead in range(epochs):
             numbers = [c.epoch + ahead for c in filled]
             rows = np.concatenate([self._rows(number, batch) for number in numbers])
             given = self._data, rows, *self._held, self._keys, np.repeat(numbers, self.width)
-            state, *seen = program(self.task.objective, self.task.metric, self.classes, state, knobs, *given)
+            state, *seen = program(
+                self.task.objective, self.task.metric, self.classes, state, knobs, *given
+            )
             read.append(seen)
         losses, errors = (np.stack([np.asarray(seen[i]) for seen in read]) for i in (0, 1))
         for place, c in enumerate(group):
-            own, had = slice(place * self.width, (place + 1) * self.width), c.setting.epochs - c.epoch
+            own = slice(place * self.width, (place + 1) * self.width)
+            had = c.setting.epochs - c.epoch
             c.state = jax.tree.map(lambda leaf: leaf[own], state)  # noqa: B023
             c.losses += list(losses[:had, own])
             c.errors += list(errors[:had, own])
@@ -230,11 +272,18 @@ class Lanes:
         return lru_cache(maxsize=32)(self._draw_rows)
 
     def _draw_rows(self, epoch: int, batch: int) -> Int[np.ndarray, "lanes steps batch"]:
-        """The batches of an epoch for the lanes of a candidate; the restarts of a fold see the same."""
-        steps, words = self.steps(batch), np.asarray(jr.key_data(self.key)).ravel().tolist()
+        """The batches of an epoch for the lanes of a candidate; the restarts of a fold see the
+        same.
+        """
+        steps = self.steps(batch)
+        words = np.asarray(jr.key_data(self.key)).ravel().tolist()
         draw = np.random.Generator(np.random.Philox(seed=[*words, epoch]))
         orders = [draw.permutation(part.train)[: steps * batch] for part in self.parts]
-        return np.repeat(np.stack(orders), self.restarts, axis=0).reshape(-1, steps, batch).astype(np.int32)
+        return (
+            np.repeat(np.stack(orders), self.restarts, axis=0)
+            .reshape(-1, steps, batch)
+            .astype(np.int32)
+        )
 
     @cached_property
     def _data(self) -> Batch:
@@ -246,20 +295,31 @@ class Lanes:
 
     @cached_property
     def _held(self) -> tuple[Array, Array]:
-        """The rows held out in each lane, brought to one length, and weights that are 0 for what was added."""
+        """The rows held out in each lane, brought to one length, and weights that are 0 for what
+        was added.
+        """
         longest = max(len(part.valid) for part in self.parts)
         rows = np.stack([np.pad(part.valid, (0, longest - len(part.valid))) for part in self.parts])
         weight = np.stack([np.arange(longest) < len(part.valid) for part in self.parts])
         whole = lambda a: jnp.asarray(np.tile(np.repeat(a, self.restarts, axis=0), (self.slots, 1)))
         return whole(rows.astype(np.int32)), whole(weight.astype(np.float32))
 
-    def train_on_everything(self, setting: Setting, *, members: int, key: PRNGKeyArray) -> Candidate:
-        """Networks trained on all examples, by the programs of the folds: their epochs are as short, so there are more.
+    def train_on_everything(
+        self, setting: Setting, *, members: int, key: PRNGKeyArray
+    ) -> Candidate:
+        """Networks trained on all examples, by the programs of the folds: their epochs are as
+        short, so there are more.
 
         What is held out serves only to give the programs the shapes they have.
         """
-        n, examples = len(jax.tree.leaves(self.task.train)[0]), self.steps(1)
-        many = replace(self, parts=[Fold(np.arange(n), part.valid) for part in self.parts], key=key, examples=examples)
+        n = len(jax.tree.leaves(self.task.train)[0])
+        examples = self.steps(1)
+        many = replace(
+            self,
+            parts=[Fold(np.arange(n), part.valid) for part in self.parts],
+            key=key,
+            examples=examples,
+        )
         longer = setting._replace(epochs=round(setting.epochs * n / examples))
         found = [many.begin(longer, start) for start in range(-(-members // self.width))]
         if jax.default_backend() == "cpu":
@@ -267,6 +327,8 @@ class Lanes:
                 list(threads.map(lambda c: many.advance([c], lambda s: s.epochs), found))
         else:
             many.advance(found, lambda s: s.epochs)
-        state = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:members], *(c.state for c in found))
+        state = jax.tree.map(
+            lambda *leaves: jnp.concatenate(leaves)[:members], *(c.state for c in found)
+        )
         losses = list(np.concatenate([c.losses for c in found], axis=1)[:, :members])
         return Candidate(setting, state, losses)

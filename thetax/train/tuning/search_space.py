@@ -1,4 +1,6 @@
-"""What is searched: eight knobs of a network and its training, each fixed, chosen from a list or from a range."""
+"""What is searched: eight knobs of a network and its training, each fixed, chosen from a list or
+from a range.
+"""
 
 import difflib
 from collections.abc import Mapping
@@ -10,7 +12,8 @@ Number: TypeAlias = int | float
 
 @dataclass(frozen=True)
 class Range:
-    """All numbers from `low` to `high`; whole ones if both ends are; on a logarithmic scale if asked.
+    """All numbers from `low` to `high`; whole ones if both ends are; on a logarithmic scale if
+    asked.
 
     >>> Range(1e-4, 1e-1, log=True).high
     0.1
@@ -74,26 +77,39 @@ class Setting(NamedTuple):
 
 SHAPE = ("width", "depth", "batch")  # what a compiled program is made for
 WHOLE = ("width", "depth", "batch", "epochs")
-LEAST = {"width": 1, "depth": 0, "decay": 0, "dropout": 0, "smoothing": 0, "rate": 0, "batch": 1, "epochs": 1}
+LEAST = {
+    "width": 1,
+    "depth": 0,
+    "decay": 0,
+    "dropout": 0,
+    "smoothing": 0,
+    "rate": 0,
+    "batch": 1,
+    "epochs": 1,
+}
 
 
 def check_space(space: Mapping[str, Any]) -> dict[str, Any]:
-    """The space as a plain dict; refuses one that cannot be meant, or in which there is nothing to search.
+    """The space as a plain dict; refuses one that cannot be meant, or in which there is nothing to
+    search.
 
     >>> check_space({"with": Choice(1, 2)})
     Traceback (most recent call last):
-    ValueError: tune: the space has an unknown parameter 'with'; did you mean width? Known: width, depth, decay, ...
+    ValueError: tune: the space has an unknown parameter 'with'; did you mean width? Known: ...
     """
     for name, place in space.items():
         if name not in Setting._fields:
             near = difflib.get_close_matches(str(name), Setting._fields, n=1, cutoff=0.4)
             hint = f"did you mean {near[0]}? " if near else ""
             known = ", ".join(Setting._fields)
-            raise ValueError(f"tune: the space has an unknown parameter {name!r}; {hint}Known: {known}.")
+            raise ValueError(
+                f"tune: the space has an unknown parameter {name!r}; {hint}Known: {known}."
+            )
         _check_place(name, place)
     if all(len(_ends(place)) == 1 for place in space.values()):
         raise ValueError(
-            "tune: the search space is empty, every parameter has one value; give at least one a Range or a Choice, "
+            "tune: the search space is empty, every parameter has one value; give at least one a "
+            "Range or a Choice, "
             'e.g. {"rate": Range(1e-4, 1e-1, log=True)}.'
         )
     return dict(space)
@@ -112,19 +128,29 @@ def _check_place(name: str, place: Any) -> None:
         raise ValueError(f"tune: {name} has no options; give Choice at least one number.")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"tune: {name} must be a number, a Range or a Choice of numbers; got {value!r}.")
+            raise ValueError(
+                f"tune: {name} must be a number, a Range or a Choice of numbers; got {value!r}."
+            )
         if name in WHOLE and not isinstance(value, int):
-            raise ValueError(f"tune: {name} counts something and must be a whole number; got {value!r}.")
+            raise ValueError(
+                f"tune: {name} counts something and must be a whole number; got {value!r}."
+            )
         if not LEAST[name] <= value < float("inf"):
             raise ValueError(f"tune: {name} must be at least {LEAST[name]}; got {value!r}.")
     if isinstance(place, Range) and place.low > place.high:
-        raise ValueError(f"tune: {name} ranges from {place.low} to {place.high}; the low end comes first.")
+        raise ValueError(
+            f"tune: {name} ranges from {place.low} to {place.high}; the low end comes first."
+        )
     if isinstance(place, Range) and place.log and place.low <= 0:
-        raise ValueError(f"tune: {name} on a logarithmic scale must begin above 0; got {place.low}.")
+        raise ValueError(
+            f"tune: {name} on a logarithmic scale must begin above 0; got {place.low}."
+        )
     if name == "rate" and min(values) <= 0:
         raise ValueError(f"tune: rate must be more than 0; got {min(values)}.")
     if name == "dropout" and max(values) >= 1:
-        raise ValueError(f"tune: dropout is the probability of dropping, less than 1; got {max(values)}.")
+        raise ValueError(
+            f"tune: dropout is the probability of dropping, less than 1; got {max(values)}."
+        )
     if name == "smoothing" and max(values) > 1:
         raise ValueError(f"tune: smoothing is a share of the label, in [0, 1]; got {max(values)}.")
 
@@ -137,7 +163,9 @@ def largest(space: Space, name: str) -> Number:
 def described(space: Space) -> dict[str, Any]:
     """The space as JSON has it."""
     return {
-        name: place if isinstance(place, int | float) else [type(place).__name__, *map(_plain, asdict(place).values())]
+        name: place
+        if isinstance(place, int | float)
+        else [type(place).__name__, *map(_plain, asdict(place).values())]
         for name, place in sorted(space.items())
     }
 
@@ -147,7 +175,8 @@ def _plain(value: Any) -> Any:
 
 
 def parse(name: str, text: str) -> Place:
-    """A place as the command line has it: `0.1`, `16,32,64` or `1e-4:1e-1`; ranges of rate and decay are logarithmic.
+    """A place as the command line has it: `0.1`, `16,32,64` or `1e-4:1e-1`; ranges of rate and
+    decay are logarithmic.
 
     >>> parse("rate", "1e-4:1e-1"), parse("width", "16,32"), parse("epochs", "40")
     (Range(low=0.0001, high=0.1, log=True), Choice(options=(16, 32)), 40)
@@ -159,7 +188,8 @@ def parse(name: str, text: str) -> Place:
         numbers = [_number(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(
-            f"tune: {name} is a number, numbers between commas, or low:high; got {text!r}, e.g. 16,32,64 or 1e-4:1e-1."
+            f"tune: {name} is a number, numbers between commas, or low:high; got {text!r}, e.g. "
+            "16,32,64 or 1e-4:1e-1."
         ) from None
     return numbers[0] if len(numbers) == 1 else Choice(*numbers)
 

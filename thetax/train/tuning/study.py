@@ -1,9 +1,11 @@
-"""The search itself: Optuna proposes, the lanes train, what is hopeless is stopped, and a file remembers.
+"""The search itself: Optuna proposes, the lanes train, what is hopeless is stopped, and a file
+remembers.
 
-A round asks for several candidates of one shape. After a ninth and after a third of their epochs each reports its
-error, and goes on only if it is among the best third of its round and of all that have come so far (successive
-halving: Jamieson & Talwalkar 2016, Li et al. 2018). The study is a journal on disk, which several processes share; a
-process that dies loses the candidates it had in hand and no others.
+A round asks for several candidates of one shape. After a ninth and after a third of their epochs
+each reports its error, and goes on only if it is among the best third of its round and of all that
+have come so far (successive halving: Jamieson & Talwalkar 2016, Li et al. 2018). The study is a
+journal on disk, which several processes share; a process that dies loses the candidates it had in
+hand and no others.
 """
 
 import contextlib
@@ -39,12 +41,15 @@ from .trial_table import Standing, Trial
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-RUNGS, KEPT = (1 / 9, 1 / 3), 1 / 3
+RUNGS = (1 / 9, 1 / 3)
+KEPT = 1 / 3
 NAME = "tune"
 
 
 class Flock:
-    """A lock that goes with the process, however that ends; the file it guards always ends with a whole line."""
+    """A lock that goes with the process, however that ends; the file it guards always ends with a
+    whole line.
+    """
 
     def __init__(self, path: Path):
         self.path, self.descriptor = path, -1
@@ -79,7 +84,9 @@ class BestThird(optuna.pruners.BasePruner):
         if step is None:
             return False
         others = study.get_trials(deepcopy=False)
-        reports = sorted(t.intermediate_values[step] for t in others if step in t.intermediate_values)
+        reports = sorted(
+            t.intermediate_values[step] for t in others if step in t.intermediate_values
+        )
         return trial.intermediate_values[step] > reports[math.ceil(KEPT * len(reports)) - 1]
 
 
@@ -111,13 +118,17 @@ class Search:
         ys = np.asarray(jax.tree.leaves(self.task.train)[-1])
         by = ys if np.issubdtype(ys.dtype, np.integer) and ys.ndim == 1 else None
         parts = folds(len(ys), self.folds, key=key_folds, by=by, repeats=self.repeats)
-        slots = 1 if jax.default_backend() == "cpu" else self.together  # an accelerator is idle with few
+        slots = (
+            1 if jax.default_backend() == "cpu" else self.together
+        )  # an accelerator is idle with few
         acts = {"thinned": largest(self.space, "dropout") > 0, "classes": self._classes}
         return Lanes(self.task, parts, key, self.restarts, slots, **acts)
 
     @property
     def _classes(self) -> int:
-        """Over how many classes labels are smoothed: the network's outputs, or 0 where the space has no smoothing."""
+        """Over how many classes labels are smoothed: the network's outputs, or 0 where the space
+        has no smoothing.
+        """
         if largest(self.space, "smoothing") == 0:
             return 0
         xs, ys = self.task.train
@@ -125,8 +136,10 @@ class Search:
         outputs = jax.eval_shape(model, xs[0]).shape
         if not np.issubdtype(ys.dtype, np.integer) or len(outputs) != 1 or outputs[0] < 2:
             raise ValueError(
-                "tune: smoothing is for whole-numbered labels and a network with an output for each of two or more "
-                f"classes; here the labels are {ys.dtype} and the output has shape {outputs}. Leave smoothing at 0."
+                "tune: smoothing is for whole-numbered labels and a network with an output for "
+                "each of two or more "
+                f"classes; here the labels are {ys.dtype} and the output has shape {outputs}. "
+                "Leave smoothing at 0."
             )
         return outputs[0]
 
@@ -155,35 +168,57 @@ class Search:
 
     def setting(self, params: dict[str, Any]) -> Setting:
         """The point of the space that a trial stands for."""
-        fixed = {name: place for name, place in self.space.items() if name not in self.distributions}
+        fixed = {
+            name: place for name, place in self.space.items() if name not in self.distributions
+        }
         return Setting(**fixed | params)
 
     def standing(self, began: float) -> Standing:
         """The trials that have ended, in that order, and how many have not."""
         there = self.study.get_trials(deepcopy=False)
-        ended = sorted((t for t in there if t.state in FINISHED), key=lambda t: (t.datetime_complete, t.number))
+        ended = sorted(
+            (t for t in there if t.state in FINISHED), key=lambda t: (t.datetime_complete, t.number)
+        )
         running = sum(t.state == TrialState.RUNNING for t in there)
-        return Standing([self._trial(t) for t in ended], running, self.trials, time.monotonic() - began)
+        return Standing(
+            [self._trial(t) for t in ended], running, self.trials, time.monotonic() - began
+        )
 
     def _trial(self, t: FrozenTrial) -> Trial:
-        told, error = t.user_attrs["told"], float("inf") if t.value is None else t.value
-        stopped, curve = t.state == TrialState.PRUNED, np.array(told["curve"])
+        told = t.user_attrs["told"]
+        error = float("inf") if t.value is None else t.value
+        stopped = t.state == TrialState.PRUNED
+        curve = np.array(told["curve"])
         spread = standard_error(np.array(told["each"]))
-        return Trial(t.number, self.setting(t.params), error, spread, stopped, curve, told["seconds"])
+        return Trial(
+            t.number, self.setting(t.params), error, spread, stopped, curve, told["seconds"]
+        )
 
     def give_up(self) -> None:
-        """Candidates that nobody trains any more are failed; others will be asked for in their place."""
+        """Candidates that nobody trains any more are failed; others will be asked for in their
+        place.
+        """
         for trial in self.study.get_trials(states=(TrialState.RUNNING,), deepcopy=False):
             self.study.tell(trial.number, state=TrialState.FAIL)
 
     def importance(self) -> dict[str, float]:
-        """How much of the variation of the error each parameter explains (fANOVA: Hutter et al. 2014)."""
-        whole = [t for t in self.study.get_trials(deepcopy=False) if t.state in FINISHED and np.isfinite(t.value or 0)]
+        """How much of the variation of the error each parameter explains (fANOVA: Hutter et al.
+        2014).
+        """
+        whole = [
+            t
+            for t in self.study.get_trials(deepcopy=False)
+            if t.state in FINISHED and np.isfinite(t.value or 0)
+        ]
         if len(whole) < 4 or len({t.value for t in whole}) < 2 or len(self.distributions) < 2:
             return {}
         plain = optuna.create_study()  # trials that were stopped count too, by the error they had
         for t in whole:
-            plain.add_trial(optuna.trial.create_trial(params=t.params, distributions=t.distributions, value=t.value))
+            plain.add_trial(
+                optuna.trial.create_trial(
+                    params=t.params, distributions=t.distributions, value=t.value
+                )
+            )
         return optuna.importance.get_param_importances(
             plain, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0)
         )
@@ -200,22 +235,37 @@ class Search:
             if room < 1:
                 return []
             seed = (int(self.words.ravel()[-1]) + len(there)) % 2**32
-            propose = lambda chance: optuna.samplers.TPESampler(n_startup_trials=chance, multivariate=True, seed=seed)
-            self.study.sampler = propose(self.trials // 2)  # shapes come in few, so they are explored for longer
+            propose = lambda chance: optuna.samplers.TPESampler(
+                n_startup_trials=chance, multivariate=True, seed=seed
+            )
+            self.study.sampler = propose(
+                self.trials // 2
+            )  # shapes come in few, so they are explored for longer
             first = self.study.ask(self.distributions)
             shape = {name: value for name, value in first.params.items() if name in SHAPE}
-            self.study.sampler = optuna.samplers.PartialFixedSampler(shape, propose(2 * self.together))
-            many = min(self.together, math.ceil(room / 2))  # towards the end rounds are short: all workers end together
+            self.study.sampler = optuna.samplers.PartialFixedSampler(
+                shape, propose(2 * self.together)
+            )
+            many = min(
+                self.together, math.ceil(room / 2)
+            )  # towards the end rounds are short: all workers end together
             return [first] + [self.study.ask(self.distributions) for _ in range(many - 1)]
 
     def work(self, after: Callable[[], None] = lambda: None) -> None:
-        """Trains round after round until there are trials enough; `after` is called whenever something has changed."""
+        """Trains round after round until there are trials enough; `after` is called whenever
+        something has changed.
+        """
         while asked := self.ask():
             after()
-            self._round([(trial, self.lanes.begin(self.setting(trial.params))) for trial in asked], after)
+            self._round(
+                [(trial, self.lanes.begin(self.setting(trial.params))) for trial in asked], after
+            )
 
-    def _round(self, alive: list[tuple[optuna.Trial, Candidate]], after: Callable[[], None]) -> None:
-        began, size = time.monotonic(), len(alive)
+    def _round(
+        self, alive: list[tuple[optuna.Trial, Candidate]], after: Callable[[], None]
+    ) -> None:
+        began = time.monotonic()
+        size = len(alive)
         for rung, share in enumerate((*RUNGS, 1.0)):
             until = lambda setting: max(1, round(share * setting.epochs))  # noqa: B023
             self.lanes.advance([c for _, c in alive], until)
@@ -225,17 +275,30 @@ class Search:
                 for (trial, _), value in zip(alive, values):
                     trial.report(value, rung)
             kept = sorted(values)[: max(1, round(KEPT * len(values)))]
-            ends = [share == 1 or value > kept[-1] or t.should_prune() for (t, _), value in zip(alive, values)]
+            ends = [
+                share == 1 or value > kept[-1] or t.should_prune()
+                for (t, _), value in zip(alive, values)
+            ]
             for (trial, c), end in zip(alive, ends):
                 if end:
                     self._tell(trial, c, until(c.setting), seconds, stopped=share < 1)
             alive = [pair for pair, end in zip(alive, ends) if not end]
             after()
 
-    def _tell(self, trial: optuna.Trial, c: Candidate, epoch: int, seconds: float, *, stopped: bool) -> None:
-        means = {name: [float(np.mean(row)) for row in getattr(c, name)[:epoch]] for name in ("errors", "losses")}
+    def _tell(
+        self, trial: optuna.Trial, c: Candidate, epoch: int, seconds: float, *, stopped: bool
+    ) -> None:
+        means = {
+            name: [float(np.mean(row)) for row in getattr(c, name)[:epoch]]
+            for name in ("errors", "losses")
+        }
         each = [float(value) for value in c.errors[epoch - 1]]
-        told = {"each": each, "curve": means["errors"], "losses": means["losses"], "seconds": round(seconds, 3)}
+        told = {
+            "each": each,
+            "curve": means["errors"],
+            "losses": means["losses"],
+            "seconds": round(seconds, 3),
+        }
         trial.set_user_attr("told", told)
         if stopped:
             self.study.tell(trial, state=TrialState.PRUNED)

@@ -10,7 +10,8 @@ from .search_space import Setting
 
 
 class Trial(NamedTuple):
-    """A setting that was tried: its mean error and the standard error over folds and restarts, and how it went.
+    """A setting that was tried: its mean error and the standard error over folds and restarts, and
+    how it went.
 
     The error of a trial that was stopped early is that of the moment it was stopped.
     """
@@ -49,10 +50,15 @@ def simplest(trials: Sequence[Trial], size: Callable[[Setting], int]) -> Trial:
     """The smallest network within one standard error of the best (Breiman et al. 1984).
 
     >>> small, large = Setting(width=8), Setting(width=64)
-    >>> trials = [Trial(n, s, e, 0.02, False, np.array([e]), 0.0) for n, s, e in [(0, small, 0.11), (1, large, 0.1)]]
+    >>> trials = [
+    ...     Trial(n, s, e, 0.02, False, np.array([e]), 0.0)
+    ...     for n, s, e in [(0, small, 0.11), (1, large, 0.1)]
+    ... ]
     >>> simplest(trials, lambda setting: setting.width).number
     0
     """
     best = winner(trials)
-    near = [trial for trial in trials if not trial.stopped and trial.error <= best.error + best.spread]
+    near = [
+        trial for trial in trials if not trial.stopped and trial.error <= best.error + best.spread
+    ]
     return min(near, key=lambda trial: (size(trial.setting), trial.error, trial.number))

@@ -1,4 +1,5 @@
-"""Processes that share a search: `python -m thetax.train.tuning.worker` reads one from its input and works on it.
+"""Processes that share a search: `python -m thetax.train.tuning.worker` reads one from its input
+and works on it.
 
 A worker has one thread of its own and ends with the process that began it, however that ends.
 """
@@ -57,7 +58,9 @@ def _environment() -> dict[str, str]:
 
 
 def share(search: Any, workers: int, after: Callable[[], None]) -> None:
-    """Runs the search on several processes and returns when all have ended; their trouble is raised here."""
+    """Runs the search on several processes and returns when all have ended; their trouble is raised
+    here.
+    """
     begun = [begin(search) for _ in range(workers)]
     try:
         while any(child.poll() is None for child, _ in begun):
@@ -66,8 +69,12 @@ def share(search: Any, workers: int, after: Callable[[], None]) -> None:
         for child, complaints in begun:
             if child.returncode:
                 complaints.seek(0)
-                last = complaints.read().decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
-                raise RuntimeError(f"tune: a worker ended with the code {child.returncode}: {last[0]}")
+                last = complaints.read().decode(errors="replace").strip().splitlines()[-1:] or [
+                    "it said nothing"
+                ]
+                raise RuntimeError(
+                    f"tune: a worker ended with the code {child.returncode}: {last[0]}"
+                )
     finally:
         for child, complaints in begun:
             child.kill()
