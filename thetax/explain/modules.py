@@ -102,7 +102,7 @@ def listen(model: Any, hear: Callable[[str, Any], Any]) -> Any:
     >>> from thetax.layers import Chain
     >>> heard = []
     >>> _ = listen(Residual(Chain(jnp.cos)), lambda path, y: heard.append(path) or y)(jnp.zeros(1))
-    ... heard
+    >>> heard
     ['inner.layers.0', '']
     """
     return overhear(model, lambda path, layer, call, x: hear(path, call(x)))

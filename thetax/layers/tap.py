@@ -54,7 +54,7 @@ def tap(
     ...     return seen[name]
     >>> net = tap(Chain(jnp.cos, jnp.sin), select=lambda m: isinstance(m, Pointwise), visit=visit)
     >>> _ = net(jnp.array(0.0))
-    ... {name: round(float(y), 3) for name, y in seen.items()}
+    >>> {name: round(float(y), 3) for name, y in seen.items()}
     {'layers.0': 1.0, 'layers.1': 0.841}
     """
     chosen = lambda node: select(node) and not leave(node)

@@ -65,9 +65,9 @@ def read_gguf(path: str | Path) -> Gguf:
     >>> writer.add_uint32("llama.block_count", 1)
     >>> writer.add_tensor("output.weight", np.ones((2, 32), np.float32))
     >>> writer.write_header_to_file()
-    ... writer.write_kv_data_to_file()
-    ... writer.write_tensors_to_file()
-    ... writer.close()
+    >>> writer.write_kv_data_to_file()
+    >>> writer.write_tensors_to_file()
+    >>> writer.close()
     >>> metadata, tensors = read_gguf(path)
     >>> metadata
     {'general.architecture': 'llama', 'llama.block_count': 1}
