@@ -31,7 +31,7 @@ def examples() -> np.ndarray:
 @cache
 def limit() -> Callable[..., jax.Array]:
     """Ours."""
-    return infinite(MLP.init(D, *[8] * DEPTH, 1, law=tangent(), key=jr.key(0))).ntk
+    return infinite(MLP.init(D, *[8] * DEPTH, 1, initialiser=tangent(), key=jr.key(0))).ntk
 
 
 def ours() -> np.ndarray:

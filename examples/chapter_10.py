@@ -69,7 +69,7 @@ def main(folder: str | None = None, examples: int = 600) -> dict[str, float]:
     variance = float(train[1].var())
     train = (scale(train[0]), train[1] - level)
     test = (scale(test[0]), test[1] - level)
-    net = MLP.init(4, 4, 4, 1, law=tangent(weight=2**0.5, bias=0.3), key=key_net)
+    net = MLP.init(4, 4, 4, 1, initialiser=tangent(weight=2**0.5, bias=0.3), key=key_net)
     process = GaussianProcess.init(Constant.init(variance) * infinite(net).nngp, noise=variance / 4)
     judged = intervals(
         *forecast(fit_evidence(process, *train, steps=20, tolerance=0.1).model, train, test[0]),

@@ -46,8 +46,8 @@ def main(folder: str | None = None, steps: int = 300) -> dict[str, float]:
     found = {}
 
     # §8.1: the first weights decide what reaches the last layer
-    for name, law in {"He": layers.he, "LeCun": layers.lecun}.items():
-        deep = MLP.init(64, *[64] * 20, 10, law=law, key=key_net)
+    for name, initialiser in {"He": layers.he, "LeCun": layers.lecun}.items():
+        deep = MLP.init(64, *[64] * 20, 10, initialiser=initialiser, key=key_net)
         found[name] = float(jnp.square(predict(deep, few[0])).mean())
         print(f"{name:>8}: after 20 layers of ReLU the mean square is {found[name]:.1e}")
 

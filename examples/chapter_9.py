@@ -28,7 +28,7 @@ WIDTHS = (16, 128, 1024)
 
 def network(width, key):
     """One hidden layer of ReLU units, in the parametrisation whose kernel has a limit."""
-    return MLP.init(64, width, 1, law=layers.tangent(weight=2**0.5, bias=0.1), key=key)
+    return MLP.init(64, width, 1, initialiser=layers.tangent(weight=2**0.5, bias=0.1), key=key)
 
 
 def descended(net, batch, xs, steps):

@@ -233,18 +233,18 @@ def resnet(*, key, layout=WIDENED, normalise=Affine.init, small: bool = True) ->
 
 
 def attending(*, key) -> Ranked:
-    return Ranked(EncoderDecoder.init(4, 4, 2, 2, attend=2, key=key), pair=True)
+    return Ranked(EncoderDecoder.init(4, 4, 2, 2, attention_width=2, key=key), pair=True)
 
 
 def densenet(*, key) -> DenseNet:
     return DenseNet.init(
-        (1, 1), classes=2, channels=1, growth=1, small=True, normalise=Affine.init, key=key
+        (1, 1), classes=2, channels=1, growth_rate=1, small=True, normalise=Affine.init, key=key
     )
 
 
 def mixer(*, key) -> Mixer:
     return Mixer.init(
-        2, classes=2, size=(4, 6), channels=1, patch=2, width=3, hidden=(4, 5), key=key
+        2, classes=2, image_size=(4, 6), channels=1, patch_size=2, width=3, hidden=(4, 5), key=key
     )
 
 
@@ -279,7 +279,7 @@ def attention(name: str, options: dict[str, Any]) -> ModelRow:
 
 
 def gpt(*, key) -> Ranked:
-    return Ranked(GPT.init(4, 4, depth=2, heads=2, hidden=2, length=4, key=key))
+    return Ranked(GPT.init(4, 4, depth=2, heads=2, hidden=2, max_length=4, key=key))
 
 
 def llama(*, key) -> Ranked:
@@ -292,7 +292,7 @@ def on_bert(head: Callable[..., Any], *, pair: bool = False) -> Callable[..., Ra
     def make(*, key):
         key_bert, key_head = jr.split(key)
         bert = BERT.init(
-            4, 4, depth=1, heads=2, hidden=3, length=4, segments=4, epsilon=1e-5, key=key_bert
+            4, 4, depth=1, heads=2, hidden=3, max_length=4, segments=4, epsilon=1e-5, key=key_bert
         )
         return Ranked(head(bert, key=key_head), pair=pair)
 
@@ -317,7 +317,16 @@ def span(bert: BERT, *, key) -> Read:
 
 def vit(*, key) -> ViT:
     return ViT.init(
-        2, size=(4, 2), channels=1, patch=2, d=4, depth=1, heads=2, hidden=3, epsilon=1e-5, key=key
+        2,
+        image_size=(4, 2),
+        channels=1,
+        patch_size=2,
+        d=4,
+        depth=1,
+        heads=2,
+        hidden=3,
+        epsilon=1e-5,
+        key=key,
     )
 
 
@@ -351,7 +360,9 @@ def recurrent(name: str, make: Callable[..., Any]) -> ModelRow:
 
 MODELS = [
     ModelRow("Linear", partial(Linear.init, 3, 4), (3,), (5,)),
-    ModelRow("Linear tangent", partial(Linear.init, 3, 4, law=tangent(bias=0.3)), (3,), (5,)),
+    ModelRow(
+        "Linear tangent", partial(Linear.init, 3, 4, initialiser=tangent(bias=0.3)), (3,), (5,)
+    ),
     ModelRow("Affine", lambda key: Affine(jr.normal(key, (2,)), jnp.ones(2)), (2, 3), (3, 3)),
     ModelRow("LayerNorm", lambda key: LayerNorm.init(5), (5,), (4,)),
     ModelRow("BatchNorm", lambda key: BatchNorm.init(3), (3,), (4,), batch=True),
@@ -464,7 +475,7 @@ MODELS = [
     ),
     ModelRow(
         "MLP tangent",
-        partial(MLP.init, 3, 5, 2, activation=layers.sigmoid, law=tangent()),
+        partial(MLP.init, 3, 5, 2, activation=layers.sigmoid, initialiser=tangent()),
         (3,),
         (4,),
     ),
@@ -523,10 +534,10 @@ MODELS = [
     ModelRow("ViT", vit, (1, 4, 2), (1, 2, 4)),
     ModelRow("Translator", translator, (4,)),
     ModelRow("DenseNet", densenet, (1, 4, 3), (2, 4, 3)),
-    ModelRow("CNN", partial(CNN.init, (2, 3), classes=2, places=1), (1, 5, 4), (2, 5, 4)),
+    ModelRow("CNN", partial(CNN.init, (2, 3), classes=2, pool_size=1), (1, 5, 4), (2, 5, 4)),
     ModelRow(
         "CNN dropout",
-        partial(CNN.init, (4,), classes=2, places=2, dropout=0.5),
+        partial(CNN.init, (4,), classes=2, pool_size=2, dropout=0.5),
         (1, 5, 4),
         draws=True,
     ),
@@ -765,7 +776,7 @@ ITERATIONS = [
     IterationRow("adagrad", of(adagrad(0.1))),
     IterationRow("ista", of(ista(0.1, strength=0.01))),
     IterationRow("rmsprop", of(rmsprop(0.02))),
-    IterationRow("corrected adam", of(adam(0.05, momentum=0.8, decay=0.99))),
+    IterationRow("corrected adam", of(adam(0.05, beta1=0.8, beta2=0.99))),
     IterationRow("uncorrected_adam", of(uncorrected_adam(0.02))),
     IterationRow("clipped, scheduled", of(clipped)),
     IterationRow("accumulate", of(optax.adam(0.05), accumulate=3)),

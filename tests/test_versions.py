@@ -209,7 +209,7 @@ def test_the_regions_of_three_lines():
 def test_the_kernel_of_an_infinite_network():
     """The arc-cosine kernel of degree 1 (Cho & Saul 2009)."""
     xs = normal(3, 4, 3)
-    limit = infinite(MLP.init(3, 8, 1, law=tangent(weight=2**0.5), key=jr.key(0)))
+    limit = infinite(MLP.init(3, 8, 1, initialiser=tangent(weight=2**0.5), key=jr.key(0)))
     lengths = np.linalg.norm(xs, axis=1)
     cosine = np.clip(np.asarray(xs @ xs.T) / np.outer(lengths, lengths), -1, 1)
     angle = np.arccos(cosine)

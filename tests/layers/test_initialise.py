@@ -41,13 +41,13 @@ LAWS = [
 
 
 @pytest.mark.parametrize(
-    ("law", "sigma", "spread"), [row[1:] for row in LAWS], ids=[row[0] for row in LAWS]
+    ("initialiser", "sigma", "spread"), [row[1:] for row in LAWS], ids=[row[0] for row in LAWS]
 )
-def test_mean_and_variance(law, sigma, spread):
+def test_mean_and_variance(initialiser, sigma, spread):
     """Mean 0 and variance σ² within 4 s.e.; Var(s²) = spread σ⁴/n with spread 2 (normal) or 0.8
     (uniform).
     """
-    W = np.asarray(law(jr.key(0), SHAPE), np.float64).ravel()
+    W = np.asarray(initialiser(jr.key(0), SHAPE), np.float64).ravel()
     assert abs(W.mean()) < 4 * sigma / math.sqrt(W.size)
     assert abs(W.var() - sigma**2) < 4 * sigma**2 * math.sqrt(spread / W.size)
 
@@ -103,8 +103,8 @@ def test_variance_kept_forward():
     """
     n, m = 300, 4000
     x = normal(0, n)
-    for law, activation in ((lecun, lambda z: z), (he, relu)):
-        h = activation(Linear.init(n, m, law=law, key=jr.key(0))(x))
+    for initialiser, activation in ((lecun, lambda z: z), (he, relu)):
+        h = activation(Linear.init(n, m, initialiser=initialiser, key=jr.key(0))(x))
         moment = np.asarray(h, np.float64) ** 2
         assert abs(moment.mean() - float(x @ x) / n) < 4 * moment.std() / math.sqrt(m)
 
@@ -124,7 +124,7 @@ def test_half_width_draw_by_draw():
 def test_glorot_stands_between_forward_and_backward():
     """nσ² = 1/2 forward and mσ² = 3/2 backward for m = 3n, within 4 s.e.; their mean is 1."""
     n, m = 200, 600
-    layer = Linear.init(n, m, law=glorot, bias=False, key=jr.key(0))
+    layer = Linear.init(n, m, initialiser=glorot, bias=False, key=jr.key(0))
     x = normal(3, n)
     delta = normal(4, m)
     y, back = jax.vjp(layer, x)
@@ -138,7 +138,7 @@ def test_glorot_stands_between_forward_and_backward():
 def test_orthogonal_layers_keep_norms_both_ways():
     """A tall layer keeps every length forward, a wide one backward, a square one both."""
     for n, m in ((4, 9), (9, 4), (6, 6)):
-        layer = Linear.init(n, m, law=orthogonal, bias=False, key=jr.key(0))
+        layer = Linear.init(n, m, initialiser=orthogonal, bias=False, key=jr.key(0))
         x = jr.normal(jr.key(1), (n,), float)
         delta = jr.normal(jr.key(2), (m,), float)
         y, back = jax.vjp(layer, x)
@@ -154,7 +154,7 @@ def test_a_network_begins_by_the_law_it_is_given():
     """Each layer of an MLP is drawn with its own fan-in, and no two alike; a law is a function of
     its key.
     """
-    net = MLP.init(100, 400, 300, 50, law=lecun, key=jr.key(0))
+    net = MLP.init(100, 400, 300, 50, initialiser=lecun, key=jr.key(0))
     held = [layer for layer in net.body.layers if isinstance(layer, Linear)]
     for layer, n in zip(held, (100, 400, 300), strict=True):
         assert abs(float(layer.W.std()) * math.sqrt(n) - 1) < 4 / math.sqrt(2 * layer.W.size)
@@ -171,7 +171,7 @@ def test_tangent_has_the_function_law_of_the_standard_parametrisation():
     4 s.e.
     """
     n, m = 200, 5000
-    layer = Linear.init(n, m, law=tangent(weight=1.5, bias=0.5), key=jr.key(0))
+    layer = Linear.init(n, m, initialiser=tangent(weight=1.5, bias=0.5), key=jr.key(0))
     standard = np.asarray(layer.W, np.float64)
     assert abs(standard.var() - 1) < 4 * math.sqrt(2 / (n * m))
     x = normal(1, n)
@@ -184,7 +184,7 @@ def test_tangent_has_the_function_law_of_the_standard_parametrisation():
 
 def test_tangent_scales_the_gradients():
     """At the same function, ∂/∂W and ∂/∂b are the standard ones times s_W and s_b."""
-    layer = Linear.init(4, 3, law=tangent(weight=1.5, bias=0.5), key=jr.key(0))
+    layer = Linear.init(4, 3, initialiser=tangent(weight=1.5, bias=0.5), key=jr.key(0))
     plain = Linear(layer.scale_W * layer.W, layer.scale_b * layer.b)
     x = normal(2, 4)
     loss = lambda layer: jnp.sin(layer(x)).sum()
@@ -196,7 +196,7 @@ def test_tangent_scales_the_gradients():
 
 
 def test_a_convolution_in_the_tangent_parametrisation_is_the_plain_one_of_scaled_weights():
-    layer = Convolution.init(2, 3, (3, 3), law=tangent(weight=1.5, bias=0.5), key=jr.key(0))
+    layer = Convolution.init(2, 3, (3, 3), initialiser=tangent(weight=1.5, bias=0.5), key=jr.key(0))
     plain = Convolution(layer.scale_W * layer.W, layer.scale_b * layer.b)
     x = normal(2, 2, 4, 5)
     assert math.isclose(layer.scale_W, 1.5 / math.sqrt(2 * 3 * 3))

@@ -37,12 +37,12 @@ def test_it_is_the_loop(depth):
 
 @pytest.mark.slow
 @DEPTHS
-def test_what_is_not_remembered_is_computed_again(depth):
+def test_remat_recomputes_activations(depth):
     net = Stacked.init(make, depth, key=jr.key(0))
     x = normal(0, 2, 3)
-    again = Stacked(net.layers, remember=False)
+    again = Stacked(net.layers, remat=True)
     slope = lambda net: jax.grad(
-        lambda layers, x: jnp.square(Stacked(layers, net.remember)(x)).sum(), argnums=(0, 1)
+        lambda layers, x: jnp.square(Stacked(layers, net.remat)(x)).sum(), argnums=(0, 1)
     )
     assert close(slope(net)(net.layers, x), slope(again)(net.layers, x))
     inside = lambda net: str(jax.make_jaxpr(slope(net))(net.layers, x))

@@ -87,7 +87,7 @@ def test_residual_network_with_zero_weights_is_linear():
 
 def test_law_and_key_are_heeded():
     """The weights are the law's; layers are drawn apart; another key draws another network."""
-    net = MLP.init(200, 300, 300, 2, law=glorot, key=jr.key(0))
+    net = MLP.init(200, 300, 300, 2, initialiser=glorot, key=jr.key(0))
     first, second = net.body.layers[0].W, net.body.layers[2].W
     assert abs(first.var() * (200 + 300) / 2 - 1) < 4 * np.sqrt(2 / first.size)
     assert abs(second.var() * 300 - 1) < 4 * np.sqrt(2 / second.size)

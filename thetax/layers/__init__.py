@@ -65,7 +65,7 @@ from .embedding import Embedding as Embedding
 from .embedding import expect_tokens as expect_tokens
 from .feed_forward import FeedForward as FeedForward
 from .feed_forward import Gated as Gated
-from .initialise import Law as Law
+from .initialise import Initialiser as Initialiser
 from .initialise import fan_in as fan_in
 from .initialise import fan_out as fan_out
 from .initialise import gaussian as gaussian

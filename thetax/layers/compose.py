@@ -21,10 +21,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..core import Model, apply
 from .activation import Activation
-from .initialise import Law, lecun
+from .initialise import Initialiser, lecun
 from .linear import Linear
 
-FEW = 4  # stacked layers that are written out on a CPU
+MAX_UNROLLED_LAYERS = 4  # on a CPU; deeper stacks run as a scan
 
 
 class Pointwise(eqx.Module):
@@ -80,10 +80,13 @@ class Residual(eqx.Module):
 
     @classmethod
     def init(
-        cls, inner: Model, n: int, m: int, *, law: Law = lecun, key: PRNGKeyArray
+        cls, inner: Model, n: int, m: int, *, initialiser: Initialiser = lecun, key: PRNGKeyArray
     ) -> "Residual":
         """Adds a linear projection where the widths differ."""
-        return cls(inner, None if n == m else Linear.init(n, m, law=law, bias=False, key=key))
+        return cls(
+            inner,
+            None if n == m else Linear.init(n, m, initialiser=initialiser, bias=False, key=key),
+        )
 
     def __call__(
         self, x: Float[Array, "..."], *, key: PRNGKeyArray | None = None
@@ -115,12 +118,15 @@ class Concat(eqx.Module):
 
 
 class Stacked(eqx.Module):
-    r"""$F_L \circ \dots \circ F_1$ with equal layers (§2.2): each leaf of `layers` has a leading
-    axis, and a scan goes along it, so that one layer is compiled however many there are.
+    r"""$F_L \circ \dots \circ F_1$ with layers of equal structure (§2.2).
 
-    With `remember` off, what happens inside a layer is computed again on the way back, and only its
-    input is kept (Chen et al. 2016). A few layers, and any number on an accelerator, are written
-    out: a loop would copy what is kept.
+    Each leaf of `layers` has a leading axis, one entry a layer. On a CPU more than
+    `MAX_UNROLLED_LAYERS` layers run as a `lax.scan`: one layer is compiled, so compile time does
+    not depend on the depth. Up to that number, and on accelerators at any depth, the layers are
+    unrolled, and compile time grows with the depth: a scan would copy the stored activations.
+
+    `remat=True` turns on gradient checkpointing (rematerialisation): only the input of each layer
+    is stored, and the backward pass recomputes the rest (Chen et al. 2016).
 
     >>> from functools import partial
     >>> from thetax.layers import Linear
@@ -132,16 +138,16 @@ class Stacked(eqx.Module):
     heard_whole: ClassVar[bool] = True
 
     layers: Any
-    remember: bool = eqx.field(static=True, default=True)
+    remat: bool = eqx.field(static=True, default=False)
 
     @classmethod
     def init(
-        cls, make: Callable[..., Model], depth: int, *, remember: bool = True, key: PRNGKeyArray
+        cls, make: Callable[..., Model], depth: int, *, remat: bool = False, key: PRNGKeyArray
     ) -> "Stacked":
         """Draws `depth` layers by `make(key=...)`."""
         if depth < 1:
             raise ValueError(f"Stacked: depth counts layers and must be at least 1; got {depth}.")
-        return cls(jax.vmap(lambda key: make(key=key))(jr.split(key, depth)), remember)
+        return cls(jax.vmap(lambda key: make(key=key))(jr.split(key, depth)), remat)
 
     def __len__(self) -> int:
         return len(jax.tree.leaves(self.layers)[0])
@@ -152,8 +158,8 @@ class Stacked(eqx.Module):
         """`x, out = step(layer, x, item)` from layer to layer: the last `x`, and all that was put
         out.
         """
-        step = step if self.remember else jax.checkpoint(step)
-        if jax.default_backend() == "cpu" and len(self) > FEW:
+        step = jax.checkpoint(step) if self.remat else step
+        if jax.default_backend() == "cpu" and len(self) > MAX_UNROLLED_LAYERS:
             return jax.lax.scan(lambda x, both: step(both[0], x, both[1]), x, (self.layers, items))
         outs = []
         for at in range(len(self)):

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..core import expect_shape
-from .initialise import Law, gaussian
+from .initialise import Initialiser, gaussian
 
 UNIT = gaussian(1.0)
 FEW = 64
@@ -37,9 +37,11 @@ class Embedding(eqx.Module):
     E: Float[Array, "v d"]
 
     @classmethod
-    def init(cls, size: int, d: int, *, law: Law = UNIT, key: PRNGKeyArray) -> "Embedding":
+    def init(
+        cls, size: int, d: int, *, initialiser: Initialiser = UNIT, key: PRNGKeyArray
+    ) -> "Embedding":
         """Draws the vectors of `size` tokens."""
-        return cls(law(key, (size, d)))
+        return cls(initialiser(key, (size, d)))
 
     def __check_init__(self):
         if self.E.ndim != 2:

@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .activation import Activation, relu, silu
-from .initialise import Law, glorot
+from .initialise import Initialiser, glorot
 from .linear import Linear
 
 
@@ -33,14 +33,14 @@ class FeedForward(eqx.Module):
         hidden: int,
         *,
         activation: Activation = relu,
-        law: Law = glorot,
+        initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "FeedForward":
         """From width `d` to `hidden` and back."""
         key_up, key_down = jr.split(key)
         return cls(
-            Linear.init(d, hidden, law=law, key=key_up),
-            Linear.init(hidden, d, law=law, key=key_down),
+            Linear.init(d, hidden, initialiser=initialiser, key=key_up),
+            Linear.init(hidden, d, initialiser=initialiser, key=key_down),
             activation,
         )
 
@@ -69,11 +69,13 @@ class Gated(eqx.Module):
         hidden: int,
         *,
         activation: Activation = silu,
-        law: Law = glorot,
+        initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "Gated":
         """From width `d` to `hidden` and back, without offsets."""
-        draw: Any = lambda n, m, key: Linear.init(n, m, law=law, bias=False, key=key)
+        draw: Any = lambda n, m, key: Linear.init(
+            n, m, initialiser=initialiser, bias=False, key=key
+        )
         key_gate, key_up, key_down = jr.split(key, 3)
         return cls(
             draw(d, hidden, key_gate),

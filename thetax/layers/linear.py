@@ -6,7 +6,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..core import expect_shape
-from .initialise import Law, he
+from .initialise import Initialiser, he
 
 
 def dense(W: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
@@ -39,12 +39,12 @@ class Linear(eqx.Module):
 
     @classmethod
     def init(
-        cls, n: int, m: int, *, law: Law = he, bias: bool = True, key: PRNGKeyArray
+        cls, n: int, m: int, *, initialiser: Initialiser = he, bias: bool = True, key: PRNGKeyArray
     ) -> "Linear":
         """Draws $W_0$ and $b_0$ from the law."""
         key_W, key_b = jr.split(key)
-        b = law.bias(key_b, m) if bias else None
-        return cls(law(key_W, (m, n)), b, law.scale_W((m, n)), law.scale_b)
+        b = initialiser.bias(key_b, m) if bias else None
+        return cls(initialiser(key_W, (m, n)), b, initialiser.scale_W((m, n)), initialiser.scale_b)
 
     def __check_init__(self):
         if self.W.ndim != 2 or (self.b is not None and self.b.shape != self.W.shape[:1]):

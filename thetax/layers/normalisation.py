@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..core import BATCH, expect_shape, wide
 from ..tree import dotted
 from .compose import Ensemble
-from .initialise import Law, he
+from .initialise import Initialiser, he
 from .linear import Affine, along, dense
 from .tap import tap
 
@@ -160,11 +160,13 @@ class WeightNorm(eqx.Module):
     b: Float[Array, " m"]
 
     @classmethod
-    def init(cls, n: int, m: int, *, law: Law = he, key: PRNGKeyArray) -> "WeightNorm":
+    def init(
+        cls, n: int, m: int, *, initialiser: Initialiser = he, key: PRNGKeyArray
+    ) -> "WeightNorm":
         """Begins as the `Linear` layer of the same law."""
         key_W, key_b = jr.split(key)
-        W = law.scale_W((m, n)) * law(key_W, (m, n))
-        return cls(W, jnp.linalg.norm(W, axis=1), law.scale_b * law.bias(key_b, m))
+        W = initialiser.scale_W((m, n)) * initialiser(key_W, (m, n))
+        return cls(W, jnp.linalg.norm(W, axis=1), initialiser.scale_b * initialiser.bias(key_b, m))
 
     @property
     def W(self) -> Float[Array, "m n"]:

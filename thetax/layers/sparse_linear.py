@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .initialise import Law, lecun
+from .initialise import Initialiser, lecun
 
 
 class Bag(eqx.Module):
@@ -28,11 +28,17 @@ class Bag(eqx.Module):
 
     @classmethod
     def init(
-        cls, size: int, m: int, *, law: Law = lecun, bias: bool = True, key: PRNGKeyArray
+        cls,
+        size: int,
+        m: int,
+        *,
+        initialiser: Initialiser = lecun,
+        bias: bool = True,
+        key: PRNGKeyArray,
     ) -> "Bag":
         """Draws the columns of `size` words."""
         key_W, key_b = jr.split(key)
-        return cls(law(key_W, (m, size)), law.bias(key_b, m) if bias else None)
+        return cls(initialiser(key_W, (m, size)), initialiser.bias(key_b, m) if bias else None)
 
     def __check_init__(self):
         if self.W.ndim != 2 or (self.b is not None and self.b.shape != self.W.shape[:1]):

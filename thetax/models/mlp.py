@@ -9,7 +9,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..core import Model
-from ..layers import Activation, Chain, Concat, Dropout, Law, Linear, Residual, centred, he
+from ..layers import Activation, Chain, Concat, Dropout, Initialiser, Linear, Residual, centred, he
 
 
 class MLP(eqx.Module):
@@ -40,7 +40,7 @@ class MLP(eqx.Module):
         normalise: Callable[[int], Model] | None = None,
         connect: type[Residual] | type[Concat] | None = None,
         affine: Callable[..., Model] = Linear.init,
-        law: Law = he,
+        initialiser: Initialiser = he,
         key: PRNGKeyArray,
     ) -> "MLP":
         """Draws a network of the given widths, input first and output last."""
@@ -67,7 +67,7 @@ class MLP(eqx.Module):
         width = sizes[0]
         for m, rate, key in zip(sizes[1:-1], rates, keys):
             key_affine, key_connect = jr.split(key)
-            block = [affine(width, m, law=law, key=key_affine)]
+            block = [affine(width, m, initialiser=initialiser, key=key_affine)]
             block += [normalise(m)] if normalise else []
             block += [centred(activation) if connect is Residual else activation]
             block += (
@@ -76,11 +76,13 @@ class MLP(eqx.Module):
             if connect is None:
                 blocks += block
             elif connect is Residual:
-                blocks += [Residual.init(Chain(*block), width, m, law=law, key=key_connect)]
+                blocks += [
+                    Residual.init(Chain(*block), width, m, initialiser=initialiser, key=key_connect)
+                ]
             else:
                 blocks += [Concat(Chain(*block))]
             width = width + m if connect is Concat else m
-        return cls(Chain(*blocks, affine(width, sizes[-1], law=law, key=key_last)))
+        return cls(Chain(*blocks, affine(width, sizes[-1], initialiser=initialiser, key=key_last)))
 
     def __call__(
         self, x: Float[Array, "..."], *, key: PRNGKeyArray | None = None

@@ -187,16 +187,23 @@ def bert(
     )
     job.say("network")
     key_bert, key_heads = jr.split(key_init)
-    law = narrow(width)
+    initialiser = narrow(width)
     draw_bert = partial(
-        BERT.init, depth=depth, heads=heads, length=length, dropout=dropout, law=law
+        BERT.init,
+        depth=depth,
+        heads=heads,
+        max_length=length,
+        dropout=dropout,
+        initialiser=initialiser,
     )
     found = fit(
         plan.iteration(objective, drawn.steps),
-        Pretraining.init(draw_bert(len(known), width, key=key_bert), law=law, key=key_heads),
+        Pretraining.init(
+            draw_bert(len(known), width, key=key_bert), initialiser=initialiser, key=key_heads
+        ),
         drawn,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         validation=held,
         metrics={"gaps": masked_cross_entropy(**gaps), "follows error": follow_error_rate(**gaps)},
         key=key_fit,

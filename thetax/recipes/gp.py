@@ -38,7 +38,7 @@ def kernels(train: Batch, *, depth: int) -> dict[str, Callable[..., Any]]:
     """The kernels, by the name of what a process with each of them is, at a scale to begin with."""
     d = train[0].shape[1]
     variance = float(train[1].var())
-    net = MLP.init(d, *[4] * depth, 1, law=tangent(weight=2**0.5, bias=0.3), key=jr.key(0))
+    net = MLP.init(d, *[4] * depth, 1, initialiser=tangent(weight=2**0.5, bias=0.3), key=jr.key(0))
     return {
         "ridge regression": linear_kernel(scale=variance / d, offset=1.0),
         "network of infinite width": Constant.init(variance) * infinite(net).nngp,
@@ -129,7 +129,7 @@ def gp(
         run = job.part(f"network-{number}")
         settings = {
             "epochs": epochs,
-            "batch": batch,
+            "batch_size": batch,
             "key": key_net,
             "run": run,
             "progress": job.progress,

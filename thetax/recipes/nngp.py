@@ -122,7 +122,7 @@ def nngp(
         raise ValueError(f"members must be at least 2, for a spread; got {members}.")
     key_images, key_init, key_fit = jr.split(job.key, 3)
     train, valid, test, classes = _images(job, images, held_out, tested, key=key_images)
-    make = partial(MLP.init, 784, *hidden, CLASSES, law=LAW)
+    make = partial(MLP.init, 784, *hidden, CLASSES, initialiser=LAW)
     limit = infinite(make(key=key_init))
     job.say("the kernels of infinite width")
     xs = jnp.concatenate([valid[0], test[0]])
@@ -229,7 +229,7 @@ def _fit(
         nets,
         train,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         key=key,
         run=job.part("networks"),
         progress=job.progress,

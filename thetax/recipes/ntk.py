@@ -103,7 +103,7 @@ def ntk(
         raise ValueError(f"widths must be two at least, to compare; got {widths}.")
     key_split, key = jr.split(job.key)
     train, test, classes = _digits(examples, key=key_split)
-    make = lambda width, key: MLP.init(64, *[width] * depth, CLASSES, law=LAW, key=key)
+    make = lambda width, key: MLP.init(64, *[width] * depth, CLASSES, initialiser=LAW, key=key)
     limit = infinite(make(8, key))
     Theta = limit.ntk(train[0])
     rate = float(examples / np.linalg.eigvalsh(np.asarray(Theta, np.float64))[-1])
@@ -169,7 +169,7 @@ def _descended(
         nets,
         train,
         epochs=steps,
-        batch=len(train[1]),
+        batch_size=len(train[1]),
         key=key,
         run=job.part(name),
         progress=job.progress,

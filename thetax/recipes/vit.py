@@ -88,7 +88,9 @@ def vit(
     key_valid, key_init, key_fit, key_others = jr.split(job.key, 4)
     full = pictures(job, data)
     size = full.train[0].shape[2:]
-    draw = partial(ViT.init, d=width, depth=depth, heads=heads, dropout=dropout, law=narrow(width))
+    draw = partial(
+        ViT.init, d=width, depth=depth, heads=heads, dropout=dropout, initialiser=narrow(width)
+    )
     net = draw(10, size=size, channels=1, patch=patch, key=key_init)
     train, valid = stored.split(full.train, 1 - HELD_OUT, key=key_valid, by=full.train[1])
     objective = augmented(cross_entropy, otherwise(data, pixels=pixels))
@@ -107,7 +109,7 @@ def vit(
         net,
         train,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         validation=valid,
         metrics=METRICS,
         key=key_fit,

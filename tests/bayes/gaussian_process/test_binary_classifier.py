@@ -60,8 +60,8 @@ def test_probabilities_are_the_integral(scale):
     posterior = BinaryClassifier(RBF.init(scale=scale)).condition(XS, LABELS)
     means, variances = (np.asarray(part) for part in posterior.latent(NEW))
     for p, mean, variance in zip(posterior.probabilities(NEW), means, variances):
-        law = stats.norm(mean, np.sqrt(variance))
-        weighted = lambda f, law=law: law.pdf(f) / (1 + np.exp(-f))
+        initialiser = stats.norm(mean, np.sqrt(variance))
+        weighted = lambda f, initialiser=initialiser: initialiser.pdf(f) / (1 + np.exp(-f))
         ends = mean - 9 * np.sqrt(variance), mean + 9 * np.sqrt(variance)
         assert p == pytest.approx(
             integrate.quad(weighted, *ends, points=[0.0, mean], epsabs=1e-12)[0], abs=1e-9

@@ -91,13 +91,15 @@ def test_it_is_the_conditional_of_a_joint_gaussian():
 
 def test_the_evidence_is_scipys_density():
     process = GaussianProcess.init(RBF.init(scale=1.3), noise=0.2)
-    law = stats.multivariate_normal(
+    initialiser = stats.multivariate_normal(
         np.zeros(8), np.asarray(RBF.init(scale=1.3)(XS)) + 0.2 * np.eye(8)
     )
-    np.testing.assert_allclose(process.log_evidence(XS, YS), law.logpdf(YS), rtol=1e-12)
-    np.testing.assert_allclose(process.log_evidence(XS, BOTH), law.logpdf(BOTH.T).sum(), rtol=1e-12)
+    np.testing.assert_allclose(process.log_evidence(XS, YS), initialiser.logpdf(YS), rtol=1e-12)
     np.testing.assert_allclose(
-        process.condition(XS, BOTH).log_evidence, law.logpdf(BOTH.T).sum(), rtol=1e-12
+        process.log_evidence(XS, BOTH), initialiser.logpdf(BOTH.T).sum(), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        process.condition(XS, BOTH).log_evidence, initialiser.logpdf(BOTH.T).sum(), rtol=1e-12
     )
 
 
@@ -216,7 +218,7 @@ def test_the_kernel_of_an_infinitely_wide_network_is_a_kernel(which, x64):
     """10.2-nngp-regression: the posterior of such a network, by numpy, and its product with a
     constant.
     """
-    kernel = getattr(infinite(MLP.init(2, 4, 1, key=jr.key(0)), law=he), which)
+    kernel = getattr(infinite(MLP.init(2, 4, 1, key=jr.key(0)), initialiser=he), which)
     K = np.asarray(kernel(jnp.asarray(XS)))
     cross = np.asarray(kernel(jnp.asarray(NEW), jnp.asarray(XS)))
     posterior = GaussianProcess.init(2.0 * RBF.init(length=1e6) * kernel, noise=0.2).condition(

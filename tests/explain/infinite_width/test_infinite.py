@@ -28,7 +28,7 @@ from thetax.layers import (
     Convolution,
     DropConnect,
     Ensemble,
-    Law,
+    Initialiser,
     LayerNorm,
     Linear,
     MaxPool,
@@ -64,22 +64,30 @@ W = REFERENCE["W_std"]
 B = REFERENCE["b_std"]
 free = tangent(weight=W, bias=B)
 spread = lambda shape: W / math.sqrt(fan_in(shape))
-standard = Law(
+standard = Initialiser(
     lambda key, shape: spread(shape) * jr.normal(key, shape), spread_b=B, spread_W=spread
 )
 
 
-def dense(n, m=32, law=free):
-    return Linear.init(n, m, law=law, key=key)
+def dense(n, m=32, initialiser=free):
+    return Linear.init(n, m, initialiser=initialiser, key=key)
 
 
-def conv(c, boundary="same", stride=1, law=free):
-    return Convolution.init(c, 16, (3, 3), boundary=boundary, stride=stride, law=law, key=key)
+def conv(c, boundary="same", stride=1, initialiser=free):
+    return Convolution.init(
+        c, 16, (3, 3), boundary=boundary, stride=stride, initialiser=initialiser, key=key
+    )
 
 
-def deep(phi, law=free):
+def deep(phi, initialiser=free):
     return Chain(
-        dense(6, law=law), phi, dense(32, law=law), phi, dense(32, law=law), phi, dense(32, 2, law)
+        dense(6, initialiser=initialiser),
+        phi,
+        dense(32, initialiser=initialiser),
+        phi,
+        dense(32, initialiser=initialiser),
+        phi,
+        dense(32, 2, initialiser),
     )
 
 
@@ -120,10 +128,10 @@ MADE = {f"dense {name}": partial(deep, phi) for name, phi in PHIS.items()} | {
     "residual flatten": lambda: Chain(conv(2), around, relu, jnp.ravel, dense(320, 2)),
     "residual mean": lambda: Chain(conv(2), around, relu, global_mean, dense(16, 2)),
     "standard flatten": lambda: Chain(
-        conv(2, law=standard), relu, jnp.ravel, dense(320, 2, standard)
+        conv(2, initialiser=standard), relu, jnp.ravel, dense(320, 2, standard)
     ),
     "standard mean": lambda: Chain(
-        conv(2, law=standard), relu, global_mean, dense(16, 2, standard)
+        conv(2, initialiser=standard), relu, global_mean, dense(16, 2, standard)
     ),
 }
 for boundary, stride in (("same", 1), ("valid", 1), ("valid", 2), ("circular", 1)):
@@ -139,7 +147,7 @@ def test_the_numbers_of_neural_tangents(name, x64):
     """
     expected = REFERENCE["kernels"][name]
     xs = jnp.array(REFERENCE["xs" if len(expected["nngp"]) == 4 else "images"])
-    limit = infinite(MADE[name](), law=standard if name.startswith("standard") else None)
+    limit = infinite(MADE[name](), initialiser=standard if name.startswith("standard") else None)
     nngp, ntk = limit.both(xs)
     assert np.allclose(nngp, expected["nngp"], rtol=1e-8, atol=0)
     assert name == "norm" or np.allclose(ntk, expected["ntk"], rtol=1e-7, atol=0)
@@ -157,8 +165,8 @@ def test_the_recursion_by_hand(x64):
         S = r * (np.sin(angle) + (np.pi - angle) * u) / np.pi
         slope = (np.pi - angle) / np.pi
         T = S + T * slope
-        law = lambda path: tangent(weight=1.0) if path == "body.layers.0" else tangent()
-        limit = infinite(MLP.init(5, *[8] * depth, 1, key=key), law=law)
+        initialiser = lambda path: tangent(weight=1.0) if path == "body.layers.0" else tangent()
+        limit = infinite(MLP.init(5, *[8] * depth, 1, key=key), initialiser=initialiser)
         assert np.allclose(limit.nngp(xs), S, atol=1e-12)
         assert np.allclose(limit.ntk(xs), T, atol=1e-7)
         if depth == 1:
@@ -200,38 +208,40 @@ def drawn(make, xs, seeds):
     return [(k.mean(axis=0), k.std(axis=0, ddof=1) / math.sqrt(seeds)) for k in kernels]
 
 
-def mlp(key, sizes=(3, 256, 256, 8), law=free, **how):
-    return MLP.init(*sizes, law=law, key=key, **how)
+def mlp(key, sizes=(3, 256, 256, 8), initialiser=free, **how):
+    return MLP.init(*sizes, initialiser=initialiser, key=key, **how)
 
 
-def cnn(key, *tail, boundary="same", stride=1, law=free):
+def cnn(key, *tail, boundary="same", stride=1, initialiser=free):
     a, b, c = jr.split(key, 3)
-    first = Convolution.init(2, 96, (3, 3), boundary=boundary, stride=stride, law=law, key=a)
+    first = Convolution.init(
+        2, 96, (3, 3), boundary=boundary, stride=stride, initialiser=initialiser, key=a
+    )
     body = Chain(
         first,
         relu,
-        Convolution.init(96, 96, (3, 3), boundary="circular", law=law, key=b),
+        Convolution.init(96, 96, (3, 3), boundary="circular", initialiser=initialiser, key=b),
         jnp.tanh,
         *tail,
     )
     size = jax.eval_shape(body, jnp.zeros((2, 5, 4))).size
-    return Chain(*body.layers, Linear.init(size, 8, law=law, key=c))
+    return Chain(*body.layers, Linear.init(size, 8, initialiser=initialiser, key=c))
 
 
 def pooled(key):
     a, b, c = jr.split(key, 3)
-    first = Convolution.init(2, 96, (3, 3), law=free, key=a)
-    second = Convolution.init(96, 96, (1, 1), law=free, key=b)
+    first = Convolution.init(2, 96, (3, 3), initialiser=free, key=a)
+    second = Convolution.init(96, 96, (1, 1), initialiser=free, key=b)
     parts = [first, relu, AveragePool((2, 2)), second, relu, AdaptivePool((2, 1)), jnp.ravel]
-    return Chain(*parts, Linear.init(192, 8, law=free, key=c))
+    return Chain(*parts, Linear.init(192, 8, initialiser=free, key=c))
 
 
 DRAWN = {
     "dense": (mlp, None),
-    "dense, standard": (partial(mlp, law=he), he),
-    "dense, glorot": (partial(mlp, law=glorot), glorot),
-    "dense, uniform": (partial(mlp, law=uniform(0.1)), uniform(0.1)),
-    "dense, orthogonal": (partial(mlp, law=orthogonal), orthogonal),
+    "dense, standard": (partial(mlp, initialiser=he), he),
+    "dense, glorot": (partial(mlp, initialiser=glorot), glorot),
+    "dense, uniform": (partial(mlp, initialiser=uniform(0.1)), uniform(0.1)),
+    "dense, orthogonal": (partial(mlp, initialiser=orthogonal), orthogonal),
     "tanh": (partial(mlp, activation=jnp.tanh), None),
     "residual": (partial(mlp, sizes=(3, 256, 256, 256, 8), connect=Residual), None),
     "residual from the data": (partial(mlp, sizes=(3, 3, 256, 256, 8), connect=Residual), None),
@@ -250,10 +260,10 @@ DRAWN = {
 @pytest.mark.parametrize("name", DRAWN)
 def test_wide_networks_that_are_drawn(name):
     """Within four standard errors, on outputs and on the tangent kernel of the first of them."""
-    make, law = DRAWN[name]
+    make, initialiser = DRAWN[name]
     flat = isinstance(make(key), MLP)
     xs = jr.normal(jr.key(3), (3, 3) if flat else (2, 2, 5, 4))
-    limits = infinite(make(key), law=law).both(xs)
+    limits = infinite(make(key), initialiser=initialiser).both(xs)
     if name == "residual from the data":
         limits = limits[
             :1
@@ -263,7 +273,7 @@ def test_wide_networks_that_are_drawn(name):
         assert (error < 0.25 * np.abs(limit).max()).all()
 
 
-three = infinite(MLP.init(4, 8, 8, 1, law=tangent(), key=key))
+three = infinite(MLP.init(4, 8, 8, 1, initialiser=tangent(), key=key))
 
 
 @pytest.mark.slow
@@ -284,7 +294,7 @@ def test_one_kernel_said_in_several_ways(monkeypatch):
     """In blocks, against others, its diagonal; and the two kernels together."""
     module = __import__("sys").modules["thetax.explain.infinite_width.infinite"]
     xs = jr.normal(key, (11, 4))
-    net = MLP.init(4, 8, 8, 1, law=free, key=key)
+    net = MLP.init(4, 8, 8, 1, initialiser=free, key=key)
     nngp, ntk = infinite(net).both(xs)
     jax.clear_caches()
     monkeypatch.setattr(module, "ENTRIES", 16)  # blocks of four
@@ -299,15 +309,15 @@ def test_one_kernel_said_in_several_ways(monkeypatch):
 
 @pytest.mark.slow
 def test_nothing_is_read_of_the_weights_and_compiled_twice():
-    one, two = (infinite(MLP.init(3, 5, 1, law=free, key=jr.key(seed))) for seed in (1, 2))
+    one, two = (infinite(MLP.init(3, 5, 1, initialiser=free, key=jr.key(seed))) for seed in (1, 2))
     assert one == two
     assert hash(one) == hash(two)
-    assert one != infinite(MLP.init(3, 6, 1, law=free, key=key))
+    assert one != infinite(MLP.init(3, 6, 1, initialiser=free, key=key))
 
 
 @pytest.mark.slow
 def test_derivatives_are_finite_and_those_of_nngp_exact(x64):
-    net = MLP.init(3, 8, 8, 1, law=free, key=key)
+    net = MLP.init(3, 8, 8, 1, initialiser=free, key=key)
     xs = jr.normal(jr.key(1), (4, 3))
     v = jr.normal(jr.key(2), (4, 3))
     limit = infinite(net)
@@ -323,7 +333,7 @@ def test_black_examples_do_as_the_program_does(x64):
     offset is left.
     """
     xs = jnp.zeros((2, 3)).at[1].set(1.0)
-    assert infinite(MLP.init(3, 8, 8, 1, key=key), law=he).ntk(xs)[0].tolist() == [1.0, 1.0]
+    assert infinite(MLP.init(3, 8, 8, 1, key=key), initialiser=he).ntk(xs)[0].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.slow
@@ -332,14 +342,14 @@ def test_parts_in_other_clothes(x64):
     its body.
     """
     xs = jr.normal(jr.key(1), (3, 6))
-    block = lambda key: Chain(Linear.init(6, 6, law=free, key=key), jnp.sin)
+    block = lambda key: Chain(Linear.init(6, 6, initialiser=free, key=key), jnp.sin)
     stack = Stacked.init(lambda key: block(key), 3, key=key)
     chain = Chain(*[DropConnect(block(key), 0.3)] * 3)
     plain = infinite(chain).both(xs)
     assert np.allclose(infinite(stack).both(xs), plain)
-    net = MLP.init(6, 8, 1, law=free, dropout=0.5, key=key)
+    net = MLP.init(6, 8, 1, initialiser=free, dropout=0.5, key=key)
     assert np.allclose(infinite(net).ntk(xs.reshape(3, 2, 3)), infinite(net).ntk(xs))
-    many = Ensemble.init(partial(MLP.init, 6, 8, 1, law=free), 2, key=key)
+    many = Ensemble.init(partial(MLP.init, 6, 8, 1, initialiser=free), 2, key=key)
     assert np.allclose(2 * jnp.stack(infinite(many).both(xs)), jnp.stack(infinite(net).both(xs)))
 
 
@@ -380,7 +390,7 @@ LATER = {
         (2, 2, 5, 4),
     ),
     "groups=2": (
-        lambda: Chain(Convolution.init(2, 4, (3, 3), groups=2, law=free, key=key)),
+        lambda: Chain(Convolution.init(2, 4, (3, 3), groups=2, initialiser=free, key=key)),
         (2, 2, 5, 4),
     ),
     "ends in places": (lambda: Chain(conv(2)), (2, 2, 5, 4)),
@@ -388,7 +398,7 @@ LATER = {
         lambda: Chain(conv(2), jnp.ravel, LayerNorm.init(320), dense(320)),
         (2, 2, 5, 4),
     ),
-    "standard parametrisation": (lambda: Chain(dense(3, law=he)), (2, 3)),
+    "standard parametrisation": (lambda: Chain(dense(3, initialiser=he)), (2, 3)),
     "pools by mixture": (
         lambda: Ensemble.init(lambda key: dense(3), 2, pool=mixture, key=key),
         (2, 3),
@@ -406,8 +416,12 @@ def test_what_has_no_limit_where_it_stands_says_so_too(message):
 def test_bad_input(unchecked):
     with pytest.raises(ValueError, match="expected a model, got str"):
         infinite("relu")
-    with pytest.raises(NoLimit, match=r"does not tell its spread; say it: Law\(draw, spread_W"):
-        infinite(dense(3), law=Law(lambda key, shape: jnp.zeros(shape))).nngp(jnp.ones((2, 3)))
+    with pytest.raises(
+        NoLimit, match=r"does not tell its spread; say it: Initialiser\(draw, spread_W"
+    ):
+        infinite(dense(3), initialiser=Initialiser(lambda key, shape: jnp.zeros(shape))).nngp(
+            jnp.ones((2, 3))
+        )
     kernel = infinite(dense(3)).ntk
     for xs, message in (
         (jnp.ones(3), r"xs must be some examples.*\(3,\)"),
@@ -429,7 +443,7 @@ def test_bad_input(unchecked):
 
 @pytest.mark.slow
 def test_lenet_is_read_through_its_body():
-    net = LeNet.init(classes=2, law=free, key=key)
+    net = LeNet.init(classes=2, initialiser=free, key=key)
     assert limit_is_finite(infinite(net), jr.normal(key, (1, 1, 28, 28)), jax.eval_shape)
     assert lecun.spread_W((4, 9)) == pytest.approx(1 / 3)
 

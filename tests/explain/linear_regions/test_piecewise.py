@@ -91,7 +91,7 @@ NETS = {
     "weight norm": partial(MLP.init, 2, 7, 5, 3, affine=WeightNorm.init),
     "residual": partial(MLP.init, 2, 6, 6, 6, 2, connect=Residual),
     "dense": partial(MLP.init, 2, 5, 5, 2, connect=Concat),
-    "tangent": partial(MLP.init, 2, 7, 5, 1, law=tangent()),
+    "tangent": partial(MLP.init, 2, 7, 5, 1, initialiser=tangent()),
     "folded": folded,
     "nested": nested,
     "kinked skip": kinked_skip,

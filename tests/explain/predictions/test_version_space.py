@@ -121,7 +121,7 @@ def test_margins_of_every_linear_model():
 
 def test_scales_and_pictures():
     """The tangent parametrisation's scales belong to the weights; a picture is a vector."""
-    model = Linear.init(4, 1, law=tangent(bias=0.3), key=jr.key(0))
+    model = Linear.init(4, 1, initialiser=tangent(bias=0.3), key=jr.key(0))
     xs = normal(0, 6, 2, 2)
     ys = jnp.array([0, 1, 0, 1, 1, 0])
     plane = hyperplane(model)

@@ -69,7 +69,7 @@ def test_a_distance_keeps_its_digits_and_forgets_scale():
 
 def trained(width):
     """How far a network of this width drifts that learns a product of inputs."""
-    net = MLP.init(3, width, 1, law=tangent(bias=1.0), key=jr.key(2))
+    net = MLP.init(3, width, 1, initialiser=tangent(bias=1.0), key=jr.key(2))
     ys = 10 * xs[:, 0] * xs[:, 1]
     batches = jax.tree.map(lambda a: jnp.broadcast_to(a, (800, *a.shape)), (xs, ys[:, None]))
     state, _ = jax.jit(

@@ -125,7 +125,9 @@ def test_a_flow_from_nothing():
 @pytest.fixture(scope="module")
 def limit():
     with jax.enable_x64(True):
-        return infinite(MLP.init(3, 8, 8, 1, law=tangent(weight=2**0.5, bias=0.1), key=jr.key(0)))
+        return infinite(
+            MLP.init(3, 8, 8, 1, initialiser=tangent(weight=2**0.5, bias=0.1), key=jr.key(0))
+        )
 
 
 @pytest.mark.slow

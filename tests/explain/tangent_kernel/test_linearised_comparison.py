@@ -74,7 +74,7 @@ def test_both_are_what_optax_makes_of_them(kind):
 @pytest.mark.slow
 def test_the_gap_closes_as_the_width_grows():
     gap = lambda width: laziness(
-        MLP.init(3, width, 3, law=tangent(), key=jr.key(0)),
+        MLP.init(3, width, 3, initialiser=tangent(), key=jr.key(0)),
         (xs, labels(xs)),
         (others, labels(others)),
         steps=30,

@@ -83,7 +83,10 @@ def tokens(seed, n, t=4, size=5):
 
 DRAWN = {
     "dense": (lambda k: MLP.init(3, 4, 5, 2, key=k), (3,)),
-    "tangent parametrisation": (lambda k: MLP.init(3, 4, 2, law=tangent(bias=0.3), key=k), (3,)),
+    "tangent parametrisation": (
+        lambda k: MLP.init(3, 4, 2, initialiser=tangent(bias=0.3), key=k),
+        (3,),
+    ),
     "convolution": (
         lambda k: Chain(Convolution.init(2, 3, (3, 3), key=k), Pointwise(tanh)),
         (2, 4, 3),
@@ -161,7 +164,7 @@ def test_rows_of_a_table():
 
 @pytest.mark.slow
 def test_a_tied_table_is_whole():
-    model = wide(GPT.init(5, 4, depth=1, heads=2, length=4, key=jr.key(0)))
+    model = wide(GPT.init(5, 4, depth=1, heads=2, max_length=4, key=jr.key(0)))
     xs = tokens(0, 2)
     ys = tokens(1, 2)
     np.testing.assert_allclose(
@@ -295,7 +298,7 @@ def test_a_medley():
 
 
 def test_a_bias_of_the_tangent_law():
-    layer = wide(Linear.init(3, 2, law=tangent(weight=1.5, bias=0.3), key=jr.key(0)))
+    layer = wide(Linear.init(3, 2, initialiser=tangent(weight=1.5, bias=0.3), key=jr.key(0)))
     xs = normal(1, 3, 3)
     ys = normal(2, 2, 3)
     np.testing.assert_allclose(factored(layer, xs, ys), written_down(layer, xs, ys), rtol=1e-9)

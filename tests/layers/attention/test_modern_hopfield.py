@@ -81,7 +81,7 @@ def test_patterns_are_learnt_by_descent():
         start,
         data,
         epochs=30,
-        batch=30,
+        batch_size=30,
         key=jr.key(1),
         progress=Silent(),
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thetax.layers import GRU, LSTM
-from thetax.layers.initialise import Law
+from thetax.layers.initialise import Initialiser
 
 N, M = 2, 3
 RNG = np.random.default_rng(0)
@@ -76,7 +76,11 @@ def test_how_they_begin():
         keys.append(jax.random.key_data(key).tolist())
         return jnp.asarray(np.full(shape, len(keys), np.float32))
 
-    drawn = {"law": Law(number), "remember": Law(number), "key": jax.random.key(0)}
+    drawn = {
+        "initialiser": Initialiser(number),
+        "recurrent_initialiser": Initialiser(number),
+        "key": jax.random.key(0),
+    }
     lstm = LSTM.init(N, M, **drawn)
     gru = GRU.init(N, M, keep=2.0, reset_after=True, **drawn)
     assert lstm.b.tolist() == [0.0] * M + [1.0] * M + [0.0] * 2 * M

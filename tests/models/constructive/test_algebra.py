@@ -41,7 +41,8 @@ def same(a, b, tolerance=1e-12):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
-    "options", [{}, {"law": tangent(bias=0.3)}, {"affine": WeightNorm.init}, {"connect": Residual}]
+    "options",
+    [{}, {"initialiser": tangent(bias=0.3)}, {"affine": WeightNorm.init}, {"connect": Residual}],
 )
 def test_linear_networks_collapse(options):
     net = net_with(3, 5, 5, 2, activation=identity, **options) if "connect" not in options else None
@@ -82,7 +83,7 @@ def test_what_is_not_affine_does_not_collapse(part, name):
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("options", [{}, {"law": tangent()}, {"affine": WeightNorm.init}])
+@pytest.mark.parametrize("options", [{}, {"initialiser": tangent()}, {"affine": WeightNorm.init}])
 @pytest.mark.parametrize("sizes", [(3, 6, 1), (3, 4, 5, 2)])
 def test_one_activation_for_the_other(sizes, options):
     net = net_with(*sizes, activation=tanh, **options)
@@ -108,7 +109,7 @@ def test_activations_elsewhere_are_refused():
 
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("hidden", [((4,), (7,)), ((4, 5), (2, 3)), ((2, 2, 2), (3, 1, 4))])
-@pytest.mark.parametrize("options", [{}, {"law": tangent()}, {"affine": WeightNorm.init}])
+@pytest.mark.parametrize("options", [{}, {"initialiser": tangent()}, {"affine": WeightNorm.init}])
 def test_sums_are_networks(hidden, options):
     f, g = (net_with(3, *h, 2, activation=tanh, seed=i, **options) for i, h in enumerate(hidden))
     both = add(f, g)

@@ -39,7 +39,7 @@ def test_hopfield_turns_all_sites():
     system = hopfield_system(Hopfield(jnp.zeros((12, 12))), patterns, steps=3).learned()
     assert jnp.allclose(system.connectivity[0].W, hebb(patterns).W, atol=1e-6)
     x = jnp.sign(normal(2, 12))
-    assert system(x).tolist() == synchronous(hebb(patterns), x, limit=3)[0].tolist()
+    assert system(x).tolist() == synchronous(hebb(patterns), x, max_steps=3)[0].tolist()
 
 
 def test_mlp_learns_by_descent():

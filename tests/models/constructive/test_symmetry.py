@@ -58,7 +58,7 @@ OPTIONS = {
     "layer norm": {"normalise": LayerNorm.init},
     "batch norm": {"normalise": BatchNorm.init},
     "weight norm": {"affine": WeightNorm.init},
-    "tangent": {"law": tangent(bias=0.3)},
+    "tangent": {"initialiser": tangent(bias=0.3)},
     "dropout": {"dropout": 0.5},
 }
 
@@ -147,7 +147,7 @@ def test_rectifiers_scale(seed):
 
 
 @pytest.mark.parametrize(
-    "options", [{"affine": WeightNorm.init}, {"law": tangent(bias=0.3)}, {"dropout": 0.5}]
+    "options", [{"affine": WeightNorm.init}, {"initialiser": tangent(bias=0.3)}, {"dropout": 0.5}]
 )
 def test_scaling_with_other_parts(options):
     net = net_with(**options)

@@ -58,7 +58,7 @@ RELATIVES = {  # of Llama: Mistral, Granite, OLMo, Cohere, Gemma, Qwen, Mixtral
     "num_local_experts": 8,
 }
 
-bert = partial(BERT.init, 5, 8, depth=2, heads=2, hidden=6, length=3)
+bert = partial(BERT.init, 5, 8, depth=2, heads=2, hidden=6, max_length=3)
 
 
 def strange(*arguments):
@@ -83,15 +83,15 @@ MODELS = {
         bert(dropout=0.1, key=key), 3, dropout=0.2, key=key
     ),
     "tagger": lambda *, key: Tagger.init(bert(activation=relu, key=key), 4, key=key),
-    "spans": lambda *, key: SpanFinder.init(bert(remember=False, key=key), key=key),
+    "spans": lambda *, key: SpanFinder.init(bert(remat=True, key=key), key=key),
     "vit": partial(
-        ViT.init, 3, size=(4, 2), channels=1, patch=2, d=8, depth=1, heads=2, epsilon=1e-6
+        ViT.init, 3, image_size=(4, 2), channels=1, patch_size=2, d=8, depth=1, heads=2, epsilon=1e-6
     ),
     "vit without classes": partial(
-        ViT.init, 0, size=(4, 4), channels=1, patch=2, d=8, depth=1, heads=2
+        ViT.init, 0, image_size=(4, 4), channels=1, patch_size=2, d=8, depth=1, heads=2
     ),
-    "gpt2": partial(GPT.init, 5, 8, depth=2, heads=2, length=3, dropout=0.1),
-    "gpt2, untied": partial(GPT.init, 5, 8, depth=2, heads=4, hidden=6, length=3, tied=False),
+    "gpt2": partial(GPT.init, 5, 8, depth=2, heads=2, max_length=3, dropout=0.1),
+    "gpt2, untied": partial(GPT.init, 5, 8, depth=2, heads=4, hidden=6, max_length=3, tied=False),
     "llama": partial(
         GPT.llama, 5, 8, depth=2, heads=2, groups=1, hidden=6, base=777.0, epsilon=1e-3, tied=False
     ),
@@ -265,7 +265,7 @@ def test_the_largest_sizes_take_no_room():
     [
         (partial(MLP.init, 2, 3, 2), "transformers has no MLP; give a BERT, ViT or GPT"),
         (
-            lambda *, key: gpt(GPT.init(5, 8, depth=1, heads=2, length=3, key=key).trunk),
+            lambda *, key: gpt(GPT.init(5, 8, depth=1, heads=2, max_length=3, key=key).trunk),
             "rotary ones; this model has nei",
         ),
         (

@@ -69,13 +69,13 @@ def test_correlations_are_sums():
 
 
 @pytest.mark.parametrize("sizes", [(4, 3), (4, 2, 3), (4, 5, 1, 6, 3)])
-@pytest.mark.parametrize("law", [lecun, tangent()], ids=["lecun", "tangent"])
-def test_gradient_is_autodiffs(sizes, law):
+@pytest.mark.parametrize("initialiser", [lecun, tangent()], ids=["lecun", "tangent"])
+def test_gradient_is_autodiffs(sizes, initialiser):
     """n times that of squared_error, in the same structure: scales of the tangent parametrisation
     included.
     """
     batch = data()
-    net = deep_linear(*sizes, law=law, key=jr.key(0))
+    net = deep_linear(*sizes, initialiser=initialiser, key=jr.key(0))
     found = deep_linear_gradient(net, correlations(*batch))
     expected = jax.grad(squared_error)(net, batch)
     assert jax.tree.structure(found) == jax.tree.structure(net)

@@ -19,7 +19,7 @@ SEGMENTS = jnp.array([0, 0, 0, 1, 1], jnp.int32)
 
 def bert(**options):
     return BERT.init(
-        7, 4, depth=2, heads=2, hidden=6, length=8, epsilon=1e-5, key=jr.key(0), **options
+        7, 4, depth=2, heads=2, hidden=6, max_length=8, epsilon=1e-5, key=jr.key(0), **options
     )
 
 
@@ -131,11 +131,11 @@ def test_the_best_span_of_all():
                 (i, j) for i, j in itertools.product(range(7), repeat=2) if i <= j < i + longest
             ]
             best = max(spans, key=lambda span: scores[0, span[0]] + scores[1, span[1]])
-            assert tuple(int(a) for a in best_span(jnp.asarray(scores), longest=longest)) == best
+            assert tuple(int(a) for a in best_span(jnp.asarray(scores), max_length=longest)) == best
     outside = jnp.asarray(scores).at[:, :3].set(-jnp.inf)
-    assert int(best_span(outside, longest=3)[0]) >= 3
+    assert int(best_span(outside, max_length=3)[0]) >= 3
     with pytest.raises(ValueError, match="longest counts tokens and must be at least 1; got 0"):
-        best_span(outside, longest=0)
+        best_span(outside, max_length=0)
 
 
 @pytest.mark.slow

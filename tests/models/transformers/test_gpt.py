@@ -16,9 +16,9 @@ from thetax.models import GPT, beam, greedy, sample
 
 V = 5
 MODELS = {
-    "GPT": partial(GPT.init, V, 4, depth=2, heads=2, length=9),
+    "GPT": partial(GPT.init, V, 4, depth=2, heads=2, max_length=9),
     "llama": partial(GPT.llama, V, 4, depth=2, heads=2, groups=1, hidden=6),
-    "untied": partial(GPT.init, V, 4, depth=1, heads=2, length=9, tied=False),
+    "untied": partial(GPT.init, V, 4, depth=1, heads=2, max_length=9, tied=False),
 }
 models = pytest.mark.parametrize("make", MODELS.values(), ids=list(MODELS))
 TOKENS = jnp.array([3, 1, 4, 1, 0, 2], jnp.int32)
@@ -37,7 +37,7 @@ def sharp(make):
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.usefixtures("x64", "strict")
 def test_it_is_the_formula(tied):
-    model = GPT.init(V, 4, depth=1, heads=2, length=9, tied=tied, key=jr.key(0))
+    model = GPT.init(V, 4, depth=1, heads=2, max_length=9, tied=tied, key=jr.key(0))
     x = model.embed.E[TOKENS] + model.positions.P[:6]
     block = jax.tree.map(lambda a: a[0], model.trunk.blocks.layers)
     normed = lambda norm, x: jax.vmap(norm)(x)
@@ -141,7 +141,7 @@ def test_a_beam_is_the_search_of_all():
     model = sharp(MODELS["llama"])
     prompt = [3, 1]
     cell, state = model.decoder(jnp.array(prompt[:-1]), length=6)
-    said = beam(cell, state=state, first=prompt[-1], length=2, width=V * V)
+    said = beam(cell, state=state, first=prompt[-1], length=2, beam_width=V * V)
     texts = jnp.array([[*prompt, a, b] for a in range(V) for b in range(V)], jnp.int32)
     log_p = jax.nn.log_softmax(predict(model, texts))
     totals = np.array(
@@ -161,20 +161,20 @@ def test_it_can_be_sampled():
 
 
 def test_dropout_draws_by_the_key():
-    model = GPT.init(V, 4, depth=1, heads=2, length=9, dropout=0.5, key=jr.key(0))
+    model = GPT.init(V, 4, depth=1, heads=2, max_length=9, dropout=0.5, key=jr.key(0))
     f = jax.jit(lambda key: model(TOKENS, key=key))
     assert same_bits(f(jr.key(0)), f(jr.key(0)))
     assert not close(f(jr.key(0)), f(jr.key(1)), rtol=1e-2, atol=1e-6)
-    plain = GPT.init(V, 4, depth=1, heads=2, length=9, key=jr.key(0))
+    plain = GPT.init(V, 4, depth=1, heads=2, max_length=9, key=jr.key(0))
     assert same_bits(model(TOKENS), plain(TOKENS))
 
 
 @pytest.mark.slow
-def test_what_is_not_remembered_is_computed_again():
+def test_remat_recomputes_activations():
     slope = jax.grad(lambda model: jnp.square(model(TOKENS)).sum())
     one, two = (
-        slope(GPT.init(V, 4, depth=2, heads=2, length=9, remember=r, key=jr.key(0)))
-        for r in (True, False)
+        slope(GPT.init(V, 4, depth=2, heads=2, max_length=9, remat=r, key=jr.key(0)))
+        for r in (False, True)
     )
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7)

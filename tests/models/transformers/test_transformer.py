@@ -106,10 +106,8 @@ def test_a_trunk_is_its_blocks():
         np.testing.assert_allclose(trunk(x, mask=CAUSAL), y, atol=1e-12)
 
 
-def test_what_is_not_remembered_is_computed_again():
-    one, two = (
-        Trunk.init(2, 4, 2, 6, remember=remember, key=jr.key(0)) for remember in (True, False)
-    )
+def test_remat_recomputes_activations():
+    one, two = (Trunk.init(2, 4, 2, 6, remat=remat, key=jr.key(0)) for remat in (False, True))
     x = normal(0, 5, 4)
     slope = jax.jit(
         jax.grad(lambda trunk, x: jnp.square(trunk(x, mask=CAUSAL)).sum(), argnums=(0, 1))
@@ -125,17 +123,15 @@ def test_what_is_not_remembered_is_computed_again():
 
 @pytest.mark.slow
 def test_memory_on_the_way_back():
-    """With `remember` off a layer more costs its input and not all that happens inside."""
+    """With `remat` an additional layer stores only its input, not its activations."""
 
-    def spent(depth, remember):
-        trunk = jax.eval_shape(
-            lambda: Trunk.init(depth, 4, 2, 64, remember=remember, key=jr.key(0))
-        )
+    def spent(depth, remat):
+        trunk = jax.eval_shape(lambda: Trunk.init(depth, 4, 2, 64, remat=remat, key=jr.key(0)))
         f = jax.grad(lambda trunk, x: jnp.square(trunk(x)).sum())
         shape = jax.ShapeDtypeStruct((64, 4), jnp.float32)
         return jax.jit(f).lower(trunk, shape).compile().memory_analysis().temp_size_in_bytes
 
-    grows = [spent(9, remember) - spent(5, remember) for remember in (True, False)]
+    grows = [spent(9, remat) - spent(5, remat) for remat in (False, True)]
     assert grows[1] < grows[0] / 4
 
 

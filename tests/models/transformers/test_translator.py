@@ -153,7 +153,7 @@ def test_a_beam_is_the_search_of_all():
         [log_p[i, 0, a] + (0 if b < 0 else log_p[i, 1, b]) for i, (a, b) in enumerate(texts)]
     )
     order = np.argsort(-totals)
-    said = beam(cell, state=state, first=0, length=2, width=len(texts), end=1)
+    said = beam(cell, state=state, first=0, length=2, beam_width=len(texts), end=1)
     assert said.tokens.tolist() == [list(texts[at]) for at in order]
     np.testing.assert_allclose(said.log_p, totals[order], atol=1e-10)
 
@@ -168,9 +168,9 @@ def test_dropout_draws_by_the_key():
 
 
 @pytest.mark.slow
-def test_what_is_not_remembered_is_computed_again():
+def test_remat_recomputes_activations():
     slope = jax.jit(jax.grad(lambda model: jnp.square(model((SOURCE, TARGET))).sum()))
-    one, two = (slope(make(remember=remember, key=jr.key(0))) for remember in (True, False))
+    one, two = (slope(make(remat=remat, key=jr.key(0))) for remat in (False, True))
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 

@@ -12,7 +12,9 @@ from contracts import close, normal, same_bits
 from thetax.core import predict
 from thetax.models import ViT
 
-make = partial(ViT.init, 3, size=(6, 4), channels=2, patch=2, d=4, depth=1, heads=2, epsilon=1e-5)
+make = partial(
+    ViT.init, 3, image_size=(6, 4), channels=2, patch_size=2, d=4, depth=1, heads=2, epsilon=1e-5
+)
 
 
 def loud(model):

@@ -134,9 +134,9 @@ def residual_identity(key):
     )
 
 
-def _learner(key, residual, law, depth=10, width=8):
+def _learner(key, residual, initialiser, depth=10, width=8):
     keys = jr.split(key, depth)
-    maps = [Linear.init(width, width, law=law, key=k) for k in keys]
+    maps = [Linear.init(width, width, initialiser=initialiser, key=k) for k in keys]
     if residual:
         return Chain(*[Residual(Chain(a, centred(layers.tanh))) for a in maps])
     return Chain(*[part for a in maps for part in (a, layers.tanh)])
@@ -220,18 +220,18 @@ class Deep(eqx.Module):
         return jax.lax.scan(lambda h, block: (block(h), None), h, self.blocks)[0]
 
 
-def _deep(key, residual, law, *, width, depth):
+def _deep(key, residual, initialiser, *, width, depth):
     key_first, key_blocks, key_last = jr.split(key, 3)
 
     def block(key):
-        inner = Linear.init(width, width, law=law, key=key)
+        inner = Linear.init(width, width, initialiser=initialiser, key=key)
         return (
             Residual(Chain(inner, centred(layers.tanh))) if residual else Chain(inner, layers.tanh)
         )
 
-    first = Linear.init(2, width, law=layers.lecun, key=key_first)
+    first = Linear.init(2, width, initialiser=layers.lecun, key=key_first)
     blocks = jax.vmap(block)(jr.split(key_blocks, depth))
-    return Deep(first, blocks, Linear.init(width, 1, law=layers.lecun, key=key_last))
+    return Deep(first, blocks, Linear.init(width, 1, initialiser=layers.lecun, key=key_last))
 
 
 def _norms_through(W, x, *, residual):
@@ -259,12 +259,12 @@ def depth_100(key, scale):
     layers is of norm below $10^{-20}$, and of moderate norm with residuals. Fifty residual layers
     learn two spirals; fifty plain layers do not.
     """
-    law = layers.gaussian(np.sqrt(0.25 / 32))
+    initialiser = layers.gaussian(np.sqrt(0.25 / 32))
     x = jr.normal(jr.fold_in(key, 1), (32,))
     norms = {}
     errors = []
     for name, residual in (("plain", False), ("residual", True)):
-        net = _deep(key, residual, law, width=32, depth=100)
+        net = _deep(key, residual, initialiser, width=32, depth=100)
         J = np.asarray(jax.jit(jax.jacobian(Deep.through, argnums=1))(net, x))
         W = np.asarray(jax.tree.leaves(net.blocks)[0])
         norms[name] = _norms_through(W, np.asarray(x), residual=residual)
@@ -279,8 +279,8 @@ def depth_100(key, scale):
     learn = _learning(descent, batches)
     start = {"plain": layers.lecun, "residual": layers.gaussian(np.sqrt(0.25 / width))}
     losses = {
-        n: learn(_deep(key, n == "residual", law, width=width, depth=50))
-        for n, law in start.items()
+        n: learn(_deep(key, n == "residual", initialiser, width=width, depth=50))
+        for n, initialiser in start.items()
     }
     last = {name: float(loss[-1]) for name, loss in losses.items()}
     depth = np.arange(1, 101)

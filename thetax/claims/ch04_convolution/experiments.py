@@ -101,7 +101,7 @@ def _both(key: Any) -> list[list[float]]:
     accuracies = []
     for net in _networks(key):
         fitted = train.fit(
-            DESCENT, net, learn, epochs=40, batch=50, key=key, progress=train.Silent()
+            DESCENT, net, learn, epochs=40, batch_size=50, key=key, progress=train.Silent()
         ).model
         accuracies.append([1 - float(train.error_rate(fitted, test)) for test in (left, right)])
     return accuracies
@@ -189,7 +189,7 @@ def _accuracies(key: Any, xs: Any, ys: Any, learn: int = 600, steps: int = 200) 
             layers.Convolution.init(8, 24, (3, 3), key=second),
             layers.relu,
             layers.global_mean,
-            layers.Linear.init(24, 10, law=layers.lecun, key=last),
+            layers.Linear.init(24, 10, initialiser=layers.lecun, key=last),
         )
     )
 

@@ -29,7 +29,9 @@ def pyramid(key: Any, *channels: int, classes: int, phi: Any = layers.relu) -> l
     for c, m, k in zip(channels, channels[1:], keys):
         parts += [draw(c, m, (3, 3), key=k), phi, layers.MaxPool((2, 2))]
     return layers.Chain(
-        *parts, jnp.ravel, layers.Linear.init(channels[-1], classes, law=layers.lecun, key=key_last)
+        *parts,
+        jnp.ravel,
+        layers.Linear.init(channels[-1], classes, initialiser=layers.lecun, key=key_last),
     )
 
 
@@ -127,7 +129,7 @@ def reads_digits(key, scale):
             layers.relu,
             layers.MaxPool((2, 2)),
             jnp.ravel,
-            layers.Linear.init(128, 10, law=layers.lecun, key=jr.fold_in(key_net, 2)),
+            layers.Linear.init(128, 10, initialiser=layers.lecun, key=jr.fold_in(key_net, 2)),
         )
     )
     found = train.fit(
@@ -137,7 +139,7 @@ def reads_digits(key, scale):
         net,
         learn,
         epochs=epochs,
-        batch=50,
+        batch_size=50,
         validation=test,
         metrics={"error": train.error_rate},
         key=key_fit,
@@ -345,9 +347,9 @@ def residual(key):
     key_x, key_d, key_F = jr.split(key, 3)
     x = jr.normal(key_x, (6, 8, 8))
     d = jr.normal(key_d, (6, 8, 8))
-    many = lambda law: jax.vmap(lambda key: draw(6, 6, (3, 3), bias=False, law=law, key=key))(
-        jr.split(key_F, DEPTH)
-    )
+    many = lambda initialiser: jax.vmap(
+        lambda key: draw(6, 6, (3, 3), bias=False, initialiser=initialiser, key=key)
+    )(jr.split(key_F, DEPTH))
     plain = lambda conv: layers.Chain(conv, layers.relu)
     block = lambda conv: layers.Residual(
         layers.Chain(conv, layers.relu, lambda h: h / np.sqrt(DEPTH))

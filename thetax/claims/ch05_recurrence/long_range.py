@@ -58,7 +58,7 @@ def first_bit(lag):
 
 def short(key, n, m, *, scale=0.9):
     """Elman's cell with σ₁(U) = 0.9."""
-    cell = Elman.init(n, m, remember=layers.gaussian(1.0), key=key)
+    cell = Elman.init(n, m, recurrent_initialiser=layers.gaussian(1.0), key=key)
     return eqx.tree_at(lambda cell: cell.U, cell, scale * cell.U / jnp.linalg.norm(cell.U, 2))
 
 
@@ -326,7 +326,9 @@ def imitation(key):
 
     def error(key, m):
         key_cell, key_read = jr.split(key)
-        cell = Elman.init(1, m, remember=layers.gaussian(0.5 / np.sqrt(m)), key=key_cell)
+        cell = Elman.init(
+            1, m, recurrent_initialiser=layers.gaussian(0.5 / np.sqrt(m)), key=key_cell
+        )
         net = layers.Chain(layers.Recurrent(cell), jax.vmap(layers.Linear.init(m, 1, key=key_read)))
         net = run(descent, net, (xs[rows], ys[rows]), key=key)[0].model
         return jnp.sqrt(jnp.mean((predict(net, test) - truth) ** 2) / jnp.var(truth)), predict(

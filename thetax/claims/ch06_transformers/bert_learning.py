@@ -23,7 +23,7 @@ def encoder(words: int, d: int = 32, *, length: int, depth: int = 1, key: Any) -
     """For so many words and the marks, two heads, in double precision; weights of a size that
     learns fast.
     """
-    draw = partial(BERT.init, law=glorot, epsilon=1e-5, heads=2, hidden=2 * d)
+    draw = partial(BERT.init, initialiser=glorot, epsilon=1e-5, heads=2, hidden=2 * d)
     return draw(words + len(SPECIAL), d, depth=depth, length=length, key=key)
 
 

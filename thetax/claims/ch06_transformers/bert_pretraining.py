@@ -75,11 +75,20 @@ def both_sides(key):
     batches = some((learn, np.zeros(2000, int)), rng, steps=450)
     words = LETTERS + LETTERS**2
     bert = single(
-        Pretraining.init(encoder(words, length=T + 2, key=key_bert), law=glorot, key=key_bert)
+        Pretraining.init(
+            encoder(words, length=T + 2, key=key_bert), initialiser=glorot, key=key_bert
+        )
     )
     gpt = single(
         GPT.init(
-            words + len(SPECIAL), 32, depth=1, heads=2, hidden=64, length=T, law=glorot, key=key_gpt
+            words + len(SPECIAL),
+            32,
+            depth=1,
+            heads=2,
+            hidden=64,
+            max_length=T,
+            initialiser=glorot,
+            key=key_gpt,
         )
     )
 
@@ -230,7 +239,7 @@ def follows(key):
     flat = list(chain.from_iterable(few))
     drawn = data.sentence_pairs(few, key=key_few)
     other = [flat[j] == flat[i + 1] for i, j, true in zip(*drawn) if not true]
-    net = single(Pretraining.init(blank(key_net), law=glorot, key=key_net))
+    net = single(Pretraining.init(blank(key_net), initialiser=glorot, key=key_net))
     net, losses = has_read(net, some(batch, rng, steps=800), key_fit)
     error = train.follow_error_rate(share=0.0, **GAPS)
     judge = jax.jit(
@@ -281,7 +290,7 @@ def fine_tune(key):
     """
     rng, (key_pairs, key_net, key_read, key_heads) = chance(key), jr.split(key, 4)
     batches = some(pairs(documents(rng, 2000), key_pairs)[0], rng, steps=800)
-    net = single(Pretraining.init(blank(key_net), law=glorot, key=key_net))
+    net = single(Pretraining.init(blank(key_net), initialiser=glorot, key=key_net))
     read, losses = has_read(net, batches, key_read)
     few = alike(rng, FEW * SEEDS)
     test = alike(rng, 1000)
@@ -290,7 +299,9 @@ def fine_tune(key):
     def tuned(read, test, part, key):
         key_bert, key_head = jr.split(key)
         begin = single(SentenceClassifier.init(read.bert, 2, pool=read.pool, key=key_head))
-        scratch = single(SentenceClassifier.init(blank(key_bert), 2, law=glorot, key=key_head))
+        scratch = single(
+            SentenceClassifier.init(blank(key_bert), 2, initialiser=glorot, key=key_head)
+        )
         again = jax.tree.map(lambda a: jnp.broadcast_to(a, (STEPS, *a.shape)), part)
         ends = [
             learned(train.cross_entropy, net, again, rate=1e-3, key=key)[0]

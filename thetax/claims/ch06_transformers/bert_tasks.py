@@ -95,7 +95,10 @@ def speech_tags(key):
     )
     net = single(
         Tagger.init(
-            encoder(SPOKEN.shape[1], length=T + 2, key=key_net), len(TAGS), law=glorot, key=key_net
+            encoder(SPOKEN.shape[1], length=T + 2, key=key_net),
+            len(TAGS),
+            initialiser=glorot,
+            key=key_net,
         )
     )
 
@@ -199,7 +202,7 @@ def sentiment(key):
     bag = LogisticRegression(max_iter=300).fit(counts(xs), ys).predict(counts(test)) == truth
     read = lambda xs, ys: (joined(len(SPECIAL) + xs, length=WORDS + 2)[0], ys)
     bert = encoder(size, length=WORDS + 2, depth=2, key=key_net)
-    net = single(SentenceClassifier.init(bert, 2, law=glorot, key=key_net))
+    net = single(SentenceClassifier.init(bert, 2, initialiser=glorot, key=key_net))
 
     @jax.jit
     def taught(net, batches, test, key):
@@ -261,11 +264,11 @@ def answers(key):
     each = [train.span_loss(*pair) for pair in zip(jnp.asarray(scores), spans)]
     pull, differences = slopes(lost, net, 1.0)
     find = lambda scores, ell: jax.jit(
-        jax.vmap(lambda one: jnp.stack(best_span(one, longest=ell)))
+        jax.vmap(lambda one: jnp.stack(best_span(one, max_length=ell)))
     )(jnp.asarray(scores))
     many = rng.normal(size=(200, 2, 12))
     found = {ell: np.asarray(find(many, ell)) for ell in (1, 3, 12)}
-    sums = jax.make_jaxpr(lambda scores: best_span(scores, longest=5))(jnp.zeros((2, 100)))
+    sums = jax.make_jaxpr(lambda scores: best_span(scores, max_length=5))(jnp.zeros((2, 100)))
     table = max(int(np.prod(out.aval.shape)) for step in sums.jaxpr.eqns for out in step.outvars)
     best = np.asarray(find(scores, 4))
     return Verdict(

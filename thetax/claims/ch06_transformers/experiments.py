@@ -48,7 +48,9 @@ class Along(eqx.Module):
         """For vectors of `n` numbers, by way of width `d`."""
         key_in, key_places, key_trunk, key_out = jr.split(key, 4)
         places = (
-            Learned.init(length, d, law=layers.gaussian(1.0), key=key_places) if placed else None
+            Learned.init(length, d, initialiser=layers.gaussian(1.0), key=key_places)
+            if placed
+            else None
         )
         trunk = models.Trunk.init(2, d, 2, 4 * d, key=key_trunk)
         return cls(Linear.init(n, d, key=key_in), places, trunk, Linear.init(d, n, key=key_out))

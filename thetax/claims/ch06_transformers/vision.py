@@ -43,7 +43,16 @@ def joined(patches: np.ndarray, shape: tuple[int, ...], P: int) -> np.ndarray:
 def small(key: Any, **options: Any) -> Any:
     """For images of 2 channels, 6 by 4, in patches of 2 by 2."""
     net = ViT.init(
-        3, size=(6, 4), channels=2, patch=2, d=4, depth=1, heads=2, hidden=6, key=key, **options
+        3,
+        image_size=(6, 4),
+        channels=2,
+        patch_size=2,
+        d=4,
+        depth=1,
+        heads=2,
+        hidden=6,
+        key=key,
+        **options,
     )
     return spread(net, key, 0.4)
 
@@ -72,7 +81,7 @@ def patches(key):
     )
     window = everywhere[:, ::P, ::P].reshape(len(W), -1).T + b
     unit = Convolution(jnp.eye(8).reshape(8, 2, P, P), boundary="valid", stride=P)
-    same = ViT(unit, jnp.zeros(8), net.trunk, net.head, size=(6, 4))
+    same = ViT(unit, jnp.zeros(8), net.trunk, net.head, image_size=(6, 4))
     large = jax.eval_shape(lambda key: ViT.init(10, key=key), key)
     tokens = jax.eval_shape(
         lambda net, x: net.patches(x), large, jax.ShapeDtypeStruct((3, 224, 224), float)
@@ -153,14 +162,14 @@ def readers(key: Any) -> dict[str, Any]:
     cnn = layers.Chain(conv, layers.relu, layers.global_max, layers.Linear.init(8, 3, key=key_last))
     vit = ViT.init(
         3,
-        size=(16, 16),
+        image_size=(16, 16),
         channels=1,
-        patch=4,
+        patch_size=4,
         d=24,
         depth=1,
         heads=2,
         hidden=48,
-        law=layers.glorot,
+        initialiser=layers.glorot,
         key=key_vit,
     )
     return {"convolution": single(cnn), "transformer": single(vit)}
@@ -260,7 +269,14 @@ def mixer(key):
     learn, test = data.split((xs[:, None], ys), 0.8, key=key_split, by=ys)
     net = single(
         Mixer.init(
-            1, classes=10, size=(8, 8), channels=1, patch=2, width=24, hidden=(24, 48), key=key_net
+            1,
+            classes=10,
+            image_size=(8, 8),
+            channels=1,
+            patch_size=2,
+            width=24,
+            hidden=(24, 48),
+            key=key_net,
         )
     )
     found = train.fit(
@@ -268,7 +284,7 @@ def mixer(key):
         net,
         learn,
         epochs=10,
-        batch=64,
+        batch_size=64,
         validation=test,
         metrics={"error": train.error_rate},
         key=key_fit,

@@ -36,16 +36,19 @@ def _moments(laws, keys, xs):
     """The second moments of activations and of the signals that come back: by law and activation,
     `seeds depth`.
     """
-    names = [(law, phi) for law in laws for phi in ACTIVATIONS]
+    names = [(initialiser, phi) for initialiser in laws for phi in ACTIVATIONS]
 
     def step(hs, item):
         key, probes = item
         drawn = {
-            name: layers.Linear.init(WIDTH, WIDTH, law=law, key=key) for name, law in laws.items()
+            name: layers.Linear.init(WIDTH, WIDTH, initialiser=initialiser, key=key)
+            for name, initialiser in laws.items()
         }
         hs = {
-            (law, phi): ACTIVATIONS[phi](jax.vmap(drawn[law])(hs[law, phi]) + probes[law, phi])
-            for law, phi in names
+            (initialiser, phi): ACTIVATIONS[phi](
+                jax.vmap(drawn[initialiser])(hs[initialiser, phi]) + probes[initialiser, phi]
+            )
+            for initialiser, phi in names
         }
         return hs, {name: jnp.mean(h**2) for name, h in hs.items()}
 
@@ -72,13 +75,13 @@ class Deep(eqx.Module):
     last: layers.Linear
 
     @classmethod
-    def init(cls, width, k, *, law, key):
+    def init(cls, width, k, *, initialiser, key):
         """All layers drawn by one law."""
-        make = lambda key: layers.Linear.init(width, width, law=law, key=key)
+        make = lambda key: layers.Linear.init(width, width, initialiser=initialiser, key=key)
         key_last, key = jr.split(key)
         return cls(
             jax.vmap(make)(jr.split(key, DEPTH)),
-            layers.Linear.init(width, k, law=law, key=key_last),
+            layers.Linear.init(width, k, initialiser=initialiser, key=key_last),
         )
 
     def __call__(self, x):
@@ -99,8 +102,12 @@ def _trained(laws, keys, *, width):
 
     def all_laws(keys):
         nets = [
-            jax.vmap(lambda key, law=law: Deep.init(width, 2, law=law, key=key))(keys)
-            for law in laws
+            jax.vmap(
+                lambda key, initialiser=initialiser: Deep.init(
+                    width, 2, initialiser=initialiser, key=key
+                )
+            )(keys)
+            for initialiser in laws
         ]
         return jax.vmap(jax.vmap(one), (0, None))(
             jax.tree.map(lambda *a: jnp.stack(a), *nets), keys
@@ -113,7 +120,9 @@ def _lens(key, xs):
     """Second moments in the network with He's start that the key draws: by the library's lenses,
     and by numpy.
     """
-    parts = [layers.Linear.init(WIDTH, WIDTH, law=layers.he, key=k) for k in jr.split(key, DEPTH)]
+    parts = [
+        layers.Linear.init(WIDTH, WIDTH, initialiser=layers.he, key=k) for k in jr.split(key, DEPTH)
+    ]
     chain = layers.Chain(*[part for layer in parts for part in (layer, layers.relu)])
     seen = explain.activations(chain, xs)
     back = explain.gradients(AGAINST, chain, (xs, jr.normal(jr.fold_in(key, 1), xs.shape)))
@@ -148,7 +157,7 @@ def depth(key, scale):
     key_x, key_nets, key_train = jr.split(key, 3)
     xs = jr.normal(key_x, (4, WIDTH))
     keys = jr.split(key_nets, 10)
-    laws = {name: law() for name, law in LAWS.items()}
+    laws = {name: initialiser() for name, initialiser in LAWS.items()}
     turned = {"orthogonal": laws.pop("orthogonal")}
     seen = _moments(laws, keys, xs) | _moments(turned, keys[: 10 if scale == "full" else 2], xs)
     before = float(jnp.mean(xs**2))

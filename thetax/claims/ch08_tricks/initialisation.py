@@ -35,8 +35,8 @@ def starts(key):
         "normal": (layers.gaussian(sigma), 2.0, stats.norm(0, sigma)),
         "uniform": (layers.uniform(sigma), 0.8, stats.uniform(-edge, 2 * edge)),
     }
-    for (name, (law, spread, exact)), key_law in zip(laws.items(), jr.split(key)):
-        draws = np.asarray(law(key_law, (1000, 1000))).ravel()
+    for (name, (initialiser, spread, exact)), key_law in zip(laws.items(), jr.split(key)):
+        draws = np.asarray(initialiser(key_law, (1000, 1000))).ravel()
         error = sigma**2 * np.sqrt(
             spread / n
         )  # of the sample variance: (κ − 1) σ⁴ / n, κ = 3 or 9/5
@@ -96,7 +96,7 @@ def uniform_variance(key):
     )
 
 
-def _variances(law, n, m, inputs, key):
+def _variances(initialiser, n, m, inputs, key):
     """The variances of a layer's inputs, its outputs, the signals that come back to it, and those
     it sends back.
     """
@@ -104,7 +104,7 @@ def _variances(law, n, m, inputs, key):
     @jax.jit
     def pass_through(key):
         key_W, key_x, key_d = jr.split(key, 3)
-        layer = layers.Linear.init(n, m, law=law, bias=False, key=key_W)
+        layer = layers.Linear.init(n, m, initialiser=initialiser, bias=False, key=key_W)
         xs = GAMMA * jr.normal(key_x, (inputs, n))
         ds = jr.normal(key_d, (inputs, m))
         ys, back = jax.vjp(jax.vmap(layer), xs)
@@ -224,9 +224,14 @@ def kaiming(key):
 
     @jax.jit
     def ratios(key, h):
-        after = lambda law: layers.relu(jax.vmap(layers.Linear.init(500, 500, law=law, key=key))(h))
+        after = lambda initialiser: layers.relu(
+            jax.vmap(layers.Linear.init(500, 500, initialiser=initialiser, key=key))(h)
+        )
         return jnp.array(
-            [jnp.mean(after(law) ** 2) / jnp.mean(h**2) for law in (layers.he, layers.lecun)]
+            [
+                jnp.mean(after(initialiser) ** 2) / jnp.mean(h**2)
+                for initialiser in (layers.he, layers.lecun)
+            ]
         )
 
     he, lecun = np.stack([ratios(key, h) for key in jr.split(key_W, 20)]).T
@@ -270,7 +275,7 @@ def half(key):
             close(f"{name}: P(z > 0)", share @ (relu(z) > 0), 0.5, tolerance=1e-10),
         ]
     m = 40_000
-    layer = layers.Linear.init(50, m, law=layers.he, key=key)
+    layer = layers.Linear.init(50, m, initialiser=layers.he, key=key)
     active = np.mean(relu(layer(jnp.asarray(chance(key).normal(size=50)))) > 0)
     return Verdict(
         *checks,
@@ -306,7 +311,7 @@ def orthogonal(key):
             )
         )
     deep = jax.vmap(
-        lambda key: layers.Linear.init(24, 24, law=layers.orthogonal, bias=False, key=key)
+        lambda key: layers.Linear.init(24, 24, initialiser=layers.orthogonal, bias=False, key=key)
     )
     through = lambda x, keys: jax.lax.scan(lambda h, layer: (layer(h), None), x, deep(keys))[0]
     x, delta = chance(key).normal(size=(2, 24))
@@ -340,7 +345,7 @@ def orthogonal(key):
             Panel(
                 "real part",
                 "imaginary part",
-                equal=True,
+                equal_aspect=True,
                 points={
                     "eigenvalues of 40 draws": (
                         eigenvalues[:40].real.ravel(),

@@ -56,7 +56,7 @@ def _fitted(script, patience, key):
         Counter(jnp.zeros(())),
         jnp.zeros(1),
         epochs=len(script),
-        batch=1,
+        batch_size=1,
         validation=jnp.asarray(script),
         metrics={"scripted": _read_off},
         patience=patience,
@@ -115,7 +115,7 @@ def early_stopping(key):
                     "validation": (epochs, valid[shown]),
                     "test": (epochs, test[shown]),
                 },
-                levels={"returned": float(epochs[stops[shown]])},
+                vertical_lines={"returned": float(epochs[stops[shown]])},
             )
         ),
     )
@@ -141,7 +141,7 @@ def _overfitted(keys):
             return state, jnp.array([train.squared_error(state.model, part) for part in parts])
 
         start = iteration.init(
-            models.MLP.init(5, 32, 1, activation=jnp.tanh, law=layers.lecun, key=key_net)
+            models.MLP.init(5, 32, 1, activation=jnp.tanh, initialiser=layers.lecun, key=key_net)
         )
         return jax.lax.scan(check, start, jr.split(key_run, (100, 10)))[1].T
 

@@ -171,10 +171,12 @@ def deep(d: int, m: int, hidden: int, *, key: Any) -> Chain:
     layers = []
     n = d
     for key in keys:
-        law = tangent(weight=1.0 if n == d and not layers else 2**0.5)
-        layers += [Linear.init(n, m, law=law, bias=False, key=key), relu]
+        initialiser = tangent(weight=1.0 if n == d and not layers else 2**0.5)
+        layers += [Linear.init(n, m, initialiser=initialiser, bias=False, key=key), relu]
         n = m
-    return Chain(*layers, Linear.init(n, 1, law=tangent(weight=2**0.5), bias=False, key=key_last))
+    return Chain(
+        *layers, Linear.init(n, 1, initialiser=tangent(weight=2**0.5), bias=False, key=key_last)
+    )
 
 
 def recursion(xs: np.ndarray, hidden: int, *, grows: bool = True) -> np.ndarray:

@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 
 from ...explain import infinite
-from ...layers import Law, Linear, gaussian, lecun, relu, tangent
+from ...layers import Initialiser, Linear, gaussian, lecun, relu, tangent
 from ...models import MLP
 from ...plot import Chart, Panel
 from ..engine.chance import chance
@@ -21,7 +21,7 @@ NEAR = {"tolerance": 0.02, "relative": True, "method": "brute force"}
 SIGMA_W, SIGMA_B, UNITS = 1.5, 1.2, 1000
 
 
-def preactivations(m: int, law: Law, key: Any, *, offsets: float = 0.0) -> Any:
+def preactivations(m: int, initialiser: Initialiser, key: Any, *, offsets: float = 0.0) -> Any:
     """The mean square of what a layer of many units makes of m ReLUs, and that of the ReLUs;
     offsets may be drawn.
     """
@@ -30,19 +30,23 @@ def preactivations(m: int, law: Law, key: Any, *, offsets: float = 0.0) -> Any:
     @jax.jit
     def squares(key_h, key_layer, key_b):
         h = relu(jr.normal(key_h, (m,)))
-        z = Linear.init(m, UNITS, law=law, key=key_layer)(h) + offsets * jr.normal(key_b, (UNITS,))
+        z = Linear.init(m, UNITS, initialiser=initialiser, key=key_layer)(h) + offsets * jr.normal(
+            key_b, (UNITS,)
+        )
         return jnp.mean(z**2), jnp.mean(h**2)
 
     return squares(key_h, key_layer, key_b)
 
 
 def sizes(
-    law: Callable[[int], Law], key: Any, offsets: Callable[[int], float] = lambda m: 0.0
+    initialiser: Callable[[int], Initialiser],
+    key: Any,
+    offsets: Callable[[int], float] = lambda m: 0.0,
 ) -> np.ndarray:
     """For each width the mean square of pre-activations, and of the activations before them."""
     keys = jr.split(key, len(WIDTHS))
     return np.array(
-        [preactivations(m, law(m), k, offsets=offsets(m)) for m, k in zip(WIDTHS, keys)]
+        [preactivations(m, initialiser(m), k, offsets=offsets(m)) for m, k in zip(WIDTHS, keys)]
     ).T
 
 
@@ -73,12 +77,12 @@ def scaling(key):
     $\omega, \beta \sim N(0, 1)$ are what is trained.
     """
     key_tangent, key_plain, key_wide = jr.split(key, 3)
-    law = tangent(weight=SIGMA_W, bias=SIGMA_B)
-    layer = Linear.init(400, 300, law=law, key=key)
+    initialiser = tangent(weight=SIGMA_W, bias=SIGMA_B)
+    layer = Linear.init(400, 300, initialiser=initialiser, key=key)
     parts = jax.tree.leaves(layer)
     constant = sizes(lambda m: gaussian(0.1), key_wide)
     return Verdict(
-        same_size("tangent parametrisation", sizes(lambda m: law, key_tangent), SIGMA_B),
+        same_size("tangent parametrisation", sizes(lambda m: initialiser, key_tangent), SIGMA_B),
         same_size(
             "weights of variance σ_w²/m",
             sizes(lambda m: gaussian(SIGMA_W / m**0.5), key_plain),
@@ -163,12 +167,12 @@ def pair(key: Any) -> np.ndarray:
 
 def tangent_net(m: int, key: Any) -> Any:
     """Standard normal weights, and the scale in the forward pass."""
-    return MLP.init(4, m, 1, law=tangent(weight=1.0), key=key)
+    return MLP.init(4, m, 1, initialiser=tangent(weight=1.0), key=key)
 
 
 def plain_net(m: int, key: Any) -> Any:
     """The same function at first, with the scale in the weights."""
-    return MLP.init(4, m, 1, law=lecun, key=key)
+    return MLP.init(4, m, 1, initialiser=lecun, key=key)
 
 
 @claim(
@@ -189,7 +193,8 @@ def has_a_limit(key):
     )
     limit = float(infinite(tangent_net(4, key)).ntk(jnp.asarray(xs))[0, 1])
     leading = [
-        float(infinite(plain_net(m, key), law=lecun).ntk(jnp.asarray(xs))[0, 1]) for m in WIDTHS
+        float(infinite(plain_net(m, key), initialiser=lecun).ntk(jnp.asarray(xs))[0, 1])
+        for m in WIDTHS
     ]
     return Verdict(
         power_of_width("tangent parametrisation", ours, 0.0),

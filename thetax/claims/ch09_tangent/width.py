@@ -25,9 +25,9 @@ def shallow(d: int, m: int, *, key: Any, last: float = 2.0) -> Chain:
     normal, both trained; or with another number in place of 2.
     """
     key_w, key_a = jr.split(key)
-    inner = Linear.init(d, m, law=tangent(weight=d**0.5), bias=False, key=key_w)
+    inner = Linear.init(d, m, initialiser=tangent(weight=d**0.5), bias=False, key=key_w)
     return Chain(
-        inner, relu, Linear.init(m, 1, law=tangent(weight=last**0.5), bias=False, key=key_a)
+        inner, relu, Linear.init(m, 1, initialiser=tangent(weight=last**0.5), bias=False, key=key_a)
     )
 
 

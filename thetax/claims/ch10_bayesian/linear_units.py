@@ -12,7 +12,7 @@ from scipy import stats
 
 from ...bayes import GaussianProcess, linear_kernel
 from ...explain import infinite
-from ...layers import Law, Linear, gaussian, identity, lecun, orthogonal
+from ...layers import Initialiser, Linear, gaussian, identity, lecun, orthogonal
 from ...models import MLP, ridge
 from ...plot import Chart, Panel
 from ..engine.chance import chance
@@ -24,17 +24,21 @@ SIGMA, DRAWS = 1.4, 200_000
 UNIT = ("layers.Linear", "layers.gaussian", "bayes.linear_kernel")
 
 
-def outputs(X: np.ndarray, units: int, draws: int, key: Any, law: Law | None = None) -> np.ndarray:
+def outputs(
+    X: np.ndarray, units: int, draws: int, key: Any, initialiser: Initialiser | None = None
+) -> np.ndarray:
     r"""What layers of so many units without an offset, $w \sim N(0, \frac{\sigma^2}{d} I)$, give
     for the rows of $X$: draws, examples, units.
     """
     d = X.shape[1]
-    law = law or gaussian(SIGMA / np.sqrt(d))
+    initialiser = initialiser or gaussian(SIGMA / np.sqrt(d))
 
     @jax.jit
     def give(keys, X):
         return jax.vmap(
-            lambda key: jax.vmap(Linear.init(d, units, law=law, bias=False, key=key))(X)
+            lambda key: jax.vmap(
+                Linear.init(d, units, initialiser=initialiser, bias=False, key=key)
+            )(X)
         )(keys)
 
     return np.asarray(give(jr.split(key, draws), jnp.asarray(X)))
@@ -218,7 +222,7 @@ def kurtosis(
     """
 
     def one(key, x):
-        return MLP.init(len(x), *widths, 1, activation=identity, law=lecun, key=key)(x)[0]
+        return MLP.init(len(x), *widths, 1, activation=identity, initialiser=lecun, key=key)(x)[0]
 
     many = jax.jit(
         lambda keys, x: jax.lax.map(lambda keys: jax.vmap(one, in_axes=(0, None))(keys, x), keys)
@@ -256,8 +260,8 @@ def deep(key, scale):
     keys = jr.split(key, 4)
     found = np.array([kurtosis((m,), x, draws, key) for m, key in zip(widths, keys)])
     twice = kurtosis((4, 4), x, draws, keys[3])
-    net = MLP.init(2, 16, 1, activation=identity, law=lecun, key=key)
-    limit = float(infinite(net, law=lecun).nngp(jnp.asarray(x[None]))[0, 0])
+    net = MLP.init(2, 16, 1, activation=identity, initialiser=lecun, key=key)
+    limit = float(infinite(net, initialiser=lecun).nngp(jnp.asarray(x[None]))[0, 0])
     m = np.array(widths)
     return Verdict(
         within("widths 4, 16, 64: 6/m", found[:, 0], 6 / m, error=found[:, 1]),

@@ -80,7 +80,7 @@ def examples(key: Any) -> np.ndarray:
 
 
 def empirical(
-    X: np.ndarray, width: int, seeds: int, key: Any, *, activation: Any, law: Any
+    X: np.ndarray, width: int, seeds: int, key: Any, *, activation: Any, initialiser: Any
 ) -> np.ndarray:
     """The mean of y yᵀ over so many networks of two hidden layers, each with as many outputs as
     units.
@@ -88,7 +88,15 @@ def empirical(
 
     def one(key, X):
         ys = jax.vmap(
-            MLP.init(X.shape[1], width, width, width, activation=activation, law=law, key=key)
+            MLP.init(
+                X.shape[1],
+                width,
+                width,
+                width,
+                activation=activation,
+                initialiser=initialiser,
+                key=key,
+            )
         )(X)
         return ys @ ys.T / width
 
@@ -128,8 +136,12 @@ def mean(key):
 
     def layers(key, x):
         key_first, key_second = jr.split(key)
-        first = Linear.init(d, m, law=he, key=key_first)(x)
-        return first[0], relu(first)[0], Linear.init(m, 1, law=he, key=key_second)(relu(first))[0]
+        first = Linear.init(d, m, initialiser=he, key=key_first)(x)
+        return (
+            first[0],
+            relu(first)[0],
+            Linear.init(m, 1, initialiser=he, key=key_second)(relu(first))[0],
+        )
 
     over = jax.jit(jax.vmap(layers, in_axes=(0, None)))
     before, after, following = map(np.asarray, over(jr.split(key, draws), jnp.asarray(x)))
@@ -183,7 +195,7 @@ def layer_by_layer(key, scale):
     X = examples(key)
     weight = 1.6
     bias = 0.2
-    law = tangent(weight=weight**0.5, bias=bias**0.5)
+    initialiser = tangent(weight=weight**0.5, bias=bias**0.5)
     checks = []
     couples = {
         "ReLU": (relu, by_kinks, 1e-9),
@@ -191,7 +203,7 @@ def layer_by_layer(key, scale):
         "tanh": (tanh, by_grid(np.tanh), 1e-6),
     }
     for name, (phi, couple, tolerance) in couples.items():
-        net = MLP.init(3, 4, 4, 1, activation=phi, law=law, key=key)
+        net = MLP.init(3, 4, 4, 1, activation=phi, initialiser=initialiser, key=key)
         K = np.asarray(infinite(net).nngp(jnp.asarray(X)))
         expected = recursion(X, couple, depth=2, weight=weight, bias=bias)
         checks += [
@@ -201,8 +213,10 @@ def layer_by_layer(key, scale):
             at_least(f"{name}: least eigenvalue", np.linalg.eigvalsh(K).min(), -1e-10),
         ]
     width, seeds = (1500, 40) if scale == "full" else (300, 200)
-    K = np.asarray(infinite(MLP.init(3, 4, 4, 1, law=law, key=key)).nngp(jnp.asarray(X)))
-    wide = empirical(X, width, seeds, key, activation=relu, law=law)
+    K = np.asarray(
+        infinite(MLP.init(3, 4, 4, 1, initialiser=initialiser, key=key)).nngp(jnp.asarray(X))
+    )
+    wide = empirical(X, width, seeds, key, activation=relu, initialiser=initialiser)
     settings = {"tolerance": 0.05, "relative": True, "method": "brute force"}
     return Verdict(
         *checks,
@@ -230,11 +244,11 @@ def layer_by_layer_printed(key):
     r"""Without $\sigma_w^2$ the kernel of a ReLU network shrinks to half with every layer, which
     He's weights, $\sigma_w^2 = 2$, are there to prevent."""
     X = examples(key)
-    wide = empirical(X, 300, 200, key, activation=relu, law=he)
+    wide = empirical(X, 300, 200, key, activation=relu, initialiser=he)
     unscaled: COUPLE = lambda x, k, y: by_kinks(x, k, y) / 2
     settings = {"tolerance": 0.05, "relative": True, "method": "brute force"}
     formula = lambda couple: recursion(X, couple, depth=2, weight=2.0, bias=0.0)
-    K = np.asarray(infinite(MLP.init(3, 4, 4, 1, key=key), law=he).nngp(jnp.asarray(X)))
+    K = np.asarray(infinite(MLP.init(3, 4, 4, 1, key=key), initialiser=he).nngp(jnp.asarray(X)))
     check = lambda name, expected: close(
         f"200 random networks of width 300: {name}", wide, expected, **settings
     )
@@ -292,7 +306,7 @@ def arc_cosine(key):
                 lines={"closed form": (theta, unit)},
                 points={"400,000 draws": (theta[[5, 20, 35]], products.mean(axis=1))},
                 bounds={"E uv": (theta, np.cos(theta))},
-                levels={"π/2": np.pi / 2},
+                vertical_lines={"π/2": np.pi / 2},
             )
         ),
     )
@@ -312,8 +326,8 @@ def central_limit(key):
     x = chance(key).normal(size=3)
     widths = (1, 4, 16, 64)
     draws = 20_000
-    net = lambda m, key: MLP.init(3, m, 1, law=he, key=key)
-    k = float(infinite(net(4, key), law=he).nngp(jnp.asarray(x[None]))[0, 0])
+    net = lambda m, key: MLP.init(3, m, 1, initialiser=he, key=key)
+    k = float(infinite(net(4, key), initialiser=he).nngp(jnp.asarray(x[None]))[0, 0])
     give = lambda m: jax.jit(jax.vmap(lambda key, x: net(m, key)(x)[0], in_axes=(0, None)))
     ys = {
         m: np.asarray(give(m)(jr.split(key, draws), jnp.asarray(x)))

@@ -29,7 +29,7 @@ def last_layers(
     """
 
     def one(key, X, ys, new):
-        net = MLP.init(X.shape[1], width, 1, law=he, key=key)
+        net = MLP.init(X.shape[1], width, 1, initialiser=he, key=key)
         first = net.body.layers[0]
         last = net.body.layers[-1]
         features = lambda xs: relu(jax.vmap(first)(xs))
@@ -65,7 +65,7 @@ def kernel_regression(key):
     )  # at right angles, so that K is far from singular
     new = rng.normal(size=(4, d))
     ys = rng.normal(size=n)
-    kernel = infinite(MLP.init(d, 4, 1, law=he, key=key), law=he).nngp
+    kernel = infinite(MLP.init(d, 4, 1, initialiser=he, key=key), initialiser=he).nngp
     found = GaussianProcess.init(kernel).condition(jnp.asarray(X), jnp.asarray(ys))
     mean, variance = (np.asarray(part(jnp.asarray(new))) for part in (found.mean, found.variance))
     joint = recursion(np.concatenate([X, new]), by_kinks_or_half, depth=1, weight=2.0, bias=0.0)
@@ -124,7 +124,7 @@ def _on_a_circle(key: Any) -> Chart:
     others.
     """
     around = lambda t: jnp.asarray(np.stack([np.cos(t), np.sin(t)], axis=1))
-    kernel = infinite(MLP.init(2, 4, 4, 1, law=he, key=key), law=he).nngp
+    kernel = infinite(MLP.init(2, 4, 4, 1, initialiser=he, key=key), initialiser=he).nngp
     t = np.linspace(-np.pi, np.pi, 150)
     seen = np.array([-2.5, -1.6, -0.9, 0.2, 0.8, 1.3])
     found = GaussianProcess.init(kernel).condition(around(seen), jnp.asarray(np.sin(3 * seen)))

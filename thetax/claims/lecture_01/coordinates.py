@@ -110,7 +110,9 @@ def coordinate_change(key):
     return Verdict(
         *checks,
         figure=Chart(
-            Panel("x₁", "x₂", points=by_label(xs, ys), equal=True, title="No line separates"),
+            Panel(
+                "x₁", "x₂", points=by_label(xs, ys), equal_aspect=True, title="No line separates"
+            ),
             Panel(
                 "length r",
                 "angle φ",
@@ -124,7 +126,7 @@ def coordinate_change(key):
 
 def _trained(key, xs, labels, steps=400):
     """A network of two hidden layers after full-batch Adam."""
-    net = models.MLP.init(2, 8, 8, 1, activation=layers.tanh, law=layers.glorot, key=key)
+    net = models.MLP.init(2, 8, 8, 1, activation=layers.tanh, initialiser=layers.glorot, key=key)
     objective = lambda model, batch, key: train.binary_cross_entropy(model, (xs, labels))
     descent = train.descend(objective, optax.adam(0.03))
     return jax.jit(lambda net: run(descent, net, jnp.zeros(steps), key=key)[0].model)(net)
@@ -181,12 +183,12 @@ def nested(key):
             np.nextafter(0, 1),
         ),
         figure=Chart(
-            Panel("x₁", "x₂", points=by_label(xs, ys), equal=True, title="The data"),
+            Panel("x₁", "x₂", points=by_label(xs, ys), equal_aspect=True, title="The data"),
             Panel(
                 "score of a separating plane",
                 "across it",
                 points=by_label(np.c_[score, across], ys),
-                levels={"the plane": 0.0},
+                vertical_lines={"the plane": 0.0},
                 title="The last hidden layer",
             ),
         ),

@@ -13,19 +13,19 @@ from scipy.special import expit
 
 from ... import layers, models, train
 from ...core import run
-from ...layers import Law, Linear
+from ...layers import Initialiser, Linear
 from ...plot import Chart, Panel
 from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
-LAW = Law(
+LAW = Initialiser(
     lambda key, shape: jr.uniform(key, shape, minval=-1 / shape[1], maxval=1 / shape[1])
 )  # U(−1/n, 1/n)
 
 
-def three_layers(n, m, *, key, law=LAW):
+def three_layers(n, m, *, key, initialiser=LAW):
     """The library's network of n inputs, m sigmoid units and one output, without biases."""
     return models.MLP.init(
         n,
@@ -33,7 +33,7 @@ def three_layers(n, m, *, key, law=LAW):
         1,
         activation=layers.sigmoid,
         affine=partial(Linear.init, bias=False),
-        law=law,
+        initialiser=initialiser,
         key=key,
     )
 
@@ -77,7 +77,7 @@ def mlp(key):
     x)\,x_i$.
     """
     rng, (n, m) = chance(key), (3, 5)
-    net = three_layers(n, m, key=key, law=layers.gaussian(1.0))
+    net = three_layers(n, m, key=key, initialiser=layers.gaussian(1.0))
     (w, beta), x, y = weights(net), rng.normal(size=n), rng.normal()
     out, by_beta, by_w, hidden = _by_hand(w, beta, x, y)
     squares = lambda prediction, y: train.squared_loss(prediction[0], y)

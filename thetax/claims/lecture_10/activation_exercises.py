@@ -233,8 +233,10 @@ def _through_depth(key) -> dict[str, np.ndarray]:
     ys = jnp.zeros(32)
     kinds = {"relu": (layers.relu, layers.he), "sigmoid": (layers.sigmoid, layers.glorot)}
     found = {}
-    for name, (activation, law) in kinds.items():
-        net = models.MLP.init(64, *[64] * 8, 1, activation=activation, law=law, key=key)
+    for name, (activation, initialiser) in kinds.items():
+        net = models.MLP.init(
+            64, *[64] * 8, 1, activation=activation, initialiser=initialiser, key=key
+        )
         found[name] = explain.gradients(train.squared_error, net, (xs, ys + 1)).outputs[1:-1:2]
     return found
 

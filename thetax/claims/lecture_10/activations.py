@@ -339,8 +339,10 @@ def vanishing(key):
     L, runs, d = 20, 10, 32
     keys = jr.split(key, runs * (L + 1)).reshape(runs, L + 1)
     weights = {
-        name: jax.vmap(jax.vmap(lambda key, law=law: law(key, (d, d))))(keys)
-        for name, (_, law) in LAWS.items()
+        name: jax.vmap(jax.vmap(lambda key, initialiser=initialiser: initialiser(key, (d, d))))(
+            keys
+        )
+        for name, (_, initialiser) in LAWS.items()
     }
     x = jr.normal(jr.fold_in(key, 1), (runs, d))
     every = jax.vmap(jax.vmap(through, in_axes=(0, None, 0)), in_axes=(0, 0, None))

@@ -174,7 +174,12 @@ def overfitted(key, n=30, d=2, width=16):
             xs = jr.normal(key_x, (n + 500, d))
             noisy = xs[:n] @ w + jr.normal(key_y, (n,))
             net = models.MLP.init(
-                d, *[width] * hidden, 1, activation=layers.tanh, law=layers.glorot, key=key_net
+                d,
+                *[width] * hidden,
+                1,
+                activation=layers.tanh,
+                initialiser=layers.glorot,
+                key=key_net,
             )
             step = train.descend(
                 lambda net, batch, key: train.squared_error(net, (xs[:n], noisy)), optax.adam(0.003)

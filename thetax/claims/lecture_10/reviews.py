@@ -52,7 +52,9 @@ class Reader(eqx.Module):
     def init(cls, size: int, *, key) -> "Reader":
         """For a vocabulary of that size."""
         keys = jr.split(key, 3)
-        words = layers.Bag.init(size, UNITS, law=layers.gaussian(0.1), bias=False, key=keys[0])
+        words = layers.Bag.init(
+            size, UNITS, initialiser=layers.gaussian(0.1), bias=False, key=keys[0]
+        )
         return cls(
             words,
             layers.Elman.init(UNITS, UNITS, key=keys[1]),

@@ -40,7 +40,7 @@ def subsets_drawn(key: Any, n: int, size: int, times: int) -> np.ndarray:
     counts = Linear(jnp.zeros((1, 2**n)))
     return np.asarray(
         train.fit(
-            counting, counts, data, epochs=times, batch=size, key=key, progress=train.Silent()
+            counting, counts, data, epochs=times, batch_size=size, key=key, progress=train.Silent()
         ).model.W[0]
     )
 
@@ -69,7 +69,7 @@ def sgd(key):
         Linear(jnp.zeros((1, 3))),
         (jnp.asarray(X), jnp.asarray(y)),
         epochs=6,
-        batch=8,
+        batch_size=8,
         **watch,
     )
     for _ in range(6):  # short binary fractions: no order of summation rounds
@@ -79,7 +79,12 @@ def sgd(key):
     begin = Linear(jnp.zeros((1, 3)))
     data = (jnp.asarray(Z), jnp.asarray(Z @ truth))
     few = train.fit(
-        train.descend(train.squared_error, optax.sgd(0.1)), begin, data, epochs=60, batch=4, **watch
+        train.descend(train.squared_error, optax.sgd(0.1)),
+        begin,
+        data,
+        epochs=60,
+        batch_size=4,
+        **watch,
     )
     drawn = subsets_drawn(key, 6, 4, 600)
     all_of_them = [sum(2**i for i in subset) for subset in combinations(range(6), 4)]
@@ -201,7 +206,7 @@ def epoch(key):
             Linear(jnp.zeros((1, N))),
             data,
             epochs=epochs,
-            batch=batch,
+            batch_size=batch,
             key=key,
             progress=train.Silent(),
         )
@@ -343,12 +348,12 @@ def init_matters(key):
     go = lambda steps: jax.jit(jax.vmap(lambda net: run(step, net, jnp.zeros(steps), key=key)))
     starts = jax.vmap(lambda key: Linear.init(2, 1, key=key))(jr.split(key, 10))
     straight = np.asarray(go(1200)(starts)[1][1].loss)
-    make = lambda law: jax.vmap(lambda key: models.MLP.init(2, 16, 16, 1, law=law, key=key))(
-        jr.split(key, 10)
-    )
+    make = lambda initialiser: jax.vmap(
+        lambda key: models.MLP.init(2, 16, 16, 1, initialiser=initialiser, key=key)
+    )(jr.split(key, 10))
     fit = go(1200)
     small = layers.gaussian(0.05)
-    he, poor = (np.asarray(fit(make(law))[1][1].loss) for law in (layers.he, small))
+    he, poor = (np.asarray(fit(make(initialiser))[1][1].loss) for initialiser in (layers.he, small))
     level = he[:, 300].max()
     fast = steps_to(he, level)
     slow = steps_to(poor, level)

@@ -90,7 +90,7 @@ def tuning(key):
                 "mean squared error",
                 log="x",
                 lines={"cross-validation": (GRID, cv[0]), "test": (GRID, test[0])},
-                levels={"chosen": float(GRID[chosen[0]]) * 1.05},
+                vertical_lines={"chosen": float(GRID[chosen[0]]) * 1.05},
             ),
         ),
     )
@@ -238,7 +238,9 @@ def restarts(key):
     (xs, noise), (at, more) = make(), make()
     data, test = ((x, jnp.sin(2 * x[:, 0]) + e) for x, e in ((xs, noise), (at, more)))
     nets = layers.Ensemble.init(
-        partial(models.MLP.init, 1, 20, 1, activation=layers.tanh, law=layers.gaussian(1.0)),
+        partial(
+            models.MLP.init, 1, 20, 1, activation=layers.tanh, initialiser=layers.gaussian(1.0)
+        ),
         8,
         key=key,
     )
@@ -342,7 +344,7 @@ def occam(key):
                     "one standard error": (c, shown.mean - shown.error, shown.mean + shown.error)
                 },
                 bounds={"the least, and one error": (c, np.full(9, shown.limit))},
-                levels={"chosen": float(shown.chosen + 1), "least": float(shown.best + 1)},
+                vertical_lines={"chosen": float(shown.chosen + 1), "least": float(shown.best + 1)},
             ),
         ),
     )

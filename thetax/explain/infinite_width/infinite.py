@@ -32,7 +32,7 @@ from ...memory import expect_room
 from ..modules import modules
 from . import norms as infinite_norms  # noqa: F401  which make their rules known
 from .covariance_features import Features, Given, NeedsPairs
-from .rules import FUNCTIONS, At, Laws, NoLimit, known, limit_of, name_of, unknown
+from .rules import FUNCTIONS, At, Initialisers, NoLimit, known, limit_of, name_of, unknown
 
 ENTRIES = 2**18  # moments held at a time
 
@@ -46,7 +46,7 @@ class Infinite:
     """A network of infinite width: its two kernels, apart or together."""
 
     model: Any  # shapes alone
-    law: Laws
+    initialiser: Initialisers
 
     @property
     def nngp(self) -> "Kernel":
@@ -92,7 +92,7 @@ class Infinite:
 
     def moments(self, given: Given) -> Features:
         """All that is known of the outputs."""
-        found = known(limit_of(self.model, given, At(self.law)))
+        found = known(limit_of(self.model, given, At(self.initialiser)))
         if found.space:
             raise NoLimit(
                 type(self.model).__name__,
@@ -119,14 +119,15 @@ class Kernel(NamedTuple):
         return _diagonals(self.of, (self.which,), pairs, xs)[0]
 
 
-def infinite(model: Model, *, law: Laws = None) -> Infinite:
+def infinite(model: Model, *, initialiser: Initialisers = None) -> Infinite:
     r"""The kernels of the model with its widths sent to infinity (§9.3, §10.2).
 
     The architecture is read from the model, and nothing of its weights: layers, activations,
-    windows, ways around. The `law` is that by which all its weights were drawn, or a function that
-    gives it for the path of a layer; layers of the `tangent` parametrisation tell it themselves. In
-    the standard parametrisation `ntk` is the leading order at the model's own widths, with which it
-    grows. Norms begin as plain ones, and their parameters are trained too; dropout does nothing, as
+    windows, ways around. The `initialiser` is the one that drew all weights, or a function from the
+    path of a layer to it; layers of the `tangent` parametrisation tell it themselves. In the
+    standard parametrisation `ntk` is the leading order at the model's own widths, with which it
+    grows.
+ Norms begin as plain ones, and their parameters are trained too; dropout does nothing, as
     in a call without a key. What has no known limit is refused by name with `NoLimit`, a
     `ValueError`.
 
@@ -139,7 +140,7 @@ def infinite(model: Model, *, law: Laws = None) -> Infinite:
     >>> import jax.random as jr
     >>> from thetax.layers import tangent
     >>> from thetax.models import MLP
-    >>> limit = infinite(MLP.init(2, 8, 1, law=tangent(weight=2**0.5), key=jr.key(0)))
+    >>> limit = infinite(MLP.init(2, 8, 1, initialiser=tangent(weight=2**0.5), key=jr.key(0)))
     >>> xs = jnp.array([[1.0, 1.0], [1.0, -1.0]])
     >>> limit.nngp(xs).round(4).tolist(), limit.ntk(xs).round(4).tolist()
     ([[2.0, 0.636...], [0.636..., 2.0]], [[4.0, 0.636...], [0.636..., 4.0]])
@@ -157,7 +158,7 @@ def infinite(model: Model, *, law: Laws = None) -> Infinite:
     shape = lambda leaf: (
         jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf
     )
-    return Infinite(jax.tree.map(shape, model), law)
+    return Infinite(jax.tree.map(shape, model), initialiser)
 
 
 def _is_pointwise(f: Any) -> bool:

@@ -33,7 +33,7 @@ from ...layers import (
     DropConnect,
     Dropout,
     Ensemble,
-    Law,
+    Initialiser,
     Linear,
     Pointwise,
     Recurrent,
@@ -46,7 +46,7 @@ from ...models import MLP, LeNet
 from .covariance_features import Features, Given
 
 Seen = Given | Features
-Laws = Law | Callable[[str], Law] | None
+Initialisers = Initialiser | Callable[[str], Initialiser] | None
 
 
 class NoLimit(ValueError):
@@ -75,7 +75,7 @@ class Scales(NamedTuple):
 class At:
     """Where in the model a rule is applied, and by what law weights are drawn there."""
 
-    law: Laws
+    initialiser: Initialisers
     path: str = ""
 
     def inside(self, name: str) -> "At":
@@ -85,31 +85,35 @@ class At:
     def scales(self, layer: Any) -> Scales:
         """Of an affine layer with `W`, `b` and their scales."""
         shape = tuple(layer.W.shape)
-        law = self.law if isinstance(self.law, Law | None) else self.law(self.path)
+        initialiser = (
+            self.initialiser
+            if isinstance(self.initialiser, Initialiser | None)
+            else self.initialiser(self.path)
+        )
         n = fan_in(shape)
         kind = type(layer).__name__
-        if law is None and layer.scale_W == layer.scale_b == 1:
+        if initialiser is None and layer.scale_W == layer.scale_b == 1:
             why = (
                 "is in the standard parametrisation, and does not tell how it was drawn; say it, "
-                "as in law=he."
+                "as in initialiser=he."
             )
             raise NoLimit(kind, self.path, why)
-        if law is None:
+        if initialiser is None:
             s_W = layer.scale_W
             s_b = layer.scale_b
             spread_W = 1.0
             spread_b = 1.0
-        elif law.spread_W is None:
+        elif initialiser.spread_W is None:
             raise NoLimit(
                 kind,
                 self.path,
-                "has a law that does not tell its spread; say it: Law(draw, spread_W=...).",
+                "has a law that does not tell its spread; say it: Initialiser(draw, spread_W=...).",
             )
         else:
-            s_W = law.scale_W(shape)
-            s_b = law.scale_b
-            spread_W = law.spread_W(shape)
-            spread_b = law.spread_b
+            s_W = initialiser.scale_W(shape)
+            s_b = initialiser.scale_b
+            spread_W = initialiser.spread_W(shape)
+            spread_b = initialiser.spread_b
         s_b = 0.0 if layer.b is None else s_b
         return Scales(n * (s_W * spread_W) ** 2, (s_b * spread_b) ** 2, n * s_W**2, s_b**2)
 

@@ -269,7 +269,7 @@ def _partly(model: Any, share: Array) -> Any:
         if isinstance(node, Stacked):
             return Stacked(
                 _partly(node.layers, jnp.broadcast_to(share, (len(node), *share.shape))),
-                node.remember,
+                node.remat,
             )
         return _Partly(node, share) if _thins(node) else node
 

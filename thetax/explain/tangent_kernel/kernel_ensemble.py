@@ -80,7 +80,7 @@ def lazy_ensemble(
     >>> from thetax.explain import infinite
     >>> from thetax.layers import tangent
     >>> from thetax.models import MLP
-    >>> limit = infinite(MLP.init(2, 8, 1, law=tangent(weight=2**0.5), key=jr.key(0)))
+    >>> limit = infinite(MLP.init(2, 8, 1, initialiser=tangent(weight=2**0.5), key=jr.key(0)))
     >>> xs = np.array([[1.0, 0.0], [0.0, 2.0]])
     >>> found = lazy_ensemble(limit.nngp, limit.ntk, xs, np.array([1.0, 3.0]))(np.inf)
     >>> found.mean.round(3).tolist(), found.deviation.round(2).tolist()

@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ...core import expect_shape
-from ..initialise import Law, lecun
+from ..initialise import Initialiser, lecun
 from ..linear import dense
 from .dot_product import masked_softmax
 
@@ -35,12 +35,18 @@ class Additive(eqx.Module):
     v: Float[Array, " h"]
 
     @classmethod
-    def init(cls, m: int, n: int, width: int, *, law: Law = lecun, key: PRNGKeyArray) -> "Additive":
+    def init(
+        cls, m: int, n: int, width: int, *, initialiser: Initialiser = lecun, key: PRNGKeyArray
+    ) -> "Additive":
         """For queries of size $m$ and a memory of vectors of size $n$; `width` is that of the
         hidden layer.
         """
         key_W, key_M, key_v = jr.split(key, 3)
-        return cls(law(key_W, (width, m)), law(key_M, (width, n)), law(key_v, (1, width))[0])
+        return cls(
+            initialiser(key_W, (width, m)),
+            initialiser(key_M, (width, n)),
+            initialiser(key_v, (1, width))[0],
+        )
 
     def __check_init__(self):
         h = len(self.v)

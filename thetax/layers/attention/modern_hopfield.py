@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...core import Scalar, expect_shape, floats, wide
-from ..initialise import Law, lecun
+from ..initialise import Initialiser, lecun
 from ..linear import dense
 
 
@@ -42,10 +42,17 @@ class ModernHopfield(eqx.Module):
 
     @classmethod
     def init(
-        cls, n: int, d: int, *, beta: float, steps: int = 1, law: Law = lecun, key: PRNGKeyArray
+        cls,
+        n: int,
+        d: int,
+        *,
+        beta: float,
+        steps: int = 1,
+        initialiser: Initialiser = lecun,
+        key: PRNGKeyArray,
     ) -> "ModernHopfield":
         """Draws $n$ patterns of width $d$ from the law."""
-        return cls(law(key, (n, d)), beta, steps)
+        return cls(initialiser(key, (n, d)), beta, steps)
 
     def __check_init__(self):
         if self.X.ndim != 2 or 0 in self.X.shape:

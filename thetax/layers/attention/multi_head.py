@@ -17,7 +17,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...core import expect_shape
-from ..initialise import Law, glorot
+from ..initialise import Initialiser, glorot
 from ..linear import Linear
 from .dot_product import attend, attention_weights
 from .mask import ALL, Mask
@@ -72,7 +72,7 @@ class Attention(eqx.Module):
         bias: bool = True,
         relative: Rotary | ALiBi | None = None,
         kernel: Kernel = attend,
-        law: Law = glorot,
+        initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "Attention":
         """For tokens of width `d`, and a memory of another width if given; a head has `size`
@@ -90,7 +90,7 @@ class Attention(eqx.Module):
             )
         size = d // heads if size is None else size
         key_Q, key_K, key_V, key_O = jr.split(key, 4)
-        draw = lambda n, m, key: Linear.init(n, m, law=law, bias=bias, key=key)
+        draw = lambda n, m, key: Linear.init(n, m, initialiser=initialiser, bias=bias, key=key)
         seen = d if memory is None else memory
         return cls(
             draw(d, heads * size, key_Q),

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...core import expect_shape
-from ..initialise import Law, gaussian
+from ..initialise import Initialiser, gaussian
 
 SMALL = gaussian(0.02)
 
@@ -76,9 +76,11 @@ class Learned(eqx.Module):
     P: Float[Array, "m d"]
 
     @classmethod
-    def init(cls, length: int, d: int, *, law: Law = SMALL, key: PRNGKeyArray) -> "Learned":
+    def init(
+        cls, length: int, d: int, *, initialiser: Initialiser = SMALL, key: PRNGKeyArray
+    ) -> "Learned":
         """Draws `length` rows."""
-        return cls(law(key, (length, d)))
+        return cls(initialiser(key, (length, d)))
 
     def __call__(
         self, x: Float[Array, "t d"], *, first: Int[Array, ""] | int = 0

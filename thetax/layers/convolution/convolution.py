@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...core import expect_floats, expect_shape
-from ..initialise import Law, he
+from ..initialise import Initialiser, he
 from ..linear import along
 from .channels_last import correlate_last
 
@@ -190,7 +190,7 @@ class Convolution(eqx.Module):
         groups: int = 1,
         bias: bool = True,
         flip: bool = False,
-        law: Law = he,
+        initialiser: Initialiser = he,
         key: PRNGKeyArray,
     ) -> "Convolution":
         """Draws the kernel and the offset from the law, for `c` channels and windows of one axis or
@@ -208,9 +208,9 @@ class Convolution(eqx.Module):
             )
         key_W, key_b = jr.split(key)
         shape = (m, c // groups, *window)
-        b = law.bias(key_b, m) if bias else None
-        scales = (law.scale_W(shape), law.scale_b)
-        return cls(law(key_W, shape), b, boundary, stride, dilation, groups, flip, *scales)
+        b = initialiser.bias(key_b, m) if bias else None
+        scales = (initialiser.scale_W(shape), initialiser.scale_b)
+        return cls(initialiser(key_W, shape), b, boundary, stride, dilation, groups, flip, *scales)
 
     def __check_init__(self):
         space = self.W.ndim - 2

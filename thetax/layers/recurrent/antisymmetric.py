@@ -14,7 +14,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...core import expect_shape
-from ..initialise import Law, lecun
+from ..initialise import Initialiser, lecun
 from ..linear import dense
 from .elman import Cell, Product
 
@@ -42,12 +42,14 @@ class Antisymmetric(Cell):
         *,
         step_size: float = 0.1,
         damping: float = 0.01,
-        law: Law = lecun,
+        initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "Antisymmetric":
         """Draws $W$ and $V$ from the law."""
         key_W, key_V = jr.split(key)
-        return cls(law(key_W, (m, m)), law(key_V, (m, n)), jnp.zeros(m), step_size, damping)
+        return cls(
+            initialiser(key_W, (m, m)), initialiser(key_V, (m, n)), jnp.zeros(m), step_size, damping
+        )
 
     @property
     def start(self) -> Float[Array, " m"]:
@@ -101,13 +103,13 @@ class Lipschitz(Cell):
         step_size: float = 0.1,
         skew: float = 0.75,
         damping: float = 0.001,
-        law: Law = lecun,
+        initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "Lipschitz":
         """Draws the matrices from the law."""
         key_A, key_W, key_V = jr.split(key, 3)
-        M = jnp.stack([law(key_A, (m, m)), law(key_W, (m, m))])
-        return cls(M, law(key_V, (m, n)), jnp.zeros(m), step_size, skew, damping)
+        M = jnp.stack([initialiser(key_A, (m, m)), initialiser(key_W, (m, m))])
+        return cls(M, initialiser(key_V, (m, n)), jnp.zeros(m), step_size, skew, damping)
 
     @property
     def start(self) -> Float[Array, " m"]:

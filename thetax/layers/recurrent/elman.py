@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...core import expect_shape
 from ..activation import Activation, tanh
-from ..initialise import Law, lecun, orthogonal
+from ..initialise import Initialiser, lecun, orthogonal
 from ..linear import dense
 
 Product = Callable[[str, Array], Array]
@@ -82,15 +82,22 @@ class Elman(Cell):
         m: int,
         *,
         activation: Activation = tanh,
-        law: Law = lecun,
-        remember: Law = orthogonal,
+        initialiser: Initialiser = lecun,
+        recurrent_initialiser: Initialiser = orthogonal,
         key: PRNGKeyArray,
     ) -> "Elman":
-        r"""Draws $V_0$ and $b_0$ from the `law` and $U_0$ from `remember`: an orthogonal one keeps
-        every norm.
+        r"""Draws $V_0$ and $b_0$ by `initialiser` and $U_0$ by `recurrent_initialiser`.
+
+        The default recurrent matrix is orthogonal, so it preserves the norm of the state.
         """
+
         key_U, key_V, key_b = jr.split(key, 3)
-        return cls(remember(key_U, (m, m)), law(key_V, (m, n)), law.bias(key_b, m), activation)
+        return cls(
+            recurrent_initialiser(key_U, (m, m)),
+            initialiser(key_V, (m, n)),
+            initialiser.bias(key_b, m),
+            activation,
+        )
 
     def __check_init__(self):
         m = len(self.b)

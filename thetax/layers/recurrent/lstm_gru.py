@@ -17,7 +17,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...core import expect_shape
-from ..initialise import Law, lecun, orthogonal
+from ..initialise import Initialiser, lecun, orthogonal
 from ..linear import dense
 from .elman import Cell, Product
 
@@ -63,8 +63,8 @@ class LSTM(Cell):
         *,
         forget: float = 1.0,
         mixed: bool = False,
-        law: Law = lecun,
-        remember: Law = orthogonal,
+        initialiser: Initialiser = lecun,
+        recurrent_initialiser: Initialiser = orthogonal,
         key: PRNGKeyArray,
     ) -> "LSTM":
         r"""Draws the blocks each by itself; the offset of the forget gate begins at `forget`, the
@@ -75,8 +75,8 @@ class LSTM(Cell):
         key_U, key_V = jr.split(key)
         b = jnp.zeros(4 * m).at[m : 2 * m].set(forget)
         return cls(
-            _blocks(remember, key_U, 4, m, m),
-            _blocks(law, key_V, 4, m, n),
+            _blocks(recurrent_initialiser, key_U, 4, m, m),
+            _blocks(initialiser, key_V, 4, m, n),
             b,
             jnp.eye(m) if mixed else None,
         )
@@ -144,8 +144,8 @@ class GRU(Cell):
         *,
         keep: float = 0.0,
         reset_after: bool = False,
-        law: Law = lecun,
-        remember: Law = orthogonal,
+        initialiser: Initialiser = lecun,
+        recurrent_initialiser: Initialiser = orthogonal,
         key: PRNGKeyArray,
     ) -> "GRU":
         """Draws the blocks each by itself; the offset of the gate that keeps begins at `keep`, the
@@ -154,7 +154,12 @@ class GRU(Cell):
         key_U, key_V = jr.split(key)
         b = jnp.zeros(3 * m).at[m : 2 * m].set(keep)
         c = jnp.zeros(m) if reset_after else None
-        return cls(_blocks(remember, key_U, 3, m, m), _blocks(law, key_V, 3, m, n), b, c)
+        return cls(
+            _blocks(recurrent_initialiser, key_U, 3, m, m),
+            _blocks(initialiser, key_V, 3, m, n),
+            b,
+            c,
+        )
 
     def __check_init__(self):
         _check("GRU", self, 3)
@@ -197,9 +202,11 @@ class GRU(Cell):
         return z, z
 
 
-def _blocks(law: Law, key: PRNGKeyArray, count: int, m: int, n: int) -> Float[Array, "_ n"]:
+def _blocks(
+    initialiser: Initialiser, key: PRNGKeyArray, count: int, m: int, n: int
+) -> Float[Array, "_ n"]:
     """Matrices of one law below one another."""
-    return jnp.concatenate([law(key, (m, n)) for key in jr.split(key, count)])
+    return jnp.concatenate([initialiser(key, (m, n)) for key in jr.split(key, count)])
 
 
 def _check(name: str, cell: Any, blocks: int) -> None:

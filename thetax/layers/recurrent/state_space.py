@@ -19,7 +19,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Complex, Float, Inexact, PRNGKeyArray
 
 from ...core import expect_shape
-from ..initialise import Law, lecun
+from ..initialise import Initialiser, lecun
 from ..linear import dense
 from .scan import linear_scan
 
@@ -42,11 +42,19 @@ class MinGRU(eqx.Module):
 
     @classmethod
     def init(
-        cls, n: int, m: int, *, keep: float = 0.0, law: Law = lecun, key: PRNGKeyArray
+        cls,
+        n: int,
+        m: int,
+        *,
+        keep: float = 0.0,
+        initialiser: Initialiser = lecun,
+        key: PRNGKeyArray,
     ) -> "MinGRU":
         """Draws both matrices from the law; the gate's offset begins at `keep`."""
         key_G, key_V = jr.split(key)
-        return cls(law(key_G, (m, n)), law(key_V, (m, n)), jnp.full(m, keep), jnp.zeros(m))
+        return cls(
+            initialiser(key_G, (m, n)), initialiser(key_V, (m, n)), jnp.full(m, keep), jnp.zeros(m)
+        )
 
     @property
     def start(self) -> Float[Array, " m"]:
@@ -274,7 +282,7 @@ class SelectiveSSM(eqx.Module):
         m: int,
         *,
         step: tuple[float, float] = (1e-3, 1e-1),
-        law: Law = lecun,
+        initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "SelectiveSSM":
         r"""States that decay at rates $1, \dots, N$; steps drawn evenly on a logarithmic scale;
@@ -285,7 +293,12 @@ class SelectiveSSM(eqx.Module):
         A = jnp.tile(jnp.log(jnp.arange(1.0, m + 1)), (d, 1))
         offset = steps + jnp.log(-jnp.expm1(-steps))  # softplus of it is the step
         return cls(
-            A, 0.1 * law(key_S, (d, d)), offset, law(key_B, (m, d)), law(key_C, (m, d)), jnp.ones(d)
+            A,
+            0.1 * initialiser(key_S, (d, d)),
+            offset,
+            initialiser(key_B, (m, d)),
+            initialiser(key_C, (m, d)),
+            jnp.ones(d),
         )
 
     @property

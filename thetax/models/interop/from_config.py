@@ -17,7 +17,7 @@ from ...layers import (
     Embedding,
     FeedForward,
     Gated,
-    Law,
+    Initialiser,
     LayerNorm,
     Learned,
     Linear,
@@ -40,7 +40,7 @@ from .huggingface import (
 )
 from .weight_names import Names
 
-_EMPTY = Law(lambda key, shape: jnp.zeros(shape))  # shapes are all that is wanted
+_EMPTY = Initialiser(lambda key, shape: jnp.zeros(shape))  # shapes are all that is wanted
 _KEY = partial(jr.key, 0)
 
 
@@ -123,12 +123,12 @@ class _Sizes(NamedTuple):
             self.hidden,
             norm=norm,
             feed=feed,
-            law=_EMPTY,
+            initialiser=_EMPTY,
         )
         return draw(dropout=self.dropout, key=_KEY(), **options)
 
     def linear(self, m: int) -> Linear:
-        return Linear.init(self.d, m, law=_EMPTY, key=_KEY())
+        return Linear.init(self.d, m, initialiser=_EMPTY, key=_KEY())
 
 
 def _bert(settings: Settings) -> _Made:
@@ -138,10 +138,10 @@ def _bert(settings: Settings) -> _Made:
     vocabulary = settings.whole("vocab_size")
     length = settings.whole("max_position_embeddings")
     segments = settings.whole("type_vocab_size", 2)
-    table = lambda rows: Embedding.init(rows, sizes.d, law=_EMPTY, key=_KEY())
+    table = lambda rows: Embedding.init(rows, sizes.d, initialiser=_EMPTY, key=_KEY())
     encoder = lambda: BERT(
         table(vocabulary),
-        Learned.init(length, sizes.d, law=_EMPTY, key=_KEY()),
+        Learned.init(length, sizes.d, initialiser=_EMPTY, key=_KEY()),
         table(segments),
         sizes.norm(),
         sizes.trunk(norms="after"),
@@ -198,13 +198,15 @@ def _vit(settings: Settings) -> _Made:
     classes = settings.chosen({"ViTModel": 0, "ViTForImageClassification": settings.classes()})
 
     def model() -> ViT:
-        stem = partial(Convolution.init, boundary="valid", stride=patch, law=_EMPTY, key=_KEY())
+        stem = partial(
+            Convolution.init, boundary="valid", stride=patch, initialiser=_EMPTY, key=_KEY()
+        )
         return ViT(
             stem(channels, sizes.d, (patch, patch)),
             jnp.zeros(sizes.d),
             sizes.trunk(),
             sizes.linear(classes),
-            Learned.init(count + 1, sizes.d, law=_EMPTY, key=_KEY()),
+            Learned.init(count + 1, sizes.d, initialiser=_EMPTY, key=_KEY()),
             Dropout(sizes.dropout),
             size,
         )
@@ -234,10 +236,12 @@ def _gpt2(settings: Settings) -> _Made:
 
     def model() -> GPT:
         return GPT(
-            Embedding.init(vocabulary, d, law=_EMPTY, key=_KEY()),
+            Embedding.init(vocabulary, d, initialiser=_EMPTY, key=_KEY()),
             sizes.trunk(),
-            Learned.init(length, d, law=_EMPTY, key=_KEY()),
-            None if tied else Linear.init(d, vocabulary, law=_EMPTY, bias=False, key=_KEY()),
+            Learned.init(length, d, initialiser=_EMPTY, key=_KEY()),
+            None
+            if tied
+            else Linear.init(d, vocabulary, initialiser=_EMPTY, bias=False, key=_KEY()),
             Dropout(settings.rate("embd_pdrop", 0.0)),
         )
 
@@ -301,11 +305,15 @@ def _llama(settings: Settings) -> _Made:
             relative=Rotary(base),
             norm=partial(RMSNorm.init, epsilon=epsilon),
             feed=partial(Gated.init, activation=activation),
-            law=_EMPTY,
+            initialiser=_EMPTY,
             key=_KEY(),
         )
-        readout = None if tied else Linear.init(d, vocabulary, law=_EMPTY, bias=False, key=_KEY())
-        return GPT(Embedding.init(vocabulary, d, law=_EMPTY, key=_KEY()), trunk, None, readout)
+        readout = (
+            None if tied else Linear.init(d, vocabulary, initialiser=_EMPTY, bias=False, key=_KEY())
+        )
+        return GPT(
+            Embedding.init(vocabulary, d, initialiser=_EMPTY, key=_KEY()), trunk, None, readout
+        )
 
     return _Made(model, huggingface_llama)
 

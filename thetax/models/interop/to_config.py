@@ -32,7 +32,7 @@ def describe(model: Any, *, config: Mapping[str, Any] | None = None) -> Config:
     special tokens.
 
     >>> import jax.random as jr
-    >>> model = GPT.init(11, 8, depth=2, heads=2, length=12, key=jr.key(0))
+    >>> model = GPT.init(11, 8, depth=2, heads=2, max_length=12, key=jr.key(0))
     >>> found = describe(model, config={"eos_token_id": 10})
     >>> found["model_type"], found["n_layer"], found["eos_token_id"]
     ('gpt2', 2, 10)
@@ -76,9 +76,7 @@ def blank_of(model: Any, config: Mapping[str, Any]) -> Blank:
 def _form(model: Any) -> Any:
     """All about a model but its numbers, and but what is remembered while it learns."""
     trunk = lambda m: m.trunk if hasattr(m, "trunk") else m.bert.trunk
-    model = eqx.tree_at(
-        lambda m: trunk(m).blocks, model, replace(trunk(model).blocks, remember=True)
-    )
+    model = eqx.tree_at(lambda m: trunk(m).blocks, model, replace(trunk(model).blocks, remat=False))
     leaves, structure = jax.tree.flatten(model)
     return structure, [leaf.shape for leaf in leaves]
 
@@ -144,7 +142,9 @@ def _vit(model: ViT) -> Config:
         | {
             "model_type": "vit",
             "architectures": ["ViTForImageClassification" if classes else "ViTModel"],
-            "image_size": model.size[0] if model.size[0] == model.size[1] else list(model.size),
+            "image_size": model.image_size[0]
+            if model.image_size[0] == model.image_size[1]
+            else list(model.image_size),
             "patch_size": patch,
             "num_channels": channels,
             "qkv_bias": True,

@@ -25,11 +25,11 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from ...core import Scalar
-from ...layers import Chain, Law, Linear, lecun
+from ...layers import Chain, Initialiser, Linear, lecun
 from .pca import as_matrix, expect_rank
 
 
-def deep_linear(*sizes: int, law: Law = lecun, key: PRNGKeyArray) -> Chain:
+def deep_linear(*sizes: int, initialiser: Initialiser = lecun, key: PRNGKeyArray) -> Chain:
     r"""Draws $x \mapsto W_L \cdots W_1 x$ of the given widths, input first and output last.
 
     >>> [layer.W.shape for layer in deep_linear(5, 2, 3, key=jr.key(0)).layers]
@@ -43,7 +43,7 @@ def deep_linear(*sizes: int, law: Law = lecun, key: PRNGKeyArray) -> Chain:
     keys = jr.split(key, len(sizes) - 1)
     return Chain(
         *(
-            Linear.init(n, m, law=law, bias=False, key=key)
+            Linear.init(n, m, initialiser=initialiser, bias=False, key=key)
             for (n, m), key in zip(pairwise(sizes), keys)
         )
     )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...layers import LSTM, Embedding, Law, Linear, lecun, unroll
+from ...layers import LSTM, Embedding, Initialiser, Linear, lecun, unroll
 
 
 class SequenceClassifier(eqx.Module):
@@ -17,7 +17,7 @@ class SequenceClassifier(eqx.Module):
     The inputs are vectors, or tokens if there is a table for them; tokens may be filled up with -1
     at the end, and these are not read.
 
-    >>> model = SequenceClassifier.init(4, 3, tokens=7, width=5, key=jr.key(0))
+    >>> model = SequenceClassifier.init(4, 3, vocab_size=7, width=5, key=jr.key(0))
     >>> import jax
     >>> logits = model(jnp.array([2, 6, 0]))
     >>> bool(jnp.allclose(logits, model(jnp.array([2, 6, 0, -1, -1])), atol=1e-6))
@@ -35,17 +35,21 @@ class SequenceClassifier(eqx.Module):
         k: int,
         *,
         width: int,
-        tokens: int | None = None,
+        vocab_size: int | None = None,
         cell: Callable[..., Any] = LSTM.init,
-        law: Law = lecun,
+        initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "SequenceClassifier":
-        """Draws `cell(width, m, key=key)`, for inputs or vectors of `tokens` of that width, and $k$
+        """Draws `cell(width, m, key=key)`, for inputs or vectors of `vocab_size` of that width, and $k$
         answers.
         """
         key_cell, key_head, key_embed = jr.split(key, 3)
-        embed = None if tokens is None else Embedding.init(tokens, width, key=key_embed)
-        return cls(cell(width, m, key=key_cell), Linear.init(m, k, law=law, key=key_head), embed)
+        embed = None if vocab_size is None else Embedding.init(vocab_size, width, key=key_embed)
+        return cls(
+            cell(width, m, key=key_cell),
+            Linear.init(m, k, initialiser=initialiser, key=key_head),
+            embed,
+        )
 
     def __call__(self, x: Float[Array, "t n"] | Int[Array, " t"]) -> Float[Array, " k"]:
         if self.embed is None:

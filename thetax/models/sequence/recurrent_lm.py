@@ -24,8 +24,8 @@ from ...layers import (
     Bidirectional,
     Cell,
     Embedding,
+    Initialiser,
     Kept,
-    Law,
     Linear,
     lecun,
     unroll,
@@ -49,22 +49,22 @@ class NextToken(eqx.Module):
     @classmethod
     def init(
         cls,
-        size: int,
+        vocab_size: int,
         d: int,
         m: int,
         *,
         cell: Callable[..., Any] = LSTM.init,
-        law: Law = lecun,
+        initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "NextToken":
-        """For `size` tokens, vectors of size $d$ and `cell(d, m, key=key)`, which puts out $m$
+        """For `vocab_size` tokens, vectors of size $d$ and `cell(d, m, key=key)`, which puts out $m$
         numbers.
         """
         key_embed, key_cell, key_out = jr.split(key, 3)
         return cls(
-            Embedding.init(size, d, key=key_embed),
+            Embedding.init(vocab_size, d, key=key_embed),
             cell(d, m, key=key_cell),
-            Linear.init(m, size, law=law, key=key_out),
+            Linear.init(m, vocab_size, initialiser=initialiser, key=key_out),
         )
 
     @property
@@ -128,7 +128,7 @@ class EncoderDecoder(eqx.Module):
     A pair `(source, target)` maps to the logits of what follows each token of the target, which
     begins with a token that says so.
 
-    >>> model = EncoderDecoder.init(7, 5, 3, 4, attend=6, key=jr.key(0))
+    >>> model = EncoderDecoder.init(7, 5, 3, 4, attention_width=6, key=jr.key(0))
     >>> model((jnp.array([2, 3, 6, -1]), jnp.array([0, 4, 1]))).shape
     (3, 5)
     """
@@ -142,29 +142,29 @@ class EncoderDecoder(eqx.Module):
     @classmethod
     def init(
         cls,
-        source: int,
-        target: int,
+        source_vocab_size: int,
+        target_vocab_size: int,
         d: int,
         m: int,
         *,
-        attend: int | None = None,
+        attention_width: int | None = None,
         cell: Callable[..., Cell] = LSTM.init,
-        law: Law = lecun,
+        initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "EncoderDecoder":
-        """For `source` and `target` tokens, vectors of size $d$, cells of size $m$; `attend` is the
+        """For `source_vocab_size` and `target_vocab_size` tokens, vectors of size $d$, cells of size $m$; `attention_width` is the
         width of the attention's hidden layer, none without it.
         """
         key_source, key_on, key_back, key_target, key_attend, key_C, key_out = jr.split(key, 7)
         draw = partial(cell, d, m)
         both = Bidirectional(draw(key=key_on), draw(key=key_back))
-        speak = NextToken.init(target, d, m, cell=cell, key=key_target)
-        embed = Embedding.init(source, d, key=key_source)
-        if attend is None:
+        speak = NextToken.init(target_vocab_size, d, m, cell=cell, key=key_target)
+        embed = Embedding.init(source_vocab_size, d, key=key_source)
+        if attention_width is None:
             return cls(embed, both, speak)
-        look = Additive.init(m, 2 * m, attend, law=law, key=key_attend)
-        C = law(key_C, (_width(speak.cell, d), 2 * m))
-        readout = Linear.init(3 * m, target, law=law, key=key_out)
+        look = Additive.init(m, 2 * m, attention_width, initialiser=initialiser, key=key_attend)
+        C = initialiser(key_C, (_width(speak.cell, d), 2 * m))
+        readout = Linear.init(3 * m, target_vocab_size, initialiser=initialiser, key=key_out)
         return cls(embed, both, NextToken(speak.embed, speak.cell, readout), look, C)
 
     def __check_init__(self):

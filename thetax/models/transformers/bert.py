@@ -21,7 +21,7 @@ from ...layers import (
     Dropout,
     Embedding,
     FeedForward,
-    Law,
+    Initialiser,
     LayerNorm,
     Learned,
     Linear,
@@ -41,7 +41,7 @@ class BERT(eqx.Module):
     r"""Tokens $(t,)$ to vectors $(t, d)$ that know their context; `BERT.init(30_522, key=key)` is
     of the size of BERT-base.
 
-    >>> model = BERT.init(11, 8, depth=2, heads=2, length=6, key=jr.key(0))
+    >>> model = BERT.init(11, 8, depth=2, heads=2, max_length=6, key=jr.key(0))
     >>> model(jnp.array([1, 4, 2, -1])).shape
     (4, 8)
     >>> model((jnp.array([1, 4, 2, 5, 2]), jnp.array([0, 0, 0, 1, 1]))).shape
@@ -58,22 +58,22 @@ class BERT(eqx.Module):
     @classmethod
     def init(
         cls,
-        size: int,
+        vocab_size: int,
         d: int = 768,
         *,
         depth: int = 12,
         heads: int = 12,
         hidden: int | None = None,
-        length: int = 512,
+        max_length: int = 512,
         segments: int = 2,
         epsilon: float = 1e-12,
         dropout: float = 0.0,
         activation: Activation = gelu,
-        remember: bool = True,
-        law: Law = SMALL,
+        remat: bool = False,
+        initialiser: Initialiser = SMALL,
         key: PRNGKeyArray,
     ) -> "BERT":
-        """For `size` tokens, and texts of at most `length`."""
+        """For `vocab_size` tokens, and texts of at most `max_length`."""
         key_embed, key_positions, key_segments, key_trunk = jr.split(key, 4)
         norm = partial(LayerNorm.init, epsilon=epsilon)
         trunk = Trunk.init(
@@ -85,14 +85,14 @@ class BERT(eqx.Module):
             norm=norm,
             feed=partial(FeedForward.init, activation=activation),
             dropout=dropout,
-            remember=remember,
-            law=law,
+            remat=remat,
+            initialiser=initialiser,
             key=key_trunk,
         )
         return cls(
-            Embedding.init(size, d, law=law, key=key_embed),
-            Learned.init(length, d, law=law, key=key_positions),
-            Embedding.init(segments, d, law=law, key=key_segments),
+            Embedding.init(vocab_size, d, initialiser=initialiser, key=key_embed),
+            Learned.init(max_length, d, initialiser=initialiser, key=key_positions),
+            Embedding.init(segments, d, initialiser=initialiser, key=key_segments),
             norm(d),
             trunk,
             Dropout(dropout),
@@ -142,7 +142,7 @@ class Pretraining(eqx.Module):
     read at the first place.
 
     >>> model = Pretraining.init(
-    ...     BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0)), key=jr.key(1)
+    ...     BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0)), key=jr.key(1)
     ... )
     >>> guesses = model(jnp.array([1, 4, 2]))
     >>> guesses.tokens.shape, guesses.follows.shape
@@ -158,11 +158,13 @@ class Pretraining(eqx.Module):
     activation: Activation = eqx.field(static=True, default=gelu)
 
     @classmethod
-    def init(cls, bert: BERT, *, law: Law = SMALL, key: PRNGKeyArray) -> "Pretraining":
+    def init(
+        cls, bert: BERT, *, initialiser: Initialiser = SMALL, key: PRNGKeyArray
+    ) -> "Pretraining":
         """Draws the heads."""
         size, d = bert.embed.E.shape
         key_turn, key_pool, key_follow = jr.split(key, 3)
-        draw = partial(Linear.init, d, law=law)
+        draw = partial(Linear.init, d, initialiser=initialiser)
         norm = LayerNorm.init(d, epsilon=bert.norm.epsilon)
         return cls(
             bert,
@@ -186,7 +188,7 @@ class MaskedLM(eqx.Module):
     r"""BERT with the first of those heads alone: the logits of the token at each place (§6.5).
 
     >>> model = MaskedLM.init(
-    ...     BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0)), key=jr.key(1)
+    ...     BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0)), key=jr.key(1)
     ... )
     >>> model(jnp.array([1, 4, 2])).shape
     (3, 11)
@@ -199,11 +201,11 @@ class MaskedLM(eqx.Module):
     activation: Activation = eqx.field(static=True, default=gelu)
 
     @classmethod
-    def init(cls, bert: BERT, *, law: Law = SMALL, key: PRNGKeyArray) -> "MaskedLM":
+    def init(cls, bert: BERT, *, initialiser: Initialiser = SMALL, key: PRNGKeyArray) -> "MaskedLM":
         """Draws the head."""
         size, d = bert.embed.E.shape
         norm = LayerNorm.init(d, epsilon=bert.norm.epsilon)
-        return cls(bert, Linear.init(d, d, law=law, key=key), norm, jnp.zeros(size))
+        return cls(bert, Linear.init(d, d, initialiser=initialiser, key=key), norm, jnp.zeros(size))
 
     def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, "t v"]:
         return _fill(self, self.bert(x, key=key))
@@ -217,7 +219,7 @@ def _fill(model: Pretraining | MaskedLM, x: Float[Array, "t d"]) -> Float[Array,
 class SentenceClassifier(eqx.Module):
     r"""$W \tanh(P\xi_1) + b$: a sentence's class, read at the token that begins it (§6.5).
 
-    >>> bert = BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0))
+    >>> bert = BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0))
     >>> SentenceClassifier.init(bert, 3, key=jr.key(1))(jnp.array([1, 4, 2])).shape
     (3,)
     """
@@ -235,7 +237,7 @@ class SentenceClassifier(eqx.Module):
         *,
         pool: Linear | None = None,
         dropout: float = 0.0,
-        law: Law = SMALL,
+        initialiser: Initialiser = SMALL,
         key: PRNGKeyArray,
     ) -> "SentenceClassifier":
         """A head for so many classes on an encoder that has learned; `pool` may have learned
@@ -243,8 +245,13 @@ class SentenceClassifier(eqx.Module):
         """
         d = bert.embed.E.shape[1]
         key_pool, key_head = jr.split(key)
-        pool = Linear.init(d, d, law=law, key=key_pool) if pool is None else pool
-        return cls(bert, pool, Linear.init(d, classes, law=law, key=key_head), Dropout(dropout))
+        pool = Linear.init(d, d, initialiser=initialiser, key=key_pool) if pool is None else pool
+        return cls(
+            bert,
+            pool,
+            Linear.init(d, classes, initialiser=initialiser, key=key_head),
+            Dropout(dropout),
+        )
 
     def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, " k"]:
         key_bert, key_drop = (None, None) if key is None else jr.split(key)
@@ -254,7 +261,7 @@ class SentenceClassifier(eqx.Module):
 class Tagger(eqx.Module):
     r"""$W\xi_t + b$: a class for every token (§6.5).
 
-    >>> bert = BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0))
+    >>> bert = BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0))
     >>> Tagger.init(bert, 5, key=jr.key(1))(jnp.array([1, 4, 2])).shape
     (3, 5)
     """
@@ -265,11 +272,19 @@ class Tagger(eqx.Module):
 
     @classmethod
     def init(
-        cls, bert: BERT, classes: int, *, dropout: float = 0.0, law: Law = SMALL, key: PRNGKeyArray
+        cls,
+        bert: BERT,
+        classes: int,
+        *,
+        dropout: float = 0.0,
+        initialiser: Initialiser = SMALL,
+        key: PRNGKeyArray,
     ) -> "Tagger":
         """A head for so many classes on an encoder that has learned."""
         return cls(
-            bert, Linear.init(bert.embed.E.shape[1], classes, law=law, key=key), Dropout(dropout)
+            bert,
+            Linear.init(bert.embed.E.shape[1], classes, initialiser=initialiser, key=key),
+            Dropout(dropout),
         )
 
     def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, "t k"]:
@@ -284,7 +299,7 @@ class SpanFinder(eqx.Module):
     The example is a question and a passage, as segments 0 and 1, of which the last token is the
     [SEP] that closes the passage; outside of the passage, and there, the scores are $-\infty$.
 
-    >>> bert = BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0))
+    >>> bert = BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0))
     >>> model = SpanFinder.init(bert, key=jr.key(1))
     >>> jnp.isfinite(model((jnp.array([1, 4, 2, 5, 6, 2]), jnp.array([0, 0, 0, 1, 1, 1]))))[
     ...     0
@@ -296,9 +311,11 @@ class SpanFinder(eqx.Module):
     head: Linear
 
     @classmethod
-    def init(cls, bert: BERT, *, law: Law = SMALL, key: PRNGKeyArray) -> "SpanFinder":
+    def init(
+        cls, bert: BERT, *, initialiser: Initialiser = SMALL, key: PRNGKeyArray
+    ) -> "SpanFinder":
         """A head on an encoder that has learned."""
-        return cls(bert, Linear.init(bert.embed.E.shape[1], 2, law=law, key=key))
+        return cls(bert, Linear.init(bert.embed.E.shape[1], 2, initialiser=initialiser, key=key))
 
     def __call__(
         self, x: tuple[Int[Array, " t"], Int[Array, " t"]], *, key: PRNGKeyArray | None = None
@@ -310,20 +327,20 @@ class SpanFinder(eqx.Module):
 
 
 def best_span(
-    scores: Float[Array, "2 t"], *, longest: int
+    scores: Float[Array, "2 t"], *, max_length: int
 ) -> tuple[Int[Array, ""], Int[Array, ""]]:
     r"""$\arg\max_{i \le j < i + \ell} s_i + e_j$, in $O(T\ell)$ (§6.5).
 
     >>> scores = jnp.array([[0.0, 3.0, 1.0], [4.0, 0.0, 2.0]])
-    >>> [int(place) for place in best_span(scores, longest=2)]
+    >>> [int(place) for place in best_span(scores, max_length=2)]
     [1, 2]
     """
-    if longest < 1:
-        raise ValueError(f"best_span: longest counts tokens and must be at least 1; got {longest}.")
+    if max_length < 1:
+        raise ValueError(f"best_span: longest counts tokens and must be at least 1; got {max_length}.")
     begins, ends = scores
     t = len(begins)
-    longest = min(longest, len(begins))
-    beyond = jnp.concatenate([ends, jnp.full(longest - 1, -jnp.inf, ends.dtype)])
-    totals = begins[:, None] + jnp.stack([beyond[k : k + t] for k in range(longest)], axis=1)
+    max_length = min(max_length, len(begins))
+    beyond = jnp.concatenate([ends, jnp.full(max_length - 1, -jnp.inf, ends.dtype)])
+    totals = begins[:, None] + jnp.stack([beyond[k : k + t] for k in range(max_length)], axis=1)
     best = jnp.argmax(totals)
-    return best // longest, best // longest + best % longest
+    return best // max_length, best // max_length + best % max_length

@@ -23,7 +23,7 @@ from ...layers import (
     Embedding,
     FeedForward,
     Gated,
-    Law,
+    Initialiser,
     Learned,
     Linear,
     RMSNorm,
@@ -43,7 +43,7 @@ class GPT(eqx.Module):
     product with the last one (Press & Wolf 2017). `model.decoder(prompt)` lets it go on by itself.
 
     >>> from thetax.models import greedy
-    >>> model = GPT.init(11, 16, depth=2, heads=2, length=12, key=jr.key(0))
+    >>> model = GPT.init(11, 16, depth=2, heads=2, max_length=12, key=jr.key(0))
     >>> model(jnp.array([3, 1, 4])).shape
     (3, 11)
     >>> cell, state = model.decoder(jnp.array([3, 1]), length=12)
@@ -60,21 +60,21 @@ class GPT(eqx.Module):
     @classmethod
     def init(
         cls,
-        size: int,
+        vocab_size: int,
         d: int = 768,
         *,
         depth: int = 12,
         heads: int = 12,
         hidden: int | None = None,
-        length: int = 1024,
+        max_length: int = 1024,
         dropout: float = 0.0,
         tied: bool = True,
-        remember: bool = True,
-        law: Law = SMALL,
+        remat: bool = False,
+        initialiser: Initialiser = SMALL,
         key: PRNGKeyArray,
     ) -> "GPT":
-        """As GPT-2, the smallest by default: `size` tokens, vectors of width `d`, texts of at most
-        `length`.
+        """As GPT-2, the smallest by default: `vocab_size` tokens, vectors of width `d`, texts of at most
+        `max_length`.
         """
         key_embed, key_positions, key_trunk, key_out = jr.split(key, 4)
         feed = partial(FeedForward.init, activation=gelu_tanh)
@@ -85,22 +85,24 @@ class GPT(eqx.Module):
             hidden or 4 * d,
             feed=feed,
             dropout=dropout,
-            remember=remember,
-            law=law,
+            remat=remat,
+            initialiser=initialiser,
             key=key_trunk,
         )
         return cls(
-            Embedding.init(size, d, law=law, key=key_embed),
+            Embedding.init(vocab_size, d, initialiser=initialiser, key=key_embed),
             trunk,
-            Learned.init(length, d, law=law, key=key_positions),
-            None if tied else Linear.init(d, size, law=law, bias=False, key=key_out),
+            Learned.init(max_length, d, initialiser=initialiser, key=key_positions),
+            None
+            if tied
+            else Linear.init(d, vocab_size, initialiser=initialiser, bias=False, key=key_out),
             Dropout(dropout),
         )
 
     @classmethod
     def llama(
         cls,
-        size: int,
+        vocab_size: int,
         d: int,
         *,
         depth: int,
@@ -110,7 +112,7 @@ class GPT(eqx.Module):
         base: float = 1e4,
         epsilon: float = 1e-5,
         tied: bool = True,
-        law: Law = SMALL,
+        initialiser: Initialiser = SMALL,
         key: PRNGKeyArray,
     ) -> "GPT":
         """As Llama: rotary places, norms of the length alone, `groups` heads of keys, gated
@@ -127,11 +129,20 @@ class GPT(eqx.Module):
             relative=Rotary(base),
             norm=partial(RMSNorm.init, epsilon=epsilon),
             feed=Gated.init,
-            law=law,
+            initialiser=initialiser,
             key=key_trunk,
         )
-        readout = None if tied else Linear.init(d, size, law=law, bias=False, key=key_out)
-        return cls(Embedding.init(size, d, law=law, key=key_embed), trunk, None, readout)
+        readout = (
+            None
+            if tied
+            else Linear.init(d, vocab_size, initialiser=initialiser, bias=False, key=key_out)
+        )
+        return cls(
+            Embedding.init(vocab_size, d, initialiser=initialiser, key=key_embed),
+            trunk,
+            None,
+            readout,
+        )
 
     def __call__(
         self, tokens: Int[Array, " t"], *, key: PRNGKeyArray | None = None

@@ -18,7 +18,7 @@ class SentenceEncoder(eqx.Module):
     tokens there are.
 
     >>> import jax.random as jr
-    >>> model = SentenceEncoder(BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0)))
+    >>> model = SentenceEncoder(BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0)))
     >>> v = model(jnp.array([1, 4, 2, -1]))
     >>> v.shape, round(float(jnp.linalg.norm(v)), 4)
     ((8,), 1.0)

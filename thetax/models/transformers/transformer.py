@@ -25,7 +25,7 @@ from ...layers import (
     Attention,
     Dropout,
     FeedForward,
-    Law,
+    Initialiser,
     LayerNorm,
     Mask,
     Rotary,
@@ -75,7 +75,7 @@ class TransformerBlock(eqx.Module):
         norm: Callable[[int], Any] = LayerNorm.init,
         feed: Callable[..., Any] = FeedForward.init,
         dropout: float = 0.0,
-        law: Law = glorot,
+        initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "TransformerBlock":
         """For tokens of width `d`, heads of `size` numbers, $d/H$ unless given; with `memory` it
@@ -86,12 +86,14 @@ class TransformerBlock(eqx.Module):
                 f"TransformerBlock: norms stand before or after each part; got {norms!r}."
             )
         key_attention, key_cross, key_feed = jr.split(key, 3)
-        draw: Any = partial(Attention.init, d, heads, groups=groups, size=size, bias=bias, law=law)
+        draw: Any = partial(
+            Attention.init, d, heads, groups=groups, size=size, bias=bias, initialiser=initialiser
+        )
         own = draw(
             relative=relative, key=key_attention, **({} if kernel is None else {"kernel": kernel})
         )
         cross = None if memory is None else draw(memory=memory, key=key_cross)
-        think = feed(d, hidden, law=law, key=key_feed)
+        think = feed(d, hidden, initialiser=initialiser, key=key_feed)
         return cls(
             own,
             norm(d),
@@ -201,15 +203,17 @@ class Trunk(eqx.Module):
         *,
         norms: Order = "before",
         norm: Callable[[int], Any] = LayerNorm.init,
-        remember: bool = True,
+        remat: bool = False,
         key: PRNGKeyArray,
         **options: Any,
     ) -> "Trunk":
-        """Draws `depth` blocks by `TransformerBlock.init`, which takes the options; with `remember`
-        off, activations are computed again on the way back.
+        """Draws `depth` blocks by `TransformerBlock.init`, which takes the options.
+
+        `remat=True` turns on gradient checkpointing: the backward pass recomputes activations.
         """
+
         draw = partial(TransformerBlock.init, d, heads, hidden, norms=norms, norm=norm, **options)
-        blocks = Stacked.init(draw, depth, remember=remember, key=key)
+        blocks = Stacked.init(draw, depth, remat=remat, key=key)
         return cls(blocks, norm(d) if norms == "before" else None)
 
     def __call__(

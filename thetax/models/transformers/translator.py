@@ -18,7 +18,7 @@ from ...layers import (
     CAUSAL,
     Dropout,
     Embedding,
-    Law,
+    Initialiser,
     Learned,
     Linear,
     Mask,
@@ -37,7 +37,7 @@ class Translator(eqx.Module):
     r"""A pair `(source, target)` of tokens to the logits of what follows each token of the target,
     which begins with a token that says so.
 
-    Without a `source` table both languages have the same tokens, and without a `readout` the
+    Without a `source_vocab_size` table both languages have the same tokens, and without a `readout` the
     vectors of the target's tokens serve again. `model.decoder(source)` writes by itself.
 
     >>> from thetax.models import greedy
@@ -61,8 +61,8 @@ class Translator(eqx.Module):
     @classmethod
     def init(
         cls,
-        source: int | None,
-        target: int,
+        source_vocab_size: int | None,
+        target_vocab_size: int,
         d: int,
         *,
         depth: int = 6,
@@ -72,8 +72,8 @@ class Translator(eqx.Module):
         dropout: float = 0.0,
         tied: bool = True,
         positions: Sinusoidal | Learned | None = WAVES,
-        remember: bool = True,
-        law: Law = glorot,
+        remat: bool = False,
+        initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "Translator":
         """For so many tokens of the source (none: those of the target) and of the target, vectors
@@ -88,16 +88,18 @@ class Translator(eqx.Module):
             hidden or 4 * d,
             norms=norms,
             dropout=dropout,
-            remember=remember,
-            law=law,
+            remat=remat,
+            initialiser=initialiser,
         )
         spread = gaussian(1 / math.sqrt(d))
         return cls(
-            Embedding.init(target, d, law=spread, key=key_target),
+            Embedding.init(target_vocab_size, d, initialiser=spread, key=key_target),
             draw(key=key_encoder),
             draw(memory=d, key=key_trunk),
-            None if source is None else Embedding.init(source, d, law=spread, key=key_source),
-            None if tied else Linear.init(d, target, law=law, key=key_out),
+            None
+            if source_vocab_size is None
+            else Embedding.init(source_vocab_size, d, initialiser=spread, key=key_source),
+            None if tied else Linear.init(d, target_vocab_size, initialiser=initialiser, key=key_out),
             positions,
             Dropout(dropout),
         )

@@ -18,7 +18,7 @@ from ...layers import (
     Convolution,
     Dropout,
     FeedForward,
-    Law,
+    Initialiser,
     LayerNorm,
     Learned,
     Linear,
@@ -34,7 +34,9 @@ class ViT(eqx.Module):
     r"""An image $(c, h, w)$ to the logits of its classes; `ViT.init(classes=1000, key=key)` is
     ViT-B/16.
 
-    >>> net = ViT.init(10, size=(8, 8), channels=1, patch=4, d=8, depth=2, heads=2, key=jr.key(0))
+    >>> net = ViT.init(
+    ...     10, image_size=(8, 8), channels=1, patch_size=4, d=8, depth=2, heads=2, key=jr.key(0)
+    ... )
     >>> net(jnp.ones((1, 8, 8))).shape, net.patches(jnp.ones((1, 8, 8))).shape
     ((10,), (4, 8))
     """
@@ -45,36 +47,36 @@ class ViT(eqx.Module):
     head: Linear
     positions: Learned | None = None
     drop: Dropout = Dropout(0.0)
-    size: tuple[int, int] = eqx.field(static=True, default=(224, 224))
+    image_size: tuple[int, int] = eqx.field(static=True, default=(224, 224))
 
     @classmethod
     def init(
         cls,
         classes: int,
         *,
-        size: tuple[int, int] = (224, 224),
+        image_size: tuple[int, int] = (224, 224),
         channels: int = 3,
-        patch: int = 16,
+        patch_size: int = 16,
         d: int = 768,
         depth: int = 12,
         heads: int = 12,
         hidden: int | None = None,
-        placed: bool = True,
+        positions: bool = True,
         epsilon: float = 1e-12,
         dropout: float = 0.0,
-        remember: bool = True,
-        law: Law = SMALL,
+        remat: bool = False,
+        initialiser: Initialiser = SMALL,
         key: PRNGKeyArray,
     ) -> "ViT":
-        """For images of this size, cut into squares of side `patch`; not `placed` it ignores their
+        """For images of this size, cut into squares of side `patch_size`; not `positions` it ignores their
         order.
         """
-        if patch < 1 or size[0] % patch or size[1] % patch:
+        if patch_size < 1 or image_size[0] % patch_size or image_size[1] % patch_size:
             raise ValueError(
-                f"ViT: patches must tile the image; got patch={patch} and size={size}."
+                f"ViT: patches must tile the image; got patch={patch_size} and size={image_size}."
             )
         key_stem, key_begin, key_positions, key_trunk, key_head = jr.split(key, 5)
-        count = (size[0] // patch) * (size[1] // patch)
+        count = (image_size[0] // patch_size) * (image_size[1] // patch_size)
         trunk = Trunk.init(
             depth,
             d,
@@ -83,25 +85,33 @@ class ViT(eqx.Module):
             norm=partial(LayerNorm.init, epsilon=epsilon),
             feed=partial(FeedForward.init, activation=gelu),
             dropout=dropout,
-            remember=remember,
-            law=law,
+            remat=remat,
+            initialiser=initialiser,
             key=key_trunk,
         )
         return cls(
             Convolution.init(
-                channels, d, (patch, patch), boundary="valid", stride=patch, law=law, key=key_stem
+                channels,
+                d,
+                (patch_size, patch_size),
+                boundary="valid",
+                stride=patch_size,
+                initialiser=initialiser,
+                key=key_stem,
             ),
-            law(key_begin, (1, d))[0],
+            initialiser(key_begin, (1, d))[0],
             trunk,
-            Linear.init(d, classes, law=law, key=key_head),
-            Learned.init(count + 1, d, law=law, key=key_positions) if placed else None,
+            Linear.init(d, classes, initialiser=initialiser, key=key_head),
+            Learned.init(count + 1, d, initialiser=initialiser, key=key_positions)
+            if positions
+            else None,
             Dropout(dropout),
-            size,
+            image_size,
         )
 
     def patches(self, x: Float[Array, "c h w"]) -> Float[Array, "n d"]:
         """The vector of each patch, row after row; a convolution whose windows do not overlap."""
-        expect_shape("ViT", x, (self.stem.W.shape[1], *self.size))
+        expect_shape("ViT", x, (self.stem.W.shape[1], *self.image_size))
         expect_floats("ViT", x)
         return self.stem(x).reshape(len(self.begin), -1).T
 

@@ -19,7 +19,7 @@ from ...layers import (
     Chain,
     Concat,
     Convolution,
-    Law,
+    Initialiser,
     Linear,
     MaxPool,
     global_mean,
@@ -39,7 +39,7 @@ class DenseNet(eqx.Module):
     size. The norms are those of a batch: `fold(model, xs)` makes them affine, and then one example
     is enough.
 
-    >>> net = DenseNet.init((2, 2), classes=10, channels=1, growth=4, small=True, key=jr.key(0))
+    >>> net = DenseNet.init((2, 2), classes=10, channels=1, growth_rate=4, small=True, key=jr.key(0))
     >>> import jax.numpy as jnp
     >>> from thetax.layers import fold
     >>> fold(net, jr.normal(jr.key(1), (8, 1, 8, 8)))(jnp.ones((1, 8, 8))).shape
@@ -59,27 +59,27 @@ class DenseNet(eqx.Module):
         *,
         classes: int,
         channels: int = 3,
-        growth: int = 32,
+        growth_rate: int = 32,
         small: bool = False,
         normalise: Callable[[int], Any] = BatchNorm.init,
-        law: Law = he,
+        initialiser: Initialiser = he,
         key: PRNGKeyArray,
     ) -> "DenseNet":
-        """Draws a network of depth 121, or with so many layers in each stage; a layer adds `growth`
+        """Draws a network of depth 121, or with so many layers in each stage; a layer adds `growth_rate`
         channels.
         """
         counts = _planned(layout)
-        if min(classes, channels, growth) < 1:
+        if min(classes, channels, growth_rate) < 1:
             raise ValueError(
                 f"DenseNet: all sizes are at least 1; got classes={classes}, channels={channels}, "
-                f"growth={growth}."
+                f"growth={growth_rate}."
             )
         key_stem, key_head, *keys = jr.split(key, 2 + len(counts))
-        draw = _Draw(normalise, law, growth)
-        c = 2 * growth
+        draw = _Draw(normalise, initialiser, growth_rate)
+        c = 2 * growth_rate
         window, stride = ((3, 3), 1) if small else ((7, 7), 2)
         first = Convolution.init(
-            channels, c, window, stride=stride, bias=False, law=law, key=key_stem
+            channels, c, window, stride=stride, bias=False, initialiser=initialiser, key=key_stem
         )
         stem = Chain(
             first, normalise(c), relu, *([] if small else [MaxPool((3, 3), (2, 2), "same")])
@@ -89,15 +89,15 @@ class DenseNet(eqx.Module):
         for number, (count, key_stage) in enumerate(zip(counts, keys)):
             *key_layers, key_between = jr.split(key_stage, count + 1)
             stages.append(
-                Chain(*[draw.layer(c + at * growth, key=k) for at, k in enumerate(key_layers)])
+                Chain(*[draw.layer(c + at * growth_rate, key=k) for at, k in enumerate(key_layers)])
             )
-            c += count * growth
+            c += count * growth_rate
             if number < len(counts) - 1:
                 transitions.append(
                     Chain(*draw.bent(c, c // 2, (1, 1), key=key_between), AveragePool((2, 2)))
                 )
                 c //= 2
-        head = Linear.init(c, classes, law=lecun, key=key_head)
+        head = Linear.init(c, classes, initialiser=lecun, key=key_head)
         return cls(stem, tuple(stages), tuple(transitions), Chain(normalise(c), relu), head)
 
     def __call__(self, x: Float[Array, "c h w"]) -> Float[Array, " k"]:
@@ -127,7 +127,7 @@ class _Draw(NamedTuple):
     """How the parts of a network are drawn."""
 
     normalise: Callable[[int], Any]
-    law: Law
+    initialiser: Initialiser
     growth: int
 
     def bent(
@@ -137,7 +137,7 @@ class _Draw(NamedTuple):
         return (
             self.normalise(c),
             relu,
-            Convolution.init(c, m, window, bias=False, law=self.law, key=key),
+            Convolution.init(c, m, window, bias=False, initialiser=self.initialiser, key=key),
         )
 
     def layer(self, c: int, *, key: PRNGKeyArray) -> Concat:

@@ -19,7 +19,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...core import expect_shape
-from ...layers import Convolution, Law, LayerNorm, Linear, Stacked, gelu, glorot, lecun
+from ...layers import Convolution, Initialiser, LayerNorm, Linear, Stacked, gelu, glorot, lecun
 from ..mlp import MLP
 
 
@@ -40,12 +40,20 @@ class MixerBlock(eqx.Module):
 
     @classmethod
     def init(
-        cls, s: int, c: int, *, hidden: tuple[int, int], law: Law = glorot, key: PRNGKeyArray
+        cls,
+        s: int,
+        c: int,
+        *,
+        hidden: tuple[int, int],
+        initialiser: Initialiser = glorot,
+        key: PRNGKeyArray,
     ) -> "MixerBlock":
         """Draws a block for `s` patches of `c` channels, with hidden layers of these two widths."""
         key_tokens, key_channels = jr.split(key)
-        tokens = MLP.init(s, hidden[0], s, activation=gelu, law=law, key=key_tokens)
-        channels = MLP.init(c, hidden[1], c, activation=gelu, law=law, key=key_channels)
+        tokens = MLP.init(s, hidden[0], s, activation=gelu, initialiser=initialiser, key=key_tokens)
+        channels = MLP.init(
+            c, hidden[1], c, activation=gelu, initialiser=initialiser, key=key_channels
+        )
         return cls(
             LayerNorm.init(c, epsilon=1e-6), tokens, LayerNorm.init(c, epsilon=1e-6), channels
         )
@@ -63,7 +71,7 @@ class Mixer(eqx.Module):
 
     >>> import jax.numpy as jnp
     >>> net = Mixer.init(
-    ...     2, classes=10, size=(8, 8), channels=1, patch=4, width=6, hidden=(5, 7), key=jr.key(0)
+    ...     2, classes=10, image_size=(8, 8), channels=1, patch_size=4, width=6, hidden=(5, 7), key=jr.key(0)
     ... )
     >>> net(jnp.ones((1, 8, 8))).shape, net.blocks.layers.tokens.body.layers[0].W.shape
     ((10,), (2, 5, 4))
@@ -73,7 +81,7 @@ class Mixer(eqx.Module):
     blocks: Stacked
     last: LayerNorm
     head: Linear
-    size: tuple[int, int] = eqx.field(static=True)
+    image_size: tuple[int, int] = eqx.field(static=True)
 
     @classmethod
     def init(
@@ -81,42 +89,50 @@ class Mixer(eqx.Module):
         depth: int = 12,
         *,
         classes: int,
-        size: tuple[int, int] = (224, 224),
+        image_size: tuple[int, int] = (224, 224),
         channels: int = 3,
-        patch: int = 16,
+        patch_size: int = 16,
         width: int = 768,
         hidden: tuple[int, int] = (384, 3072),
-        law: Law = glorot,
+        initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "Mixer":
         """Draws a network of so many blocks, for images of this size; a patch becomes `width`
         channels.
         """
-        if depth < 1 or patch < 1 or size[0] % patch or size[1] % patch:
+        if depth < 1 or patch_size < 1 or image_size[0] % patch_size or image_size[1] % patch_size:
             raise ValueError(
                 "Mixer: needs at least one block, and patches that tile the image; got "
                 f"depth={depth}, "
-                f"patch={patch} and size={size}."
+                f"patch={patch_size} and size={image_size}."
             )
-        if min(classes, channels, width, *size, *hidden) < 1:
+        if min(classes, channels, width, *image_size, *hidden) < 1:
             raise ValueError(
-                f"Mixer: all sizes are at least 1; got classes={classes}, size={size}, "
+                f"Mixer: all sizes are at least 1; got classes={classes}, size={image_size}, "
                 f"channels={channels}, "
                 f"width={width}, hidden={hidden}."
             )
         key_stem, key_blocks, key_head = jr.split(key, 3)
         stem = Convolution.init(
-            channels, width, (patch, patch), boundary="valid", stride=patch, law=lecun, key=key_stem
+            channels,
+            width,
+            (patch_size, patch_size),
+            boundary="valid",
+            stride=patch_size,
+            initialiser=lecun,
+            key=key_stem,
         )
-        s = (size[0] // patch) * (size[1] // patch)
+        s = (image_size[0] // patch_size) * (image_size[1] // patch_size)
         blocks = Stacked.init(
-            partial(MixerBlock.init, s, width, hidden=hidden, law=law), depth, key=key_blocks
+            partial(MixerBlock.init, s, width, hidden=hidden, initialiser=initialiser),
+            depth,
+            key=key_blocks,
         )
-        head = Linear.init(width, classes, law=lecun, key=key_head)
-        return cls(stem, blocks, LayerNorm.init(width, epsilon=1e-6), head, size)
+        head = Linear.init(width, classes, initialiser=lecun, key=key_head)
+        return cls(stem, blocks, LayerNorm.init(width, epsilon=1e-6), head, image_size)
 
     def __call__(self, x: Float[Array, "c h w"]) -> Float[Array, " k"]:
-        expect_shape("Mixer", x, (self.stem.W.shape[1], *self.size))
+        expect_shape("Mixer", x, (self.stem.W.shape[1], *self.image_size))
         patches = self.stem(x)
         X = self.blocks(patches.reshape(len(patches), -1).T)
         return self.head(jax.vmap(self.last)(X).mean(axis=0))

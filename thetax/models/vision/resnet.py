@@ -17,7 +17,7 @@ from ...layers import (
     BatchNorm,
     Chain,
     Convolution,
-    Law,
+    Initialiser,
     Linear,
     MaxPool,
     Residual,
@@ -32,13 +32,13 @@ class Layout(NamedTuple):
     """How many blocks each stage has, and by how much a block widens what it narrowed: 4, or 1 for
     plain blocks.
 
-    `halve` is the number of the convolution that halves the space, in a block that widens: 0 as
+    `downsample_conv` is the number of the convolution that halves the space, in a block that widens: 0 as
     first published, or 1 as has become usual. A plain block does it with its first.
     """
 
     blocks: tuple[int, ...]
-    widen: int = 1
-    halve: int = 1
+    expansion: int = 1
+    downsample_conv: int = 1
 
 
 LAYOUTS = {18: Layout((2, 2, 2, 2)), 34: Layout((3, 4, 6, 3)), 50: Layout((3, 4, 6, 3), 4)}
@@ -72,7 +72,7 @@ class ResNet(eqx.Module):
         width: int = 64,
         small: bool = False,
         normalise: Callable[[int], Any] = BatchNorm.init,
-        law: Law = he,
+        initialiser: Initialiser = he,
         key: PRNGKeyArray,
     ) -> "ResNet":
         """Draws a network of a known depth, 18, 34 or 50, or of a layout; the first stage has
@@ -87,7 +87,7 @@ class ResNet(eqx.Module):
                 f"width={width}."
             )
         key_stem, key_head, *keys = jr.split(key, 2 + len(plan.blocks))
-        draw = _Draw(normalise, law)
+        draw = _Draw(normalise, initialiser)
         window, stride = ((3, 3), 1) if small else ((7, 7), 2)
         shrink = [] if small else [MaxPool((3, 3), (2, 2), "same")]
         stem = Chain(*draw.convolve(channels, width, window, stride, key=key_stem), relu, *shrink)
@@ -99,9 +99,11 @@ class ResNet(eqx.Module):
             for place, key_block in enumerate(jr.split(key_stage, count)):
                 stride = 2 if number and not place else 1
                 blocks.append(draw.block(before, inner, plan, stride, key=key_block))
-                before = inner * plan.widen
+                before = inner * plan.expansion
             stages.append(Chain(*blocks))
-        return cls(stem, tuple(stages), Linear.init(before, classes, law=lecun, key=key_head))
+        return cls(
+            stem, tuple(stages), Linear.init(before, classes, initialiser=lecun, key=key_head)
+        )
 
     def __call__(self, x: Float[Array, "c h w"]) -> Float[Array, " k"]:
         x = self.stem(x)
@@ -121,13 +123,13 @@ def _planned(layout: Any) -> Layout:
             f"ResNet: the depth is one of {', '.join(map(str, LAYOUTS))}, or a Layout; got "
             f"{layout!r}."
         )
-    if not plan.blocks or min(*plan.blocks, plan.widen) < 1:
+    if not plan.blocks or min(*plan.blocks, plan.expansion) < 1:
         raise ValueError(
             f"ResNet: every stage has at least one block, and widen is at least 1; got {plan}."
         )
-    if plan.halve not in (0, 1):
+    if plan.downsample_conv not in (0, 1):
         raise ValueError(
-            f"ResNet: halve is 0 or 1, the number of a convolution in its block; got {plan.halve}."
+            f"ResNet: halve is 0 or 1, the number of a convolution in its block; got {plan.downsample_conv}."
         )
     return plan
 
@@ -136,22 +138,22 @@ class _Draw(NamedTuple):
     """How the parts of a network are drawn."""
 
     normalise: Callable[[int], Any]
-    law: Law
+    initialiser: Initialiser
 
     def convolve(
         self, c: int, m: int, window: tuple[int, int], stride: int, *, key: PRNGKeyArray
     ) -> tuple[Any, Any]:
         """A convolution, and its norm, which has the offset."""
         return Convolution.init(
-            c, m, window, stride=stride, bias=False, law=self.law, key=key
+            c, m, window, stride=stride, bias=False, initialiser=self.initialiser, key=key
         ), self.normalise(m)
 
     def block(self, c: int, inner: int, layout: Layout, stride: int, *, key: PRNGKeyArray) -> Chain:
         """A block of two convolutions, or of three where it widens."""
         *keys, key_skip = jr.split(key, 4)
-        m = inner * layout.widen
-        first, second = (1, stride) if layout.halve else (stride, 1)
-        if layout.widen == 1:
+        m = inner * layout.expansion
+        first, second = (1, stride) if layout.downsample_conv else (stride, 1)
+        if layout.expansion == 1:
             plan = [(c, m, (3, 3), stride), (m, m, (3, 3), 1)]
         else:
             plan = [

@@ -69,9 +69,15 @@ def encoder(
     if start == SCRATCH:
         known = WordPiece.fit(texts, size=sizes.pieces, score=data.frequency, lower=sizes.lower)
         draw = partial(
-            BERT.init, depth=sizes.depth, heads=sizes.heads, length=length, dropout=sizes.dropout
+            BERT.init,
+            depth=sizes.depth,
+            heads=sizes.heads,
+            max_length=length,
+            dropout=sizes.dropout,
         )
-        return Encoder(draw(len(known), sizes.width, law=narrow(sizes.width), key=key), known)
+        return Encoder(
+            draw(len(known), sizes.width, initialiser=narrow(sizes.width), key=key), known
+        )
     network = load_pretrained(data.fetch_model(MINILM) if start == MINILM else _folder(start))
     model, known = network.model, network.tokeniser
     pool = model.pool if isinstance(model, Pretraining) else network.pool
@@ -219,7 +225,7 @@ def tune_from(
     begun = encoder(start, task.texts, sizes=sizes, length=length, key=key_begin)
     train, valid, test = (task.read(part, begun.known) for part in task.parts)
     plan = fresh if start == SCRATCH else tuned
-    stream = data.by_length(train, batch=plan.batch, count=BUCKETS, key=key_order)
+    stream = data.by_length(train, batch_size=plan.batch, count=BUCKETS, key=key_order)
     found = fit(
         plan.iteration(
             task.objective, plan.epochs * (len(jax.tree.leaves(train)[0]) // plan.batch)
@@ -227,7 +233,7 @@ def tune_from(
         task.head(begun, key_head),
         _whole(stream, plan.batch),
         epochs=plan.epochs,
-        batch=plan.batch,
+        batch_size=plan.batch,
         validation=valid,
         metrics=task.metrics,
         key=key_fit,

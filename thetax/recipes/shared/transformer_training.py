@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from ...core import Batch, Scalar, wide
-from ...layers import Law, Stacked, gaussian
+from ...layers import Initialiser, Stacked, gaussian
 from ...train import log_loss, per_token
 from ...train.objectives.loss import Loss
 
@@ -19,7 +19,7 @@ CLIP = 1.0  # the longest gradient
 BLOCK = 32  # examples whose logits are held at once while a model is judged
 
 
-def narrow(width: int) -> Law:
+def narrow(width: int) -> Initialiser:
     """The law of the weights of a narrow network; with 0.02, as of a wide one, it looks at nothing
     for long.
     """
