@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from thetax.plot import DARK, LIGHT, Arrow, Box, Diagram, Panel, Sheet, draw
+from thetax.plot import DARK, LIGHT, Arrow, Box, Diagram, FigureGrid, Panel, draw
 
 CODER = Diagram(
     {
@@ -29,10 +29,10 @@ def test_words_boxes_and_arrows_are_drawn(theme):
 
 
 def test_a_sheet_has_rows_of_two_and_hides_what_is_left(tmp_path):
-    figure = draw(Sheet(LINE, CODER, LINE))
+    figure = draw(FigureGrid(LINE, CODER, LINE))
     assert len(figure.axes) == 4
     assert [axes.axison for axes in figure.axes] == [True, False, True, False]
-    assert draw(Sheet(LINE)).get_size_inches()[1] < figure.get_size_inches()[1]
+    assert draw(FigureGrid(LINE)).get_size_inches()[1] < figure.get_size_inches()[1]
     figure.savefig(tmp_path / "sheet.svg")
     assert "code" in (tmp_path / "sheet.svg").read_text()
 
@@ -47,11 +47,11 @@ def test_boxes_far_from_the_origin_fill_the_figure():
 
 
 def test_they_travel_between_processes():
-    assert pickle.loads(pickle.dumps(Sheet(CODER, LINE))) == Sheet(CODER, LINE)
+    assert pickle.loads(pickle.dumps(FigureGrid(CODER, LINE))) == FigureGrid(CODER, LINE)
 
 
 def test_bad_diagrams_are_refused():
     with pytest.raises(ValueError, match="names 'y', which is no box"):
         Diagram({"x": Box(0, 0, 1, 1)}, [Arrow("x", "y")])
     with pytest.raises(ValueError, match="nothing to draw"):
-        Sheet()
+        FigureGrid()

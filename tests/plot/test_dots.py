@@ -1,18 +1,21 @@
-"""Dots with names, and the features a model leans on."""
+"""DotPlot with names, and the features a model leans on."""
 
 import numpy as np
 import pytest
 
 from thetax.explain import Importance
-from thetax.plot import Column, Dots, draw
+from thetax.plot import DotColumn, DotPlot, draw
 
 
 def test_dots_stand_where_the_numbers_are():
-    one = Column(
-        "error", {"linear": (5.0, 0.5), "network": (4.0, 0.25)}, levels={"null": 9.0}, title="A"
+    one = DotColumn(
+        "error",
+        {"linear": (5.0, 0.5), "network": (4.0, 0.25)},
+        vertical_lines={"null": 9.0},
+        title="A",
     )
-    two = Column("seconds", {"linear": (1.0, 0.0), "network": (8.0, 0.0)})
-    axes = draw(Dots(one, two)).axes
+    two = DotColumn("seconds", {"linear": (1.0, 0.0), "network": (8.0, 0.0)})
+    axes = draw(DotPlot(one, two)).axes
     assert [axis.get_xlabel() for axis in axes] == ["error", "seconds"]
     assert [label.get_text() for label in axes[0].get_yticklabels()] == ["linear", "network"]
     dots = [line for line in axes[0].lines if line.get_marker() == "o"]
@@ -24,9 +27,9 @@ def test_dots_stand_where_the_numbers_are():
 
 def test_columns_have_the_same_names():
     with pytest.raises(ValueError, match="the same names in the same order"):
-        Dots(Column("a", {"x": (1.0, 0.0)}), Column("b", {"y": (1.0, 0.0)}))
-    with pytest.raises(ValueError, match="at least one Column"):
-        Dots()
+        DotPlot(DotColumn("a", {"x": (1.0, 0.0)}), DotColumn("b", {"y": (1.0, 0.0)}))
+    with pytest.raises(ValueError, match="at least one DotColumn"):
+        DotPlot()
 
 
 def test_importance_shows_the_largest_first():

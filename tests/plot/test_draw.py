@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from thetax import attack, certify, explain
 from thetax.explain.loss_surface.curvature import Curvature, Sharpness, Spectrum, Trace
 from thetax.models import MLP, Perceptron
-from thetax.plot import DARK, LIGHT, as_pictures, draw, drawable, draws
+from thetax.plot import DARK, LIGHT, as_images, draw, drawable_types, register_drawing
 
 grid = np.linspace(-1, 5, 512)
 spectrum = Spectrum(
@@ -284,8 +284,8 @@ def test_there_is_a_drawing_for_every_result():
         kind for kind in public if isinstance(kind, type) and not issubclass(kind, Exception)
     ]
     kinds = {kind.__name__ for kind in results}
-    assert kinds - NUMBERS == set(drawable()) & kinds
-    assert {type(result).__name__ for result in RESULTS.values()} == set(drawable()) & kinds
+    assert kinds - NUMBERS == set(drawable_types()) & kinds
+    assert {type(result).__name__ for result in RESULTS.values()} == set(drawable_types()) & kinds
 
 
 @pytest.mark.slow
@@ -319,10 +319,10 @@ def test_spreads_stand_beside_the_histograms_of_weights():
 
 def test_pictures_are_recognised():
     x = np.arange(2 * 3 * 6 * 6.0).reshape(2, 3, 6, 6)
-    assert as_pictures(x)[1, 2, 3].tolist() == x[1, :, 2, 3].tolist()
-    assert as_pictures(np.zeros((2, 1, 6, 6))).shape == (2, 6, 6)
-    assert as_pictures(np.zeros((2, 16))) is None
-    assert as_pictures(np.zeros((2, 4, 6, 6))) is None
+    assert as_images(x)[1, 2, 3].tolist() == x[1, :, 2, 3].tolist()
+    assert as_images(np.zeros((2, 1, 6, 6))).shape == (2, 6, 6)
+    assert as_images(np.zeros((2, 16))) is None
+    assert as_images(np.zeros((2, 4, 6, 6))) is None
 
 
 def test_an_unknown_result_is_refused_and_can_be_taught():
@@ -333,7 +333,7 @@ def test_an_unknown_result_is_refused_and_can_be_taught():
         match=r"no drawing is known for Answer; there are drawings for Activations, .*Worst",
     ):
         draw(Answer(42))
-    draws(Answer)(lambda result, theme: Figure())
+    register_drawing(Answer)(lambda result, theme: Figure())
     assert isinstance(draw(Answer(42)), Figure)
 
 

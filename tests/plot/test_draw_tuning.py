@@ -12,7 +12,7 @@ from thetax.train import Setting, Trial
 
 def trials(count: int, *, error=lambda i: 0.1 + 0.01 * i) -> list[Trial]:
     setting = lambda i: Setting(
-        width=2 ** (3 + i % 3), rate=10.0 ** (-1 - i % 4), dropout=0.1 * (i % 5)
+        width=2 ** (3 + i % 3), learning_rate=10.0 ** (-1 - i % 4), dropout=0.1 * (i % 5)
     )
     return [
         Trial(i, setting(i), error(i), 0.01, i % 3 == 1, np.full(5, error(i)), 1.0)
@@ -29,7 +29,7 @@ def test_a_search_is_drawn(found, theme):
         course(found),
         learning_curves(found),
         Coordinates(found),
-        ParameterImportance({"rate": 0.7, "width": 0.3}),
+        ParameterImportance({"learning_rate": 0.7, "width": 0.3}),
     ):
         draw(result, theme=theme).savefig(io.BytesIO(), format="png")
 
@@ -47,7 +47,7 @@ def test_the_lines_say_what_the_trials_say():
     found = trials(7)
     axes = draw(Coordinates(found)).axes[0]
     names = [label.get_text() for label in axes.get_xticklabels()]
-    assert names == ["width", "dropout", "rate", "error"]
+    assert names == ["width", "dropout", "learning_rate", "error"]
     lines = [line.get_ydata() for line in axes.lines if len(line.get_ydata()) == len(names)]
     assert len(lines) == 7
     heights = sorted(float(line[-1]) for line in lines)

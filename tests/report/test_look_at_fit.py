@@ -19,7 +19,7 @@ ROWS = [
 @pytest.fixture
 def run(tmp_path) -> Run:
     run = Run(tmp_path / "mine")
-    run.write("fit.json", {"epochs": 2, "batch": 17})
+    run.write("fit.json", {"epochs": 2, "batch_size": 17})
     run.record(ROWS)
     return run
 

@@ -59,10 +59,10 @@ def test_they_apply_to_classifiers_of_floating_point_numbers():
     assert seen(judged(net, classes=("a", "b", "c", "d"))) == set()
     words = np.arange(120).reshape(24, 5) % 7
     assert (
-        seen(judged(SequenceClassifier.init(4, 3, tokens=7, width=3, key=jr.key(0)), words))
+        seen(judged(SequenceClassifier.init(4, 3, vocab_size=7, width=3, key=jr.key(0)), words))
         == set()
     )
-    gpt = GPT.init(7, d=4, depth=1, heads=1, length=5, key=jr.key(0))
+    gpt = GPT.init(7, d=4, depth=1, heads=1, max_length=5, key=jr.key(0))
     assert seen(judged(gpt, words, words, tuple("abcdefg"), tokens=tuple("abcdefg"))) == set()
     assert seen(Outcome(net, (), (), squared_error)) == set()
 

@@ -34,7 +34,7 @@ def outcome():
         MLP.init(2, 16, 2, key=jr.key(1)),
         data,
         epochs=20,
-        batch=32,
+        batch_size=32,
         key=jr.key(2),
         progress=Silent(),
     )

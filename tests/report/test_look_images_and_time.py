@@ -38,7 +38,7 @@ def headings(text):
 def images(channels=1):
     xs = np.asarray(jr.normal(jr.key(0), (12, channels, 8, 8)))
     net = CNN.init(
-        (2, 3), classes=3, channels=channels, places=2, normalise=BatchNorm.init, key=jr.key(1)
+        (2, 3), classes=3, channels=channels, pool_size=2, normalise=BatchNorm.init, key=jr.key(1)
     )
     data = xs, np.arange(12) % 3
     return Outcome(net, data, data, cross_entropy, classes=("a", "b", "c"))
@@ -82,7 +82,7 @@ def test_a_recurrent_network_is_seen_through_time(lenses, tmp_path):
 def test_a_translation_shows_where_it_looks(lenses, tmp_path):
     pairs = jnp.array([[1, 3, 2], [2, 2, -1]]), jnp.array([[0, 4], [0, 1]])
     data = pairs, jnp.array([[4, 1], [1, 2]])
-    net = EncoderDecoder.init(4, 5, 2, 3, attend=2, key=jr.key(0))
+    net = EncoderDecoder.init(4, 5, 2, 3, attention_width=2, key=jr.key(0))
     given = Outcome(net, data, data, squared_error, tokens=tuple("abcd"), classes=tuple("vwxyz"))
     text = look(given, tmp_path).read_text()
     assert headings(text) == [*TIME, "Alignment"]
@@ -108,7 +108,7 @@ def test_others_are_left_alone():
     assert not sees(images(channels=2))  # no pictures
     assert recurs(sequences())
     assert not recurs(
-        Outcome(Recurrent(NGram.fit([0, 1, 0], size=2, order=1)), (), (), squared_error)
+        Outcome(Recurrent(NGram.fit([0, 1, 0], vocab_size=2, order=1)), (), (), squared_error)
     )
     line = Recurrent(LRU.init(2, 3, 2, key=jr.key(0)))
     assert recurs(Outcome(Chain(line, Linear.init(2, 2, key=jr.key(1))), (), (), squared_error))
@@ -120,7 +120,7 @@ def test_convolutions_on_a_cpu_are_bent_on_as_many_examples_as_are_afforded(monk
     """
     counted = lambda net, xs: len(bent(Outcome(net, (xs, np.zeros(len(xs))), (), cross_entropy))[0])
     xs = np.zeros((1200, 1, 28, 28), np.float32)
-    net = CNN.init((8,), classes=2, places=1, key=jr.key(0))
+    net = CNN.init((8,), classes=2, pool_size=1, key=jr.key(0))
     monkeypatch.setattr("jax.default_backend", lambda: "cpu")
     assert 0.7 * 30e6 < counted(net, xs) * 2 * 9 * 8 * 28**2 < 30e6
     assert counted(MLP.init(784, 2, key=jr.key(0)), xs) == BENT

@@ -65,11 +65,13 @@ def test_they_apply_to_whatever_answers_an_example_with_one_row():
     pictures = np.zeros((40, 1, 8, 8), np.float32)
     assert seen(judged(CNN.init((2,), classes=3, key=jr.key(0)), pictures)) == {EASY, MAP}
     words = np.arange(200).reshape(40, 5) % 7
-    assert seen(judged(SequenceClassifier.init(4, 3, tokens=7, width=3, key=jr.key(0)), words)) == {
+    assert seen(
+        judged(SequenceClassifier.init(4, 3, vocab_size=7, width=3, key=jr.key(0)), words)
+    ) == {
         EASY,
         MAP,
     }
-    gpt = GPT.init(7, d=4, depth=1, heads=1, length=5, key=jr.key(0))
+    gpt = GPT.init(7, d=4, depth=1, heads=1, max_length=5, key=jr.key(0))
     assert seen(judged(gpt, words, words, tuple("abcdefg"), tokens=tuple("abcdefg"))) == set()
     assert seen(Outcome(MLP.init(4, 5, 3, key=jr.key(0)), (), (), squared_error)) == set()
 

@@ -99,7 +99,7 @@ def test_a_perceptron_is_worded_as_what_it_is(only, tmp_path):
 def test_a_convolutional_network_is_not_said_to_have_none(only, tmp_path):
     xs = np.asarray(jr.normal(jr.key(1), (9, 1, 4, 4)))
     data = xs, np.arange(9) % 3
-    net = CNN.init((2,), classes=3, places=1, key=jr.key(0))
+    net = CNN.init((2,), classes=3, pool_size=1, key=jr.key(0))
     text = look(
         Outcome(net, data, data, cross_entropy, classes=("a", "b", "c")), tmp_path
     ).read_text()

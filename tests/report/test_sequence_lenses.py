@@ -11,7 +11,7 @@ import pytest
 from thetax import explain
 from thetax.layers import LSTM, Bidirectional, Block, Chain, LayerNorm, Linear, MinGRU, Recurrent
 from thetax.models import EncoderDecoder, NextToken, SequenceClassifier
-from thetax.plot import as_pictures
+from thetax.plot import as_images
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report.page import Section, page
 from thetax.report.registry import classifies, some
@@ -32,7 +32,7 @@ def block(n, m, *, key):
     ("model", "heard"),
     [
         (
-            SequenceClassifier.init(3, 2, width=3, tokens=4, cell=block, key=jr.key(1)),
+            SequenceClassifier.init(3, 2, width=3, vocab_size=4, cell=block, key=jr.key(1)),
             ("Embedding 1", "Linear 2"),
         ),
         (Recurrent(NextToken.init(4, 3, 3, cell=block, key=jr.key(1))), ("Recurrent 1",)),
@@ -55,7 +55,7 @@ def test_what_is_heard_around_a_cell(model, heard):
 
 
 def test_a_pair_of_sequences_is_heard():
-    model = EncoderDecoder.init(4, 4, 2, 2, attend=2, key=jr.key(0))
+    model = EncoderDecoder.init(4, 4, 2, 2, attention_width=2, key=jr.key(0))
     assert explain.activations(model, (TOKENS, TOKENS)).layers == ("Embedding 1",)
     both = Bidirectional(LSTM.init(2, 3, key=jr.key(1)), LSTM.init(2, 3, key=jr.key(2)))
     assert explain.activations(Chain(both, jnp.tanh), jnp.ones((3, 4, 2))).layers == (
@@ -95,8 +95,8 @@ def test_tokens_at_every_time_are_no_classes():
 
 
 def test_tokens_are_no_picture():
-    assert as_pictures(np.zeros((2, 64), np.int32)) is None
-    assert as_pictures(np.zeros((2, 64), np.uint8)) is not None
+    assert as_images(np.zeros((2, 64), np.int32)) is None
+    assert as_images(np.zeros((2, 64), np.uint8)) is not None
 
 
 def test_text_keeps_its_lines():

@@ -1,7 +1,7 @@
 """How each result looks: `draw(result)` gives a Matplotlib figure, in a light theme or a dark one.
 
 Figures are made without `pyplot`: no global state, no window. To draw a result of a new kind,
-register one function with `draws`.
+register one function with `register_drawing`.
 """
 
 from . import networks as networks
@@ -14,15 +14,15 @@ from .chart import Panel as Panel
 from .diagram import Arrow as Arrow
 from .diagram import Box as Box
 from .diagram import Diagram as Diagram
-from .diagram import Sheet as Sheet
-from .draw import blank as blank
+from .diagram import FigureGrid as FigureGrid
 from .draw import draw as draw
-from .draw import drawable as drawable
-from .draw import draws as draws
+from .draw import drawable_types as drawable_types
+from .draw import new_figure as new_figure
+from .draw import register_drawing as register_drawing
 from .heatmap import Heatmap as Heatmap
-from .predictions import Column as Column
-from .predictions import Dots as Dots
-from .predictions import as_pictures as as_pictures
+from .predictions import DotColumn as DotColumn
+from .predictions import DotPlot as DotPlot
+from .predictions import as_images as as_images
 from .theme import DARK as DARK
 from .theme import LIGHT as LIGHT
 from .theme import WIDTH as WIDTH

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .draw import blank, draws, log_axis
+from .draw import log_axis, new_figure, register_drawing
 from .theme import Theme
 
 Curve = tuple[Any, Any]  # x and y
@@ -30,9 +30,9 @@ class Panel:
     points: Mapping[str, Curve] = field(default_factory=dict)
     bounds: Mapping[str, Curve] = field(default_factory=dict)
     bands: Mapping[str, tuple[Any, Any, Any]] = field(default_factory=dict)
-    levels: Mapping[str, float] = field(default_factory=dict)  # vertical lines, by name
+    vertical_lines: Mapping[str, float] = field(default_factory=dict)  # vertical lines, by name
     log: str = ""  # "x", "y" or "xy"
-    equal: bool = False  # one unit is as long across as up
+    equal_aspect: bool = False  # one unit is as long across as up
     title: str = ""
 
 
@@ -54,9 +54,9 @@ class Chart:
         object.__setattr__(self, "panels", panels)
 
 
-@draws(Chart)
+@register_drawing(Chart)
 def _chart(result: Chart, theme: Theme) -> Figure:
-    figure = blank(3.4 if len(result.panels) < 3 else 2.9)
+    figure = new_figure(3.4 if len(result.panels) < 3 else 2.9)
     for axes, panel in zip(figure.subplots(1, len(result.panels), squeeze=False)[0], result.panels):
         draw_panel(axes, panel, theme)
     return figure
@@ -75,7 +75,7 @@ def draw_panel(axes: Any, panel: Panel, theme: Theme) -> None:
         )
     for name, (x, y) in panel.bounds.items():
         axes.plot(np.asarray(x), np.asarray(y), "--", color=theme.muted, linewidth=1.4, label=name)
-    for name, place in panel.levels.items():
+    for name, place in panel.vertical_lines.items():
         axes.axvline(place, color=theme.muted, linewidth=1, linestyle=":")
         axes.annotate(
             name,
@@ -92,7 +92,7 @@ def draw_panel(axes: Any, panel: Panel, theme: Theme) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         if axis.axis_name in panel.log:
             log_axis(axis, *_span(axes, axis.axis_name))
-    if panel.equal:
+    if panel.equal_aspect:
         axes.set_aspect("equal")
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(frameon=False, fontsize=8.5, handlelength=1.4)

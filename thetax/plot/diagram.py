@@ -1,6 +1,6 @@
 """Boxes and arrows, and several pictures on one sheet: how a network or a computation is drawn.
 
-A `Diagram` holds boxes by name and arrows between them, which may carry words. A `Sheet` lays
+A `Diagram` holds boxes by name and arrows between them, which may carry words. A `FigureGrid` lays
 panels and diagrams out in rows of two.
 """
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from .chart import Panel, draw_panel
-from .draw import blank, draws
+from .draw import new_figure, register_drawing
 from .theme import Theme
 
 ROW = 2.5  # inches
@@ -67,11 +67,11 @@ class Diagram:
 
 
 @dataclass(frozen=True, init=False)
-class Sheet:
+class FigureGrid:
     """Panels and diagrams in rows of two.
 
     >>> from thetax.plot import draw
-    >>> sheet = Sheet(
+    >>> sheet = FigureGrid(
     ...     Panel("t", "loss", lines={"a": ([0, 1], [1, 0])}), Diagram({"x": Box(0, 0, 1, 1)})
     ... )
     >>> len(draw(sheet).axes)
@@ -82,21 +82,23 @@ class Sheet:
 
     def __init__(self, *parts: Panel | Diagram):
         if not parts:
-            raise ValueError("Sheet: there is nothing to draw; give at least one Panel or Diagram.")
+            raise ValueError(
+                "FigureGrid: there is nothing to draw; give at least one Panel or Diagram."
+            )
         object.__setattr__(self, "parts", parts)
 
 
-@draws(Diagram)
+@register_drawing(Diagram)
 def _alone(result: Diagram, theme: Theme) -> Figure:
-    figure = blank(3.4)
+    figure = new_figure(3.4)
     _diagram(figure.subplots(), result, theme)
     return figure
 
 
-@draws(Sheet)
-def _sheet(result: Sheet, theme: Theme) -> Figure:
+@register_drawing(FigureGrid)
+def _sheet(result: FigureGrid, theme: Theme) -> Figure:
     rows = (len(result.parts) + 1) // 2
-    figure = blank(ROW * rows)
+    figure = new_figure(ROW * rows)
     places = figure.subplots(rows, 2, squeeze=False).ravel()
     for axes, part in zip(places, result.parts):
         if isinstance(part, Panel):

@@ -1,8 +1,8 @@
 """One word for drawing: `draw(result)` gives the figure of whatever a lens has returned.
 
-A kind of result is drawn by one function, registered with `draws`:
+A kind of result is drawn by one function, registered with `register_drawing`:
 
-    @draws(Calibration)
+    @register_drawing(Calibration)
     def _(result, theme): ...
 """
 
@@ -21,17 +21,19 @@ from .theme import LIGHT, WIDTH, Theme
 def _drawing(result: Any, theme: Theme) -> Figure:
     raise TypeError(
         f"draw: no drawing is known for {type(result).__name__}; there are drawings for "
-        f"{', '.join(drawable())}. "
-        "Register one with thetax.plot.draws."
+        f"{', '.join(drawable_types())}. "
+        "Register one with thetax.plot.register_drawing."
     )
 
 
-def drawable() -> list[str]:
+def drawable_types() -> list[str]:
     """The names of the results that can be drawn."""
     return sorted(kind.__name__ for kind in _drawing.registry if kind is not object)
 
 
-def draws(kind: type) -> Callable[[Callable[[Any, Theme], Figure]], Callable[[Any, Theme], Figure]]:
+def register_drawing(
+    kind: type,
+) -> Callable[[Callable[[Any, Theme], Figure]], Callable[[Any, Theme], Figure]]:
     """Registers a function `(result, theme) -> Figure` as the drawing of results of a kind."""
     return _drawing.register(kind)
 
@@ -72,7 +74,7 @@ def log_axis(axis: Axis, low: float, high: float) -> None:
         axis.set_major_formatter(FormatStrFormatter("%g"))
 
 
-def blank(height: float, width: float = WIDTH) -> Figure:
+def new_figure(height: float, width: float = WIDTH) -> Figure:
     """An empty figure of the common width, which fits its own labels."""
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06)  # type: ignore[union-attr]

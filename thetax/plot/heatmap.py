@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from .draw import blank, draws
+from .draw import new_figure, register_drawing
 from .predictions.images import signed
 from .theme import Theme
 
@@ -28,9 +28,9 @@ class Heatmap:
     title: str = ""
 
 
-@draws(Heatmap)
+@register_drawing(Heatmap)
 def _heatmap(result: Heatmap, theme: Theme) -> Figure:
-    figure = blank(3.4)
+    figure = new_figure(3.4)
     axes = figure.subplots()
     axes.imshow(signed(result.values, theme), interpolation="nearest", aspect="auto")
     axes.grid(visible=False)

@@ -11,10 +11,10 @@ from matplotlib.ticker import MaxNLocator
 
 from ..train import Setting, Trial
 from .chart import Chart, Panel
-from .draw import blank, draws
+from .draw import new_figure, register_drawing
 from .theme import Theme
 
-LOGARITHMIC = ("rate", "decay", "width", "batch")
+LOGARITHMIC = ("learning_rate", "weight_decay", "width", "batch_size")
 BEST = 5  # trials that are shown apart
 
 
@@ -64,7 +64,7 @@ def learning_curves(trials: Sequence[Trial]) -> Chart:
     return Chart(Panel("epoch", "validation error", lines=lines, log=log))
 
 
-@draws(Coordinates)
+@register_drawing(Coordinates)
 def _coordinates(result: Coordinates, theme: Theme) -> Figure:
     names = [
         n
@@ -76,7 +76,7 @@ def _coordinates(result: Coordinates, theme: Theme) -> Figure:
     }
     columns["error"] = np.array([trial.error for trial in result.trials])
     places = {name: _heights(name, values) for name, values in columns.items()}
-    figure = blank(3.6)
+    figure = new_figure(3.6)
     axes = figure.subplots()
     order = sorted(
         range(len(result.trials)), key=lambda i: (result.trials[i].stopped, result.trials[i].error)
@@ -131,10 +131,10 @@ def _ticks(axes, at: int, values: np.ndarray, heights: np.ndarray, theme: Theme)
         axes.text(at + 0.06, height, words, fontsize=8, color=theme.muted, va="center", bbox=paper)
 
 
-@draws(ParameterImportance)
+@register_drawing(ParameterImportance)
 def _importance(result: ParameterImportance, theme: Theme) -> Figure:
     names = sorted(result.shares, key=lambda name: result.shares[name])
-    figure = blank(0.7 + 0.32 * len(names))
+    figure = new_figure(0.7 + 0.32 * len(names))
     axes = figure.subplots()
     shares = [result.shares[name] for name in names]
     axes.barh(range(len(names)), shares, color=theme.blue, height=0.62)

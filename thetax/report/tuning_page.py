@@ -68,7 +68,7 @@ def _table(found: Tuned) -> dict[str, dict[str, float]]:
 def words(setting: Setting) -> dict[str, str]:
     """A setting in short numbers.
 
-    >>> words(Setting())["rate"]
+    >>> words(Setting())["learning_rate"]
     '0.001'
     """
     return {name: f"{value:.3g}" for name, value in setting._asdict().items()}

@@ -46,7 +46,7 @@ def transition(key, scale):
                 "patterns per site, n / d",
                 "overlap with the stored pattern",
                 lines={f"d = {d:,}": (curve.loads, curve.overlap) for d, curve in curves.items()},
-                levels={"0.138": 0.138},
+                vertical_lines={"0.138": 0.138},
             )
         ),
     )
@@ -210,7 +210,9 @@ def retrieval(key):
     many = jnp.tile(X, (10, 1))
     hundred = explain.recall(memories, many, explain.corrupt(many, share=0.1, key=key_digits))
     hebb, projection, modern = hundred.exact
-    stable = each(lambda x: models.synchronous(memories["Hebb"], x, limit=1).x, X) == np.asarray(X)
+    stable = each(
+        lambda x: models.synchronous(memories["Hebb"], x, max_steps=1).x, X
+    ) == np.asarray(X)
     return Verdict(
         at_least(
             "random patterns, 15 % flipped: recalled exactly", exact[0.15], 0.95, method="trend"

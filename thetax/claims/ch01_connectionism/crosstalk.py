@@ -35,7 +35,7 @@ def one_step(X):
     all.
     """
     memory = models.Hebbian(X)
-    return each(lambda x: models.synchronous(memory, x, limit=1).x, X)
+    return each(lambda x: models.synchronous(memory, x, max_steps=1).x, X)
 
 
 @claim(
@@ -182,7 +182,7 @@ def distribution(key):
                 "density",
                 lines={"measured": ((edges[1:] + edges[:-1]) / 2, heights)},
                 bounds={"normal law": (grid, stats.norm.pdf(grid, scale=np.sqrt(variance)))},
-                levels={"here the site flips": -(d - 1) / d},
+                vertical_lines={"here the site flips": -(d - 1) / d},
                 title="40 patterns on 400 sites",
             )
         ),

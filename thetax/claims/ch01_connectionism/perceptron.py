@@ -156,7 +156,7 @@ def update_step(key):
             Panel(
                 "$w_1$",
                 "$w_2$",
-                equal=True,
+                equal_aspect=True,
                 lines={
                     "$w_t$": arrow([0, 0], before[t]),
                     "$yx$": arrow(before[t], after[t]),
@@ -292,7 +292,7 @@ def xor(key):
                 "$x_1$",
                 "$x_2$",
                 points={"$y = +1$": (xs[:2, 0], xs[:2, 1]), "$y = -1$": (xs[2:, 0], xs[2:, 1])},
-                equal=True,
+                equal_aspect=True,
                 title="no line will do",
             )
         ),

@@ -147,7 +147,7 @@ def clouds(key):
                 "$x_1$",
                 "$x_2$",
                 title=f"{name}, {svm.margin:.2f}",
-                equal=True,
+                equal_aspect=True,
                 lines={tag + "boundary": _line(svm, 0)},
                 points={
                     tag + "$y = +1$": tuple(xs[ys > 0].T),

@@ -66,7 +66,7 @@ def transition(key):
                         [k / tries for k in hits],
                     )
                 },
-                levels={"$n = 2d$": 2.0},
+                vertical_lines={"$n = 2d$": 2.0},
             )
         ),
     )

@@ -190,7 +190,7 @@ def empirical_risk(key):
             "variance at 50 over variance at 200", risks[50].var() / risks[200].var(), 3.2, 4.8
         ),
         figure=Chart(
-            Panel("empirical risk", "density", lines=lines, levels={"expected risk": truth})
+            Panel("empirical risk", "density", lines=lines, vertical_lines={"expected risk": truth})
         ),
     )
 
@@ -251,7 +251,7 @@ def training_and_validation(key):
                 "mean squared error",
                 "density",
                 lines=lines,
-                levels={"mean true risk": truth.mean()},
+                vertical_lines={"mean true risk": truth.mean()},
             )
         ),
     )

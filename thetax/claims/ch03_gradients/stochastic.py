@@ -36,10 +36,20 @@ def sgd(key):
     data = jnp.asarray(X), jnp.asarray(y)
     watch = {"key": key, "progress": train.Silent()}
     found = train.fit(
-        train.descend(train.squared_error, optax.sgd(0.5)), start, data, epochs=5, batch=8, **watch
+        train.descend(train.squared_error, optax.sgd(0.5)),
+        start,
+        data,
+        epochs=5,
+        batch_size=8,
+        **watch,
     )
     few = train.fit(
-        train.descend(train.squared_error, optax.sgd(0.5)), start, data, epochs=5, batch=2, **watch
+        train.descend(train.squared_error, optax.sgd(0.5)),
+        start,
+        data,
+        epochs=5,
+        batch_size=2,
+        **watch,
     )
     w = np.zeros(3)
     for _ in range(5):  # every number is a short binary fraction, so no order of summation rounds
@@ -49,7 +59,12 @@ def sgd(key):
         count = train.descend(train.average(lambda f, y: f.sum()), optax.sgd(batch / 4))
         cells = jnp.eye(12), jnp.zeros(12)
         found = train.fit(
-            count, layers.Linear(jnp.zeros((1, 12))), cells, epochs=epochs, batch=batch, **watch
+            count,
+            layers.Linear(jnp.zeros((1, 12))),
+            cells,
+            epochs=epochs,
+            batch_size=batch,
+            **watch,
         )
         return -4 * np.asarray(found.model.W[0])
 
@@ -153,7 +168,7 @@ def converges(key, scale):
         keep = lambda state: jnp.stack(
             [jnp.square(state.model).mean(), jnp.square(jnp.square(state.model)).mean()]
         )
-        return run(iteration, jnp.ones(many), jnp.zeros(steps), key=key, keep=keep)[1][0]
+        return run(iteration, jnp.ones(many), jnp.zeros(steps), key=key, record=keep)[1][0]
 
     squares = np.asarray(walk(lambda t: 1 / (t + 1), 10_000, key_fall))
     times = np.array([100, 1000, 10_000])
@@ -220,7 +235,7 @@ def escapes(key):
     step = train.descend(tilted, optax.sgd(0.05))
     last = lambda state: state.model[0]
     walk = jax.jit(
-        jax.vmap(lambda batches: run(step, jnp.array([-0.85]), batches, key=key, keep=last)[1][0])
+        jax.vmap(lambda batches: run(step, jnp.array([-0.85]), batches, key=key, record=last)[1][0])
     )
     order = chance(key_runs).permuted(np.tile(np.arange(n), (runs * steps, 1)), axis=1)[
         :, :20
@@ -253,7 +268,7 @@ def escapes(key):
                 "h",
                 lines={"h": (theta, h(theta))},
                 points={"start": ([-0.85], [h(-0.85)])},
-                levels={"barrier": barrier},
+                vertical_lines={"barrier": barrier},
             ),
             Panel(
                 "step",

@@ -84,7 +84,7 @@ def stable(key):
     noise = jnp.asarray(rng.normal(size=(100, 2, m)))
     push = train.descend(lambda theta, g, key=None: jnp.vdot(g, theta), optax.sgd(0.3))
     start = rng.uniform(0.9, 0.99, m), rng.uniform(0, 2 * np.pi, m)
-    walk = jax.jit(lambda theta: run(push, theta, noise, key=key, keep=lambda s: s.model)[1][0])
+    walk = jax.jit(lambda theta: run(push, theta, noise, key=key, record=lambda s: s.model)[1][0])
     nus, phis = np.moveaxis(
         np.asarray(walk(jnp.asarray(np.stack([of_radius(start[0]), start[1]])))), 1, 0
     )
@@ -162,7 +162,7 @@ def begins(key):
             Panel(
                 "real part",
                 "imaginary part",
-                equal=True,
+                equal_aspect=True,
                 points={"λ": (np.real(lam)[:800], np.imag(lam)[:800])},
             )
         ),

@@ -251,7 +251,7 @@ def complexity(key):
                 "T",
                 "operations, d = 32",
                 log="xy",
-                levels={"T = d": float(d)},
+                vertical_lines={"T = d": float(d)},
                 lines={
                     "attention": (times, table),
                     "recurrent": (times, recurrent),

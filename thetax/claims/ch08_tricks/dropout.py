@@ -245,7 +245,7 @@ def scaling(key):
                     "geometric": (expit(scaled), up / (up + down)),
                 },
                 bounds={"equal": (np.array([0, 1]), np.array([0, 1]))},
-                equal=True,
+                equal_aspect=True,
             ),
         ),
     )

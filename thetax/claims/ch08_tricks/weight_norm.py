@@ -44,7 +44,7 @@ def by_weights(w: np.ndarray, X: np.ndarray, b: float = 0.0) -> np.ndarray:
 def descent(f: layers.WeightNorm, X, eta, steps: int) -> layers.WeightNorm:
     """The unit after each step."""
     iteration = train.descend(lambda f, batch, key=None: squares(f, X), optax.sgd(eta))
-    return run(iteration, f, jnp.zeros(steps), key=jr.key(0), keep=lambda state: state.model)[1][0]
+    return run(iteration, f, jnp.zeros(steps), key=jr.key(0), record=lambda state: state.model)[1][0]
 
 
 @claim(
@@ -240,7 +240,7 @@ def as_batch_norm(key):
             Panel(
                 "weight norm",
                 "batch norm",
-                equal=True,
+                equal_aspect=True,
                 points={
                     "inputs as they are": (other, over_other),
                     "whitened": (weight, over_batch),
@@ -276,7 +276,7 @@ def picture(key):
     raw = pulls[first]
     descent = train.descend(lambda f, batch, key=None: squares(f, X), optax.sgd(eta))
     way = jax.jit(
-        lambda f: run(descent, f, jnp.zeros(steps), key=jr.key(0), keep=lambda s: s.model)[1][0]
+        lambda f: run(descent, f, jnp.zeros(steps), key=jr.key(0), record=lambda s: s.model)[1][0]
     )(unit(v, 1.0))
     V = np.concatenate([v[None], np.asarray(way.V)[:, 0]])
     moves = np.diff(V, axis=0)
@@ -304,7 +304,7 @@ def picture(key):
             Panel(
                 "first weight",
                 "second weight",
-                equal=True,
+                equal_aspect=True,
                 lines={
                     "v": line(np.zeros(2), v),
                     "−η ∂ℓ/∂w": line(v, eta * raw),

@@ -249,7 +249,7 @@ def training_loop(key):
     start = Linear(jnp.asarray(rng.normal(size=(1, 3))))
     loop = jax.jit(
         lambda model: run(
-            descent, model, jnp.zeros(steps), key=key, keep=lambda state: state.model.W[0]
+            descent, model, jnp.zeros(steps), key=key, record=lambda state: state.model.W[0]
         )
     )
     path = np.concatenate([np.asarray(start.W), (seen := loop(start)[1])[0]])

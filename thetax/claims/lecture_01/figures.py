@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit
 
 from ... import layers, models
-from ...plot import Arrow, Box, Diagram, Panel, Sheet
+from ...plot import Arrow, Box, Diagram, FigureGrid, Panel
 from ..engine.chance import chance
 from ..engine.check import close, equal, refuted
 from ..engine.claim import Verdict, claim
@@ -125,7 +125,7 @@ def level_sets(theta):
         "x₂",
         lines=lines,
         bounds={"θ": ([0, theta[0]], [0, theta[1]])},
-        equal=True,
+        equal_aspect=True,
         title="Level sets",
     )
 
@@ -206,8 +206,8 @@ def figures(key):
             xs,
             tolerance=1e-12,
         ),
-        figure=Sheet(
-            Panel("x₁", "x₂", points=by_label(xs, ys), equal=True, title="Coordinates"),
+        figure=FigureGrid(
+            Panel("x₁", "x₂", points=by_label(xs, ys), equal_aspect=True, title="Coordinates"),
             Panel("length r", "angle φ", points=by_label(turned, ys), title="Other coordinates"),
             loop(),
             coder(net),

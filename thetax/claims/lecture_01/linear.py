@@ -101,7 +101,7 @@ def direction_rate(key):
                 "rate of change",
                 lines={"measured": (angles[::20], rates[::20])},
                 bounds={"‖θ‖": ([-np.pi, np.pi], [length, length])},
-                levels={"direction of θ": top},
+                vertical_lines={"direction of θ": top},
             ),
         ),
     )

@@ -82,7 +82,7 @@ def ridge_unit(key):
                 "x₂",
                 lines=levels,
                 bounds={"θ": ([0, 2], [0, 1])},
-                equal=True,
+                equal_aspect=True,
                 title="Level sets",
             ),
             Panel(

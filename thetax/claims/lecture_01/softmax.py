@@ -95,7 +95,7 @@ def softmax(key):
                 "eigenvalue, counted from the least",
                 "of the Hessian",
                 points={"measured": (np.arange(1, k * n + 1), values)},
-                levels={"n = 3 are 0": 3.5},
+                vertical_lines={"n = 3 are 0": 3.5},
             ),
         ),
     )

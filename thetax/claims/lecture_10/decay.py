@@ -41,7 +41,7 @@ def decay(key):
         start,
         jnp.zeros(steps),
         key=key,
-        keep=lambda s: tree.ravel(s.model)[0],
+        record=lambda s: tree.ravel(s.model)[0],
     )
     path = lambda *what: np.asarray(walk(*what)[1][0])
     once = path(train.weight_decay(slope, strength=mu), start, optax.sgd(eta), 1)[0]
@@ -178,7 +178,7 @@ def early(key):
             layers.Linear(jnp.zeros((1, 1))),
             data,
             epochs=len(SCRIPT),
-            batch=2,
+            batch_size=2,
             validation=data,
             metrics={"script": metric},
             patience=p,
@@ -222,14 +222,14 @@ def early(key):
                 "mean squared error",
                 log="x",
                 lines={"validation": (t, valid[0]), "test": (t, test[0])},
-                levels={"stop": float(t[stop[0]])},
+                vertical_lines={"stop": float(t[stop[0]])},
             ),
             Panel(
                 "step",
                 "length of the weights",
                 log="x",
                 lines={"": (t, norms[0])},
-                levels={"stop": float(t[stop[0]])},
+                vertical_lines={"stop": float(t[stop[0]])},
             ),
         ),
     )
@@ -265,6 +265,6 @@ def _walks(xs, ys):
             lambda model, batch, key: train.squared_error(model, (xs, ys)), optax.sgd(0.2)
         )
         start = layers.Linear(jnp.zeros((1, 25)))
-        return run(step, start, jnp.zeros(1000), key=jr.key(0), keep=lambda s: s.model.W[0])[1][0]
+        return run(step, start, jnp.zeros(1000), key=jr.key(0), record=lambda s: s.model.W[0])[1][0]
 
     return jax.vmap(walk)(xs, ys)

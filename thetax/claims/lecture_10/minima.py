@@ -357,6 +357,12 @@ def double_well(key):
             1e-3,
         ),
         figure=Chart(
-            Panel("θ", "R(θ)", lines={"R": (grid, values)}, points=shown, levels={"maximum": top})
+            Panel(
+                "θ",
+                "R(θ)",
+                lines={"R": (grid, values)},
+                points=shown,
+                vertical_lines={"maximum": top},
+            )
         ),
     )

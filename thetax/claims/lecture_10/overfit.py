@@ -65,7 +65,7 @@ def overfit(key):
                 "mean squared error",
                 log="xy",
                 lines={"training": (t, fitted[0]), "test": (t, true[0])},
-                levels={"stop": float(t[stop[0]])},
+                vertical_lines={"stop": float(t[stop[0]])},
             ),
             Panel(
                 "x",

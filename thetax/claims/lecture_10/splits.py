@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from ... import data, layers, models, train
 from ...core import predict
-from ...plot import Column
+from ...plot import DotColumn
 
 UNITS, MEMBERS, BATCH, EPOCHS, RATE = 10, 5, 100, 20, 0.01
 CORE = 0.8  # of the training rows; early stopping watches the others
@@ -237,13 +237,13 @@ def mean(errors: np.ndarray) -> tuple[float, float]:
     return float(errors.mean()), float(errors.std(ddof=1) / np.sqrt(len(errors)))
 
 
-def column(name: str, errors: dict[str, np.ndarray], null: float) -> Column:
+def column(name: str, errors: dict[str, np.ndarray], null: float) -> DotColumn:
     """The means with their errors; the constant guess is drawn where it is near, and said where it
     is far.
     """
     near = null < 2 * max(error.mean() for error in errors.values())
     title = name if near else f"{name} (null: {null:.1f} %)"
-    return Column(
+    return DotColumn(
         "test error, %",
         {way: mean(e) for way, e in errors.items()},
         {"null": null} if near else {},

@@ -13,7 +13,7 @@ from sklearn.preprocessing import SplineTransformer
 
 from ... import data, explain, layers, train
 from ...core import predict
-from ...plot import Dots
+from ...plot import DotPlot
 from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, within
 from ..engine.claim import Verdict, claim
@@ -59,7 +59,7 @@ def default(key):
         at_least("area under the curve: dropout, no trick, logistic", areas[:, 0], 0.94),
         close("nobody defaults, %", null, 3.33, tolerance=0.01),
         at_most("the errors with each trick, %", list(means.values()), 0.95 * null),
-        figure=Dots(column("Default", {"logistic regression": line, **nets.errors}, null)),
+        figure=DotPlot(column("Default", {"logistic regression": line, **nets.errors}, null)),
     )
 
 
@@ -94,7 +94,7 @@ def tricks(key):
     return Verdict(
         *checks,
         at_least("spambase: what averaging five restarts gains, points", gain.mean(), 0.0),
-        figure=Dots(*columns),
+        figure=DotPlot(*columns),
     )
 
 

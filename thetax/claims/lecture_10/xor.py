@@ -131,7 +131,7 @@ def two_units(key):
         equal("XOR among them", count[1].get(tuple(XOR), 0), 0),
         at_least("XOR among 100,000 networks of two units", count[2].get(tuple(XOR), 0), 1),
         figure=Chart(
-            Panel("x₁", "x₂", points=_classes(CORNERS), equal=True, title="the inputs"),
+            Panel("x₁", "x₂", points=_classes(CORNERS), equal_aspect=True, title="the inputs"),
             Panel(
                 "h₁",
                 "h₂",

@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from ...explain import AttentionMaps, EmbeddingMap, TokenSaliency
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 LAYERS, HEADS, NAMED, LONGEST = 6, 8, 32, 14  # drawn at most; letters of a name
@@ -38,11 +38,11 @@ def spread(count: int, most: int) -> list[int]:
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
 
 
-@draws(AttentionMaps)
+@register_drawing(AttentionMaps)
 def _attention_maps(result: AttentionMaps, theme: Theme) -> Figure:
     layers = spread(len(result.weights), LAYERS)
     heads = spread(result.weights.shape[1], HEADS)
-    figure = blank(0.8 * len(layers) + 3.5)
+    figure = new_figure(0.8 * len(layers) + 3.5)
     parts: Any = figure.subfigures(2, 1, height_ratios=(0.8 * len(layers) + 0.3, 3.2))
     above, below = parts
     panels = above.subplots(len(layers), len(heads), squeeze=False)
@@ -116,10 +116,10 @@ def bare(axes: Any, theme: Theme) -> None:
         spine.set(visible=True, color=theme.grid)
 
 
-@draws(TokenSaliency)
+@register_drawing(TokenSaliency)
 def _token_saliency(result: TokenSaliency, theme: Theme) -> Figure:
     shown = min(len(result.tokens), 60)
-    figure = blank(2.6)
+    figure = new_figure(2.6)
     axes = figure.subplots()
     colours = [theme.blue if owed > 0 else theme.orange for owed in result.owed[:shown]]
     axes.bar(range(shown), result.size[:shown], color=colours, width=0.8)
@@ -146,9 +146,9 @@ def apart(points: np.ndarray, names: list[str]) -> np.ndarray:
     return written
 
 
-@draws(EmbeddingMap)
+@register_drawing(EmbeddingMap)
 def _embedding_map(result: EmbeddingMap, theme: Theme) -> Figure:
-    figure = blank(4.6)
+    figure = new_figure(4.6)
     axes = figure.subplots()
     names = [short(token) for token in result.tokens]
     written = apart(result.points, names)

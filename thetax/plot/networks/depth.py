@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...explain import Activations, Gradients, Weights
-from ..draw import blank, draws, log_axis
+from ..draw import log_axis, new_figure, register_drawing
 from ..theme import Theme
 
 ROWS = 24  # more layers than these are drawn closer and named now and then
@@ -30,11 +30,11 @@ def _name_rows(axes: Axes, names: tuple[str, ...]) -> None:
     axes.spines["left"].set_visible(False)
 
 
-@draws(Weights)
+@register_drawing(Weights)
 def _weights(result: Weights, theme: Theme) -> Figure:
     layers = len(result.layers)
     shown = np.unique(np.linspace(0, layers - 1, min(layers, 14)).round().astype(int))
-    figure = blank(0.7 + 0.5 * len(shown))
+    figure = new_figure(0.7 + 0.5 * len(shown))
     axes = figure.subplots()
     for row, i in enumerate(shown):
         step = result.density[i] / result.density[i].max()
@@ -68,11 +68,11 @@ def _weights(result: Weights, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Activations)
+@register_drawing(Activations)
 def _activations(result: Activations, theme: Theme) -> Figure:
     layers = len(result.layers)
     row = np.arange(layers)
-    figure = blank(1.0 + _height(layers))
+    figure = new_figure(1.0 + _height(layers))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(4, 3))
     left.hlines(
         row,
@@ -100,11 +100,11 @@ def _activations(result: Activations, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Gradients)
+@register_drawing(Gradients)
 def _gradients(result: Gradients, theme: Theme) -> Figure:
     l = len(result.layers)
     m = len(result.holders)
-    figure = blank(1.6 + _height(l) + _height(m))
+    figure = new_figure(1.6 + _height(l) + _height(m))
     above, below = figure.subplots(2, 1, height_ratios=(max(_height(l), 0.8), max(_height(m), 0.8)))
     parts = (
         (above, result.layers, result.outputs, theme.blue, "∂ loss / ∂ output of the layer"),

@@ -6,13 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...explain import Shrinkage, decay_factor, stopping_factor
-from ..draw import blank, draws, log_axis
+from ..draw import log_axis, new_figure, register_drawing
 from ..theme import Theme
 
 
-@draws(Shrinkage)
+@register_drawing(Shrinkage)
 def _shrinkage(result: Shrinkage, theme: Theme) -> Figure:
-    figure = blank(3.5)
+    figure = new_figure(3.5)
     axes = figure.subplots()
     up = result.curvatures > 0
     low, high = _range(result)

@@ -7,7 +7,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from ...explain import Wiring
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 MOST = 12  # nodes drawn of a layer; of a wider one the first and the last five, with dots between
@@ -20,11 +20,11 @@ def _heights(width: int) -> np.ndarray:
     return np.concatenate([np.arange(-5, 0) - 0.5, np.arange(1, 6) + 0.5])
 
 
-@draws(Wiring)
+@register_drawing(Wiring)
 def _wiring(result: Wiring, theme: Theme) -> Figure:
     columns = [_heights(width) for width in result.widths]
     tall = max(np.ptp(column) for column in columns)
-    figure = blank(1.3 + 0.26 * (tall + 1))
+    figure = new_figure(1.3 + 0.26 * (tall + 1))
     axes = figure.subplots()
     edges = [
         [(x, low), (x + 1, high)]

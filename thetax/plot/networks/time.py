@@ -9,17 +9,17 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from ...explain import Alignment, Eigenvalues, ThroughTime
-from ..draw import blank, draws, log_axis
+from ..draw import log_axis, new_figure, register_drawing
 from ..theme import Theme
 
 FLOOR = 1e-16  # smaller norms are not drawn
 
 
-@draws(ThroughTime)
+@register_drawing(ThroughTime)
 def _through_time(result: ThroughTime, theme: Theme) -> Figure:
     times = result.norms.shape[1]
     lag = np.arange(1, times + 1)
-    figure = blank(4.6)
+    figure = new_figure(4.6)
     above, below = figure.subplots(2, 1, height_ratios=(3, 2))
     norms = np.where(result.norms > FLOOR, result.norms, np.nan)
     if len(norms) > 1:
@@ -58,9 +58,9 @@ def _steps(axes: Any, result: ThroughTime, theme: Theme) -> None:
     axes.legend(frameon=False, fontsize=8.5, ncols=2, handlelength=1.4, **corner)
 
 
-@draws(Eigenvalues)
+@register_drawing(Eigenvalues)
 def _eigenvalues(result: Eigenvalues, theme: Theme) -> Figure:
-    figure = blank(2.9)
+    figure = new_figure(2.9)
     disk, clock = figure.subplots(1, 2)
     across = np.real(result.values)
     up = np.imag(result.values)
@@ -94,10 +94,10 @@ def _clock(axes: Any, times: np.ndarray, dot: float, theme: Theme) -> None:
     log_axis(axes.yaxis, times[fade].min() / 2, times[fade].max() * 2)
 
 
-@draws(Alignment)
+@register_drawing(Alignment)
 def _alignment(result: Alignment, theme: Theme) -> Figure:
     s, t = result.weights.shape
-    figure = blank(min(1.0 + 0.26 * s, 7.0), min(1.4 + 0.3 * t, 8.0))
+    figure = new_figure(min(1.0 + 0.26 * s, 7.0), min(1.4 + 0.3 * t, 8.0))
     axes = figure.subplots()
     tint = np.broadcast_to(to_rgb(theme.blue), (s, t, 3))
     picture = np.concatenate([tint, result.weights[..., None]], axis=2)

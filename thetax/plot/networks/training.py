@@ -5,15 +5,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ...explain import Curves
-from ..draw import blank, draws, log_axis
+from ..draw import log_axis, new_figure, register_drawing
 from ..theme import Theme
 
 
-@draws(Curves)
+@register_drawing(Curves)
 def _curves(result: Curves, theme: Theme) -> Figure:
     if not result.panels:
         raise ValueError("draw: the history is empty; there are no curves to draw.")
-    figure = blank(0.5 + 1.6 * len(result.panels))
+    figure = new_figure(0.5 + 1.6 * len(result.panels))
     panels = figure.subplots(len(result.panels), 1, sharex=True, squeeze=False)[:, 0]
     roles = list(dict.fromkeys(role for lines in result.panels.values() for role in lines if role))
     colours = {"": theme.blue} | dict(

@@ -8,6 +8,6 @@ from . import mc_dropout as mc_dropout
 from . import separation as separation
 from . import text_samples as text_samples
 from . import uncertainty as uncertainty
-from .dots import Column as Column
-from .dots import Dots as Dots
-from .judgement import as_pictures as as_pictures
+from .dots import DotColumn as DotColumn
+from .dots import DotPlot as DotPlot
+from .judgement import as_images as as_images

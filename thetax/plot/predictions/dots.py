@@ -9,31 +9,31 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ...explain import Importance
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 SHOWN = 15  # features that are drawn
 
 
 @dataclass(frozen=True)
-class Column:
+class DotColumn:
     """One measure: the number and its error of each name, and named levels to compare with."""
 
     x: str
     dots: Mapping[str, tuple[float, float]]
-    levels: Mapping[str, float] = field(default_factory=dict)
+    vertical_lines: Mapping[str, float] = field(default_factory=dict)
     title: str = ""
 
 
 @dataclass(frozen=True, init=False)
-class Dots:
+class DotPlot:
     """Columns side by side, with a line for each name, the first on top.
 
-    >>> table = Dots(
-    ...     Column(
+    >>> table = DotPlot(
+    ...     DotColumn(
     ...         "test error, %",
     ...         {"linear": (5.1, 0.2), "network": (4.7, 0.2)},
-    ...         levels={"null": 39.4},
+    ...         vertical_lines={"null": 39.4},
     ...     )
     ... )
     >>> from thetax.plot import draw
@@ -41,20 +41,21 @@ class Dots:
     ['linear', 'network']
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[DotColumn, ...]
 
-    def __init__(self, *columns: Column):
+    def __init__(self, *columns: DotColumn):
         if not columns or any(list(column.dots) != list(columns[0].dots) for column in columns):
             raise ValueError(
-                "Dots: give at least one Column, and the same names in the same order in each."
+                "DotPlot: give at least one DotColumn; all must have the same names in the same "
+                "order."
             )
         object.__setattr__(self, "columns", columns)
 
 
-@draws(Dots)
-def _dots(result: Dots, theme: Theme) -> Figure:
+@register_drawing(DotPlot)
+def _dots(result: DotPlot, theme: Theme) -> Figure:
     names = list(result.columns[0].dots)
-    figure = blank(1.0 + 0.26 * len(names))
+    figure = new_figure(1.0 + 0.26 * len(names))
     for axes, column in zip(
         figure.subplots(1, len(result.columns), sharey=True, squeeze=False)[0], result.columns
     ):
@@ -64,11 +65,11 @@ def _dots(result: Dots, theme: Theme) -> Figure:
     return figure
 
 
-def _column(axes: Any, column: Column, theme: Theme) -> None:
+def _column(axes: Any, column: DotColumn, theme: Theme) -> None:
     for row, (value, error) in enumerate(column.dots.values()):
         axes.hlines(row, value - error, value + error, color=theme.blue, alpha=0.45, linewidth=3)
         axes.plot([value], [row], "o", color=theme.blue)
-    for name, place in column.levels.items():
+    for name, place in column.vertical_lines.items():
         axes.axvline(place, color=theme.orange, linewidth=1.2, linestyle=(0, (4, 3)))
         axes.annotate(
             name,
@@ -86,8 +87,8 @@ def _column(axes: Any, column: Column, theme: Theme) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-@draws(Importance)
+@register_drawing(Importance)
 def _importance(result: Importance, theme: Theme) -> Figure:
     chosen = result.order[:SHOWN]
     dots = {result.features[j]: (float(result.rise[j]), float(result.error[j])) for j in chosen}
-    return _dots(Dots(Column("rise of the error when the feature is shuffled", dots)), theme)
+    return _dots(DotPlot(DotColumn("rise of the error when the feature is shuffled", dots)), theme)

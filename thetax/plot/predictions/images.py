@@ -10,10 +10,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from ...explain import Equivariance, FeatureMaps, Filters, Saliency
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..networks.depth import ROWS
 from ..theme import WIDTH, Theme
-from .judgement import as_pictures
+from .judgement import as_images
 
 MOST = 32  # kernels shown
 ACROSS = 8  # pictures in a row
@@ -65,7 +65,7 @@ def grey(axes: Any, picture: np.ndarray) -> None:
     )
 
 
-@draws(Filters)
+@register_drawing(Filters)
 def _filters(result: Filters, theme: Theme) -> Figure:
     W = (
         result.kernels if result.kernels.ndim == 4 else result.kernels[:, :, None]
@@ -75,7 +75,7 @@ def _filters(result: Filters, theme: Theme) -> Figure:
     shown = planes[:MOST]
     most = float(np.abs(planes).max())
     rows = math.ceil(len(shown) / ACROSS)
-    figure = blank(0.35 + 0.68 * rows)
+    figure = new_figure(0.35 + 0.68 * rows)
     for axes, kernel in zip(_grid(figure, rows, ACROSS).ravel(), shown):
         _frame(axes, theme)
         if coloured:
@@ -94,17 +94,17 @@ def _filters(result: Filters, theme: Theme) -> Figure:
     return figure
 
 
-@draws(FeatureMaps)
+@register_drawing(FeatureMaps)
 def _feature_maps(result: FeatureMaps, theme: Theme) -> Figure:
     some = np.unique(
         np.linspace(0, len(result.maps) - 1, min(len(result.maps), 6)).round().astype(int)
     )
-    figure = blank(0.15 + 0.84 * len(some))
+    figure = new_figure(0.15 + 0.84 * len(some))
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.15 / figure.get_figheight()))  # type: ignore[union-attr]
     panels = _grid(figure, len(some), ACROSS)
     for i, (row, at) in enumerate(zip(panels, some)):
         maps = result.maps[at] if result.maps[at].ndim == 3 else result.maps[at][:, None]
-        if not i and (pictures := as_pictures(result.x[None])) is not None:
+        if not i and (pictures := as_images(result.x[None])) is not None:
             grey(row[0], pictures[0])
         strong = np.argsort(-np.abs(maps).max(axis=(1, 2)), kind="stable")[: ACROSS - 1]
         for axes, channel in zip(row[1:], sorted(strong)):
@@ -118,15 +118,15 @@ def _feature_maps(result: FeatureMaps, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Saliency)
+@register_drawing(Saliency)
 def _saliency(result: Saliency, theme: Theme) -> Figure:
-    pictures = as_pictures(result.x)
-    sizes = as_pictures(result.size)
+    pictures = as_images(result.x)
+    sizes = as_images(result.size)
     if pictures is None or sizes is None:
         return _salient_numbers(result, theme)
     columns = min(4, len(pictures))
     rows = math.ceil(len(pictures) / columns)
-    figure = blank(0.15 + 0.85 * rows, WIDTH * columns / 4)
+    figure = new_figure(0.15 + 0.85 * rows, WIDTH * columns / 4)
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.15 / figure.get_figheight()))  # type: ignore[union-attr]
     pairs = _grid(figure, rows, 2 * columns).reshape(-1, 2)
     for (left, right), picture, size, guess in zip(pairs, pictures, sizes, result.guess):
@@ -140,7 +140,7 @@ def _saliency(result: Saliency, theme: Theme) -> Figure:
 def _salient_numbers(result: Saliency, theme: Theme) -> Figure:
     size = result.size.reshape(len(result.x), -1).mean(axis=0)
     order = np.argsort(-size)[:ROWS]
-    figure = blank(0.8 + 0.22 * len(order))
+    figure = new_figure(0.8 + 0.22 * len(order))
     axes = figure.subplots()
     axes.barh(range(len(order)), size[order], color=theme.blue, height=0.6)
     axes.set_yticks(range(len(order)), [f"x{j + 1}" for j in order])
@@ -149,13 +149,13 @@ def _salient_numbers(result: Saliency, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Equivariance)
+@register_drawing(Equivariance)
 def _equivariance(result: Equivariance, theme: Theme) -> Figure:
     strides, last = np.unique(result.stride, return_inverse=True)
     chosen = [
         int(np.flatnonzero(last == i)[-1]) for i in range(len(strides))
     ]  # the last layer of each stride
-    figure = blank(5.0)
+    figure = new_figure(5.0)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(5, 4))
     for colour, i in zip(theme.lines * len(chosen), chosen):
         inside, everywhere = (

@@ -8,15 +8,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...explain import Intervals
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 LEVEL = 0.95  # of the bars
 
 
-@draws(Intervals)
+@register_drawing(Intervals)
 def _intervals(result: Intervals, theme: Theme) -> Figure:
-    figure = blank(3.2)
+    figure = new_figure(3.2)
     left, right = figure.subplots(1, 2)
     _forecasts(left, result, theme)
     _coverage(right, result, theme)

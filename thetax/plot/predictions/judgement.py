@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter
 
 from ...explain import Calibration, Confusion, Worst
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import WIDTH, Theme
 
 
-@draws(Calibration)
+@register_drawing(Calibration)
 def _calibration(result: Calibration, theme: Theme) -> Figure:
-    figure = blank(4.6)
+    figure = new_figure(4.6)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     bins = len(result.count)
     seen = result.count > 0
@@ -42,11 +42,11 @@ def _calibration(result: Calibration, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Confusion)
+@register_drawing(Confusion)
 def _confusion(result: Confusion, theme: Theme) -> Figure:
     k = len(result.classes)
     side = min(2.4 + 0.32 * k, WIDTH) + 0.08 * max(k - 30, 0)
-    figure = blank(side * 0.92, side)
+    figure = new_figure(side * 0.92, side)
     axes = figure.subplots()
     total = np.maximum(result.counts.sum(axis=1, keepdims=True), 1)
     share = result.counts / total
@@ -72,11 +72,11 @@ def _confusion(result: Confusion, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Worst)
+@register_drawing(Worst)
 def _worst(result: Worst, theme: Theme) -> Figure:
-    pictures = as_pictures(result.x)
+    pictures = as_images(result.x)
     if not len(result.index):
-        figure = blank(1.0)
+        figure = new_figure(1.0)
         figure.text(
             0.5, 0.5, f"no mistakes among {result.examples} examples", ha="center", va="center"
         )
@@ -84,16 +84,16 @@ def _worst(result: Worst, theme: Theme) -> Figure:
     return _bars(result, theme) if pictures is None else _pictures(result, pictures, theme)
 
 
-def as_pictures(x: np.ndarray) -> np.ndarray | None:
+def as_images(x: np.ndarray) -> np.ndarray | None:
     """Examples as pictures `n h w` or `n h w 3`, or None where they are no pictures.
 
     Pictures are `h w`, or `c h w` with 1 or 3 channels, or a vector whose length is a square of 5
     or more; numbers of tokens are none.
 
     >>> (
-    ...     as_pictures(np.zeros((2, 64))).shape,
-    ...     as_pictures(np.zeros((2, 3, 8, 8))).shape,
-    ...     as_pictures(np.zeros((2, 7))),
+    ...     as_images(np.zeros((2, 64))).shape,
+    ...     as_images(np.zeros((2, 3, 8, 8))).shape,
+    ...     as_images(np.zeros((2, 7))),
     ... )
     ((2, 8, 8), (2, 8, 8, 3), None)
     """
@@ -110,7 +110,7 @@ def as_pictures(x: np.ndarray) -> np.ndarray | None:
 def _pictures(result: Worst, pictures: np.ndarray, theme: Theme) -> Figure:
     columns = min(4, len(pictures))
     rows = math.ceil(len(pictures) / columns)
-    figure = blank(1.7 * rows, WIDTH * columns / 4)
+    figure = new_figure(1.7 * rows, WIDTH * columns / 4)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     names = result.classes
     gap = " " if max(map(len, names)) <= 4 else "\n"
@@ -145,7 +145,7 @@ def _pictures(result: Worst, pictures: np.ndarray, theme: Theme) -> Figure:
 
 def _bars(result: Worst, theme: Theme) -> Figure:
     m = len(result.index)
-    figure = blank(0.9 + 0.27 * m)
+    figure = new_figure(0.9 + 0.27 * m)
     axes = figure.subplots()
     row = np.arange(m)
     axes.hlines(row, result.chance, result.confidence, color=theme.grid, linewidth=3)

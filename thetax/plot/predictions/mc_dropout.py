@@ -5,13 +5,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter
 
 from ...explain import DropoutBelief, DropoutPenalty
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 
-@draws(DropoutBelief)
+@register_drawing(DropoutBelief)
 def _belief(result: DropoutBelief, theme: Theme) -> Figure:
-    figure = blank(3.4)
+    figure = new_figure(3.4)
     left, right = figure.subplots(1, 2)
     most = np.log(result.probability.shape[1])
     own = np.maximum(result.entropy - result.information, 0)
@@ -37,9 +37,9 @@ def _belief(result: DropoutBelief, theme: Theme) -> Figure:
     return figure
 
 
-@draws(DropoutPenalty)
+@register_drawing(DropoutPenalty)
 def _penalty(result: DropoutPenalty, theme: Theme) -> Figure:
-    figure = blank(1.9)
+    figure = new_figure(1.9)
     axes = figure.subplots()
     names = ("without dropout", "with dropout", "to second order")
     added = np.array([0.0, result.value, result.quadratic])

@@ -8,15 +8,15 @@ from matplotlib.patches import Wedge
 from matplotlib.ticker import MaxNLocator
 
 from ...explain import Cone, Margins, version_cone
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 LABELLED = 8  # lines up to which each has its number
 
 
-@draws(Margins)
+@register_drawing(Margins)
 def _margins(result: Margins, theme: Theme) -> Figure:
-    figure = blank(3.6)
+    figure = new_figure(3.6)
     axes = figure.subplots()
     negative, positive = (result.distances[result.truth == sign] for sign in (-1, 1))
     names = [f"negative examples ({len(negative)})", f"positive examples ({len(positive)})"]
@@ -63,9 +63,9 @@ def _edges(result: Margins) -> np.ndarray:
     return edges
 
 
-@draws(Cone)
+@register_drawing(Cone)
 def _cone(result: Cone, theme: Theme) -> Figure:
-    figure = blank(3.9, 4.2)
+    figure = new_figure(3.9, 4.2)
     axes = figure.subplots()
     n = len(result.normals)
     shown = range(1, n + 1) if n <= LABELLED else [1, n]  # each wedge within those before it

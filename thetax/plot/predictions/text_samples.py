@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 
 from ...explain import Speech, Translations
 from ..chart import Panel, draw_panel
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 
-@draws(Speech)
+@register_drawing(Speech)
 def _speech(result: Speech, theme: Theme) -> Figure:
-    figure = blank(3.0)
+    figure = new_figure(3.0)
     middle = np.sqrt(np.concatenate([[1.0], result.until[:-1] + 1]) * result.until)
     panel = Panel(
         "tokens read", "bits for the next token", lines={"surprise": (middle, result.bits)}, log="x"
@@ -22,9 +22,9 @@ def _speech(result: Speech, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Translations)
+@register_drawing(Translations)
 def _translations(result: Translations, theme: Theme) -> Figure:
-    figure = blank(2.4)
+    figure = new_figure(2.4)
     axes = figure.subplots()
     runs = range(1, len(result.precision) + 1)
     axes.bar(runs, 100 * result.precision, width=0.6, color=theme.blue)

@@ -7,22 +7,22 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...explain import Doubt
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
-from .judgement import as_pictures
+from .judgement import as_images
 
 COLUMNS = 4
 
 
-@draws(Doubt)
+@register_drawing(Doubt)
 def _doubt(result: Doubt, theme: Theme) -> Figure:
-    pictures = as_pictures(result.x)
+    pictures = as_images(result.x)
     if pictures is None:
-        figure = blank(3.0)
+        figure = new_figure(3.0)
         _histograms(figure, result, theme)
         return figure
     rows = math.ceil(len(pictures) / COLUMNS)
-    figure = blank(3.0 + 1.75 * rows)
+    figure = new_figure(3.0 + 1.75 * rows)
     parts: Any = figure.subfigures(2, 1, height_ratios=(3.0, 1.75 * rows))
     above, below = parts
     _histograms(above, result, theme)

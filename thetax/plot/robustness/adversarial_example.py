@@ -6,15 +6,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...attack import Disguise
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 LONG = 22  # letters of a line
 
 
-@draws(Disguise)
+@register_drawing(Disguise)
 def _disguise(result: Disguise, theme: Theme) -> Figure:
-    figure = blank(2.1)
+    figure = new_figure(2.1)
     large = f"{127.5 / result.most:.0f} times enlarged" if result.most else "none"
     seen = [textwrap.shorten(name, LONG, placeholder="…") for name in result.names]
     likely = [f"{100 * p:.1f} %" for p in result.probability]

@@ -11,9 +11,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ...attack import Distances, Fragile, Surface
 from ...certify import RobustCurves
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..predictions.images import signed
-from ..predictions.judgement import as_pictures
+from ..predictions.judgement import as_images
 from ..theme import WIDTH, Theme
 
 ROUND = {"Linf": "largest change of a number", "L2": "length of the change"}
@@ -28,9 +28,9 @@ def _reach(distances: np.ndarray) -> float:
     return 1.08 * float(np.quantile(found, 0.99)) if found.size else 1.0
 
 
-@draws(RobustCurves)
+@register_drawing(RobustCurves)
 def _curves(result: RobustCurves, theme: Theme) -> Figure:
-    figure = blank(3.2)
+    figure = new_figure(3.2)
     panels = figure.subplots(1, len(result.distances), sharey=True, squeeze=False)[0]
     for axes, (norm, distances) in zip(panels, result.distances.items()):
         r = np.linspace(0, _reach(distances), 400)
@@ -48,9 +48,9 @@ def _curves(result: RobustCurves, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Distances)
+@register_drawing(Distances)
 def _distances(result: Distances, theme: Theme) -> Figure:
-    figure = blank(2.7)
+    figure = new_figure(2.7)
     panels = figure.subplots(1, len(result.by_norm), sharey=True, squeeze=False)[0]
     for axes, (norm, distances) in zip(panels, result.by_norm.items()):
         top = _reach(distances)
@@ -69,13 +69,13 @@ def _distances(result: Distances, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Fragile)
+@register_drawing(Fragile)
 def _fragile(result: Fragile, theme: Theme) -> Figure:
     if not len(result.index):
-        figure = blank(1.0)
+        figure = new_figure(1.0)
         figure.text(0.5, 0.5, "no example was moved across a boundary", ha="center", va="center")
         return figure
-    before = as_pictures(result.found.x)
+    before = as_images(result.found.x)
     return (
         _changed_numbers(result, theme)
         if before is None
@@ -86,13 +86,13 @@ def _fragile(result: Fragile, theme: Theme) -> Figure:
 def _changed_pictures(result: Fragile, before: np.ndarray, theme: Theme) -> Figure:
     found = result.found
     m = len(before)
-    after = np.asarray(as_pictures(found.nearest))
+    after = np.asarray(as_images(found.nearest))
     change = after - before
     low = float(min(before.min(), after.min()))
     high = float(max(before.max(), after.max()))
     factor = _plain((high - low) / max(float(np.quantile(np.abs(change), STRONG)), 1e-12))
     columns = max(m, 4)
-    figure = blank(0.6 + 3 * WIDTH / (columns + 0.6), WIDTH)
+    figure = new_figure(0.6 + 3 * WIDTH / (columns + 0.6), WIDTH)
     panels = figure.subplots(3, columns, squeeze=False)
     for axes in panels.ravel():
         axes.set(xticks=[], yticks=[])
@@ -146,7 +146,7 @@ def _changed_numbers(result: Fragile, theme: Theme) -> Figure:
     change = (found.nearest - found.x).reshape(len(found.x), -1)
     shown = min(len(change), 4)
     rows = min(ROWS, change.shape[1])
-    figure = blank((0.75 + 0.2 * rows) * ((shown + 1) // 2))
+    figure = new_figure((0.75 + 0.2 * rows) * ((shown + 1) // 2))
     panels = figure.subplots((shown + 1) // 2, min(shown, 2), squeeze=False).ravel()
     for axes in panels[shown:]:
         axes.axis("off")
@@ -168,9 +168,9 @@ def _feature(result: Fragile, j: int) -> str:
     return result.features[j][:14] if len(result.features) > j else f"x{j + 1}"
 
 
-@draws(Surface)
+@register_drawing(Surface)
 def _surface(result: Surface, theme: Theme) -> Figure:
-    figure = blank(3.1)
+    figure = new_figure(3.1)
     plane, cuts = figure.subplots(1, 2)
     _plane(plane, result, theme)
     _cuts(cuts, result, theme)

@@ -4,13 +4,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...certify import Certificates
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 
-@draws(Certificates)
+@register_drawing(Certificates)
 def _certificates(result: Certificates, theme: Theme) -> Figure:
-    figure = blank(3.2)
+    figure = new_figure(3.2)
     axes = figure.subplots()
     places = np.unique([0.0, *result.radius, result.most])
     axes.step(

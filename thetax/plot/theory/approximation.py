@@ -4,18 +4,18 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...explain import Minimax
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 
-@draws(Minimax)
+@register_drawing(Minimax)
 def _minimax(result: Minimax, theme: Theme) -> Figure:
     if result.grid.ndim > 1 and result.grid.shape[1] > 1:
         raise ValueError(
             "draw: a best approximation is drawn on an interval; this one has "
             f"{result.grid.shape[1]} inputs."
         )
-    figure = blank(3.2)
+    figure = new_figure(3.2)
     x = result.grid.reshape(-1)
     left, right = figure.subplots(1, 2)
     left.plot(x, result.target, color=theme.muted, label="function")

@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...explain import Cost
-from ..draw import blank, draws, log_axis
+from ..draw import log_axis, new_figure, register_drawing
 from ..theme import Theme
 
 
-@draws(Cost)
+@register_drawing(Cost)
 def _cost(result: Cost, theme: Theme) -> Figure:
     passes = {
         "value": result.value,
@@ -21,7 +21,7 @@ def _cost(result: Cost, theme: Theme) -> Figure:
     bars = {name: found.operations for name, found in passes.items()}
     whole = {f"all derivatives, {name}": count for name, count in result.jacobian.items()}
     timed = {name: found.seconds for name, found in passes.items() if np.isfinite(found.seconds)}
-    figure = blank(2.6 + (1.1 if timed else 0))
+    figure = new_figure(2.6 + (1.1 if timed else 0))
     above, *rest = np.ravel(
         figure.subplots(1 + bool(timed), 1, height_ratios=(6, 3) if timed else None)
     )

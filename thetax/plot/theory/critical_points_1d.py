@@ -4,13 +4,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...explain import Convexity, Critical
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 
-@draws(Critical)
+@register_drawing(Critical)
 def _critical(result: Critical, theme: Theme) -> Figure:
-    figure = blank(3.2)
+    figure = new_figure(3.2)
     axes = figure.subplots()
     axes.plot(result.grid, result.heights, color=theme.blue)
     colours = {
@@ -36,9 +36,9 @@ def _critical(result: Critical, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Convexity)
+@register_drawing(Convexity)
 def _convexity(result: Convexity, theme: Theme) -> Figure:
-    figure = blank(3.2)
+    figure = new_figure(3.2)
     axes = figure.subplots()
     axes.plot(result.shares, result.losses, color=theme.blue, label="objective")
     axes.plot([0, 1], result.losses[[0, -1]], "--", color=theme.muted, linewidth=1.4, label="chord")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ...explain import Dominance, Landscape, Rates, Smoothness, Trajectory
-from ..draw import blank, draws, log_axis
+from ..draw import log_axis, new_figure, register_drawing
 from ..theme import Theme
 
 LEVELS = 12
@@ -19,9 +19,9 @@ DASHES = ((0, (3, 2)), ":", (0, (4, 2, 1, 2)), (0, (1, 3)))  # of what is promis
 BESIDE = 4  # names that fit beside the curves; more are put below
 
 
-@draws(Landscape)
+@register_drawing(Landscape)
 def _landscape(result: Landscape, theme: Theme) -> Figure:
-    figure = blank(4.3)
+    figure = new_figure(4.3)
     axes = figure.subplots()
     losses, log = result.losses, False
     finite = losses[np.isfinite(losses)]
@@ -72,11 +72,11 @@ def _landscape(result: Landscape, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Rates)
+@register_drawing(Rates)
 def _rates(result: Rates, theme: Theme) -> Figure:
     promised = _promised(result)
     names = len(result.gaps) + len(promised)
-    figure = blank(3.8 if names <= BESIDE else 3.6 + 0.09 * names)
+    figure = new_figure(3.8 if names <= BESIDE else 3.6 + 0.09 * names)
     axes = figure.subplots()
     geometric = sum(decay.law == "geometric" for decay in result.decays.values()) * 2 >= len(
         result.decays
@@ -139,9 +139,9 @@ def _promised(result: Rates) -> dict[str, np.ndarray]:
     return made or result.promises
 
 
-@draws(Trajectory)
+@register_drawing(Trajectory)
 def _trajectory(result: Trajectory, theme: Theme) -> Figure:
-    figure = blank(3.2)
+    figure = new_figure(3.2)
     axes = figure.subplots()
     decay = result.decay
     t = np.arange(1, len(result.losses) + 1)
@@ -160,18 +160,18 @@ def _trajectory(result: Trajectory, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Smoothness)
+@register_drawing(Smoothness)
 def _smoothness(result: Smoothness, theme: Theme) -> Figure:
     return _constants(result, theme, "curvature seen", "largest")
 
 
-@draws(Dominance)
+@register_drawing(Dominance)
 def _dominance(result: Dominance, theme: Theme) -> Figure:
     return _constants(result, theme, "gradient dominance seen", "smallest")
 
 
 def _constants(result: Smoothness | Dominance, theme: Theme, name: str, which: str) -> Figure:
-    figure = blank(3.0)
+    figure = new_figure(3.0)
     axes = figure.subplots()
     seen = np.where(np.isfinite(result.seen), result.seen, np.nan)
     axes.plot(

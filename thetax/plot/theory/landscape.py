@@ -4,13 +4,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...explain import Curvature, Spectrum
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 
-@draws(Spectrum)
+@register_drawing(Spectrum)
 def _spectrum(result: Spectrum, theme: Theme) -> Figure:
-    figure = blank(3.5)
+    figure = new_figure(3.5)
     axes = figure.subplots()
     count = np.maximum(result.density * result.parameters, 1e-30)
     floor = 0.05 / (result.grid[-1] - result.grid[0])
@@ -32,6 +32,6 @@ def _spectrum(result: Spectrum, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Curvature)
+@register_drawing(Curvature)
 def _curvature(result: Curvature, theme: Theme) -> Figure:
     return _spectrum(result.spectrum, theme)

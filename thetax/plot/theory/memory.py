@@ -7,14 +7,14 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from ...explain.memory_capacity import Capacity, Recall
-from ..draw import blank, draws
-from ..predictions.judgement import as_pictures
+from ..draw import new_figure, register_drawing
+from ..predictions.judgement import as_images
 from ..theme import WIDTH, Theme
 
 COLUMNS = 10  # pictures in a row that are still told apart
 
 
-@draws(Recall)
+@register_drawing(Recall)
 def _recall(result: Recall, theme: Theme) -> Figure:
     rows = {
         "stored": result.stored,
@@ -24,7 +24,7 @@ def _recall(result: Recall, theme: Theme) -> Figure:
     shown = min(COLUMNS, len(result.stored))
     notes = [None, None, *(f"{100 * exact:.0f} % exact" for exact in result.exact)]
     overlaps = [None, None, *result.overlaps]
-    figure = blank(0.25 + 0.56 * len(rows), WIDTH)
+    figure = new_figure(0.25 + 0.56 * len(rows), WIDTH)
     panels = figure.subplots(len(rows), shown, squeeze=False)
     for line, (name, states), note, overlap in zip(panels, rows.items(), notes, overlaps):
         for t, (axes, picture) in enumerate(zip(line, _pictures(states[:shown]))):
@@ -50,13 +50,13 @@ def _recall(result: Recall, theme: Theme) -> Figure:
 
 def _pictures(states: np.ndarray) -> np.ndarray:
     """Squares where the sites make one, a row of sites otherwise."""
-    pictures = as_pictures(states)
+    pictures = as_images(states)
     return states[:, None] if pictures is None else pictures
 
 
-@draws(Capacity)
+@register_drawing(Capacity)
 def _capacity(result: Capacity, theme: Theme) -> Figure:
-    figure = blank(3.0)
+    figure = new_figure(3.0)
     axes = figure.subplots()
     low = result.overlaps.min(axis=1)
     high = result.overlaps.max(axis=1)

@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from ...explain import Boundary, Regions, Window
-from ..draw import blank, draws
+from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 MANY = 3000  # polygons that are still drawn as shapes; more become a picture
@@ -41,7 +41,7 @@ def class_colours(theme: Theme, k: int) -> list[tuple[float, float, float]]:
     return [(own + mixed)[j % (len(own) + len(mixed))] for j in range(k)]
 
 
-@draws(Regions)
+@register_drawing(Regions)
 def _regions(result: Regions, theme: Theme) -> Figure:
     """Each cell in a tint of its own output, or of its pattern where there are several outputs."""
     figure, axes = _plane(result.window)
@@ -72,7 +72,7 @@ def _regions(result: Regions, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Boundary)
+@register_drawing(Boundary)
 def _boundary(result: Boundary, theme: Theme) -> Figure:
     """The class of each point in a soft colour, the cells in thin lines, the border in a strong
     one, the examples.
@@ -143,7 +143,7 @@ def _boundary(result: Boundary, theme: Theme) -> Figure:
 
 def _plane(window: Window) -> tuple[Figure, Axes]:
     across, up = window.high - window.low
-    figure = blank(float(np.clip(4.3 * up / across, 3.2, 5.4)))
+    figure = new_figure(float(np.clip(4.3 * up / across, 3.2, 5.4)))
     axes = figure.subplots()
     own = window.origin.shape == (2,) and (window.axes == np.eye(2)).all()
     names = (

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ...explain import Drift, KernelMap, Laziness, TangentSpectrum, WideBeliefs, Widths
-from ..draw import blank, draws, log_axis
+from ..draw import log_axis, new_figure, register_drawing
 from ..networks.depth import ROWS
 from ..predictions.images import signed
 from ..theme import Theme
@@ -18,9 +18,9 @@ PAIRS = 400  # of examples, of either kind, that are drawn
 FLOOR = 1e-7  # of the largest number: below is rounding
 
 
-@draws(TangentSpectrum)
+@register_drawing(TangentSpectrum)
 def _spectrum(result: TangentSpectrum, theme: Theme) -> Figure:
-    figure = blank(5.0)
+    figure = new_figure(5.0)
     grid = figure.add_gridspec(2, 2)
     _eigenvalues(figure.add_subplot(grid[0, 0]), result, theme)
     _dimension(figure.add_subplot(grid[0, 1]), result, theme)
@@ -79,9 +79,9 @@ def _dimension(axes: Any, result: TangentSpectrum, theme: Theme) -> None:
     log_axis(axes.xaxis, ridge[0], ridge[-1])
 
 
-@draws(Drift)
+@register_drawing(Drift)
 def _drift(result: Drift, theme: Theme) -> Figure:
-    figure = blank(3.5)
+    figure = new_figure(3.5)
     pairs, way = figure.subplots(1, 2, width_ratios=(1.15, 1))
     _pairs(pairs, result, theme)
     _along(way, result, theme) if len(result.times) > 2 else _layers(way, result, theme)
@@ -169,9 +169,9 @@ def _along(axes: Any, result: Drift, theme: Theme) -> None:
     axes.legend(frameon=False, fontsize=8.5)
 
 
-@draws(KernelMap)
+@register_drawing(KernelMap)
 def _kernel_map(result: KernelMap, theme: Theme) -> Figure:
-    figure = blank(3.1)
+    figure = new_figure(3.1)
     whole, means = figure.subplots(1, 2)
     others = ~np.eye(len(result.values), dtype=bool)
     middle = float(result.values[others].mean())
@@ -211,9 +211,9 @@ def _name_classes(axes: Any, result: KernelMap) -> None:
     axes.set_xticks([])
 
 
-@draws(Laziness)
+@register_drawing(Laziness)
 def _laziness(result: Laziness, theme: Theme) -> Figure:
-    figure = blank(3.3)
+    figure = new_figure(3.3)
     learnt, judged = figure.subplots(1, 2)
     later = result.steps > 0
     steps = result.steps[later]
@@ -238,9 +238,9 @@ def _laziness(result: Laziness, theme: Theme) -> Figure:
     return figure
 
 
-@draws(Widths)
+@register_drawing(Widths)
 def _widths(result: Widths, theme: Theme) -> Figure:
-    figure = blank(3.6)
+    figure = new_figure(3.6)
     axes = figure.subplots()
     rows = {
         "kernel from its limit": (result.distance, theme.blue),
@@ -272,9 +272,9 @@ def _widths(result: Widths, theme: Theme) -> Figure:
     return figure
 
 
-@draws(WideBeliefs)
+@register_drawing(WideBeliefs)
 def _wide_beliefs(result: WideBeliefs, theme: Theme) -> Figure:
-    figure = blank(2.9)
+    figure = new_figure(2.9)
     rows = zip(figure.subplots(1, 2), ("mean", "deviation"), (result.mean, result.deviation))
     for (axes, name, (limit, finite)), agreement, colour in zip(
         rows, result.agreement, (theme.blue, theme.green)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...explain import Worst
-from ...plot import as_pictures
+from ...plot import as_images
 
 SHOWN = 8  # features of an example
 LETTERS = 240  # of a text; of a longer one the beginning and the end are shown, half of them each
@@ -30,7 +30,7 @@ def told_examples(result: Worst) -> list[dict[str, str]]:
     """A row for each mistake, with what was seen, the truth and the guess; none if there are
     pictures to show.
     """
-    if not len(result.x) or as_pictures(result.x) is not None:
+    if not len(result.x) or as_images(result.x) is not None:
         return []
     return [
         {

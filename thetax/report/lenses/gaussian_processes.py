@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import explain
 from ...bayes import GaussianProcess
-from ...plot import Column, Dots
+from ...plot import DotColumn, DotPlot
 from ...recipes.engine.outcome import Outcome
 from ...recipes.gp import foretell
 from ..registry import lens, percent
@@ -48,7 +48,7 @@ def _lengths(process: GaussianProcess) -> np.ndarray:
     return np.exp(np.asarray(found[0].log_length)) if found else np.zeros(())
 
 
-def _relevant(result: Dots) -> dict[str, str]:
+def _relevant(result: DotPlot) -> dict[str, str]:
     dots: dict[str, Any] = dict(result.columns[0].dots)
     first, *_, last = dots
     return {
@@ -68,9 +68,9 @@ def _relevant(result: Dots) -> dict[str, str]:
     of="process",
     tells=_relevant,
 )
-def _relevance(outcome: Outcome) -> Dots:
+def _relevance(outcome: Outcome) -> DotPlot:
     shares = 1 / _lengths(outcome.model)
     names = outcome.features or tuple(f"x{j + 1}" for j in range(len(shares)))
-    return Dots(
-        Column("1 / length", {names[j]: (float(shares[j]), 0.0) for j in np.argsort(-shares)})
+    return DotPlot(
+        DotColumn("1 / length", {names[j]: (float(shares[j]), 0.0) for j in np.argsort(-shares)})
     )

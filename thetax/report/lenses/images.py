@@ -5,7 +5,7 @@ shift changes.
 import numpy as np
 
 from ... import explain
-from ...plot import as_pictures
+from ...plot import as_images
 from ...recipes.engine.outcome import Outcome
 from ..registry import classifies, lens, percent, some
 
@@ -25,7 +25,7 @@ def sees(outcome: Outcome) -> bool:
     return (
         classifies(outcome)
         and convolves(outcome)
-        and as_pictures(np.asarray(outcome.test[0][:1])) is not None
+        and as_images(np.asarray(outcome.test[0][:1])) is not None
     )
 
 

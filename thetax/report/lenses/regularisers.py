@@ -11,7 +11,7 @@ import numpy as np
 from ... import explain, tree
 from ...core import Objective
 from ...layers import DropConnect, Dropout
-from ...plot import as_pictures
+from ...plot import as_images
 from ...recipes.engine.outcome import Outcome
 from ..registry import BENT, SEEN, WORK, classifies, lens, percent, some
 from .basic import afforded, bent
@@ -138,7 +138,7 @@ def _doubts(result: explain.Doubt) -> dict[str, str]:
 
 
 def _doubtful(result: explain.Doubt) -> list[dict[str, str]]:
-    if as_pictures(result.x) is not None:
+    if as_images(result.x) is not None:
         return []
     p, guess = result.belief.probability, result.guess
     return [

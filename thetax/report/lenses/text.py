@@ -60,7 +60,7 @@ def _speech(outcome: Outcome) -> explain.Speech:
         )
     room = LONGEST if model.positions is None else min(LONGEST, len(model.positions.P))
     return explain.speech(
-        model, data, outcome.tokens, length=room, mass=MASS, first=first, key=jr.key(0)
+        model, data, outcome.tokens, length=room, top_p=MASS, first=first, key=jr.key(0)
     )
 
 
