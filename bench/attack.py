@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 from thetax import data
-from thetax.attack import PGD, DeepFool, away, perturb
+from thetax.attack import PGD, DeepFool, perturb, untargeted
 from thetax.models import CNN
 from thetax.threat import Linf
 from thetax.train import Silent, cross_entropy, descend, fit, log_loss
@@ -48,7 +48,7 @@ class Sample:
         net = CNN.init(WIDTHS, classes=10, key=jr.key(0))
         iteration = descend(cross_entropy, optax.adam(2e-3))
         return fit(
-            iteration, net, chosen, epochs=2, batch=64, key=jr.key(1), progress=Silent()
+            iteration, net, chosen, epochs=2, batch_size=64, key=jr.key(1), progress=Silent()
         ).model
 
     @cached_property
@@ -177,8 +177,7 @@ def count() -> str:
     """What is measured."""
     return (
         f"Attacks on {IMAGES:,} digits and a network of {WIDTHS[0]} and {WIDTHS[1]} channels. A "
-        "step of projected "
-        "ascent is a pass forwards and one backwards."
+        "step of projected ascent is a pass forwards and one backwards."
     )
 
 
@@ -192,7 +191,7 @@ def rows() -> list[Row]:
         return Row(name, peer, *times, "ms/image", contest.check, pairs=3, **more)
 
     def ascents(goal, radius, name, **more):
-        attack = PGD(goal, Linf(radius), rate=STEP, steps=STEPS, box=BOX)
+        attack = PGD(goal, Linf(radius), step_size=STEP, steps=STEPS, box=BOX)
         return [
             row(
                 f"PGD, 40 steps, Linf {radius}{name}",
@@ -205,8 +204,8 @@ def rows() -> list[Row]:
         ]
 
     return [
-        *ascents(away(), 0.3, ""),
-        *ascents(away(), 0.1, ""),
+        *ascents(untargeted(), 0.3, ""),
+        *ascents(untargeted(), 0.1, ""),
         *ascents(log_loss, 0.1, ", to the end", work=work(2 * STEPS)),
         row(
             "DeepFool, 50 steps, L2",

@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 
 from thetax.layers import BatchNorm, Convolution, Linear
-from thetax.models import CNN, Layout, ResNet
+from thetax.models import CNN, ResNet, ResNetLayout
 from thetax.train import cross_entropy
 
 from .row import Missing, Row, Work, library
@@ -202,7 +202,7 @@ def count() -> str:
 def rows() -> list[Row]:
     """Both networks, against PyTorch eager and compiled."""
     cnn = CNN.init(WIDTHS, classes=10, key=jr.key(0))
-    net = ResNet.init(Layout((1, 1, 1)), classes=10, width=WIDTH, small=True, key=jr.key(1))
+    net = ResNet.init(ResNetLayout((1, 1, 1)), classes=10, width=WIDTH, small=True, key=jr.key(1))
     pairs = [
         Pair(name, model, shape, build, compiled)
         for name, model, shape, build in (

@@ -54,7 +54,9 @@ def step_thetax(given: dict[str, np.ndarray]) -> tuple[float, float]:
     xs, ys = batch()
     data = jnp.asarray(xs), jnp.asarray(ys, jnp.int32)
     iteration = descend(cross_entropy, optax.adam(1e-3))
-    found = fit(iteration, model, data, epochs=1, batch=BATCH, key=jr.key(1), progress=Silent())
+    found = fit(
+        iteration, model, data, epochs=1, batch_size=BATCH, key=jr.key(1), progress=Silent()
+    )
     after = float(cross_entropy(found.model, data)) if given else 0.0
     return float(found.history["train loss"][0]), after
 

@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 
 from thetax.explain import corrupt
-from thetax.models import Hebbian, Rest, asynchronous
+from thetax.models import AsynchronousRecall, Hebbian, asynchronous
 
 from .row import Row, Work
 
@@ -25,7 +25,7 @@ D, N, SHARE = 10_000, 1_000, 0.1
 
 
 @jax.jit
-def _recall_all(memory: Hebbian, xs: jax.Array) -> Rest:
+def _recall_all(memory: Hebbian, xs: jax.Array) -> AsynchronousRecall:
     return jax.vmap(lambda x: asynchronous(memory, x))(xs)
 
 

@@ -18,7 +18,14 @@ import numpy as np
 import optax
 
 from thetax.core import predict
-from thetax.models import BERT, GPT, Pretraining, greedy, huggingface_bert_tasks, huggingface_gpt2
+from thetax.models import (
+    BERT,
+    GPT,
+    BERTPretraining,
+    greedy,
+    huggingface_bert_tasks,
+    huggingface_gpt2,
+)
 from thetax.train import descend, log_loss, mixed_precision, token_cross_entropy
 
 from .row import Row, library
@@ -30,7 +37,7 @@ SAID = 128
 PEAK = 989e12  # operations a second of an H100 or H200 in bfloat16
 
 
-def masked_loss(model: Pretraining, batch: Any, *, key: Any = None) -> Any:
+def masked_loss(model: BERTPretraining, batch: Any, *, key: Any = None) -> Any:
     """The mean cross-entropy at the tokens that were asked for."""
     tokens, targets = batch
     found = predict(model, tokens)
@@ -82,8 +89,8 @@ class Training:
         if self.name == "GPT-2":
             like = jax.eval_shape(lambda: GPT.init(WORDS[self.name], key=jr.key(0)))
             return huggingface_gpt2.read(tensors, like)
-        draw = lambda: Pretraining.init(
-            BERT.init(WORDS[self.name], length=1024, key=jr.key(0)), key=jr.key(1)
+        draw = lambda: BERTPretraining.init(
+            BERT.init(WORDS[self.name], max_length=1024, key=jr.key(0)), key=jr.key(1)
         )
         return huggingface_bert_tasks.read(tensors, jax.eval_shape(draw))
 

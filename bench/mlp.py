@@ -98,7 +98,7 @@ class Job:
             self.model,
             self.on_device,
             epochs=self.epochs,
-            batch=self.batch,
+            batch_size=self.batch,
             key=jr.key(1),
             progress=Silent(),
         )
@@ -197,8 +197,7 @@ def count() -> str:
     """What is measured."""
     return (
         "A training step with Adam (rate 0.001). MNIST's shape: dropout 0.4 and 0.3, batches of "
-        "128 from 59,904; "
-        "a toy's: batches of 64 from 6,400."
+        "128 from 59,904; a toy's: batches of 64 from 6,400."
     )
 
 

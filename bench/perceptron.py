@@ -110,10 +110,9 @@ def count() -> str:
     many, one = sets()
     return (
         f"The perceptron algorithm until nothing is misclassified. {many.count:,} data sets of "
-        f"{many.n} points in "
-        f"{many.d} dimensions, {many.found.epochs.mean():.1f} sweeps each (at most "
-        f"{many.found.epochs.max()}); one of "
-        f"{one.n:,} points in {one.d}, {one.found.epochs[0]} sweeps."
+        f"{many.n} points in {many.d} dimensions, {many.found.epochs.mean():.1f} sweeps each (at "
+        f"most {many.found.epochs.max()}); one of {one.n:,} points in {one.d}, "
+        f"{one.found.epochs[0]} sweeps."
     )
 
 

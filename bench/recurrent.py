@@ -181,8 +181,7 @@ def count() -> str:
     """What is measured."""
     return (
         f"Value and gradients; LSTM and GRU: {LENGTH} times, {SIZE} inputs and units, batch "
-        f"{BATCH}; the linear ones: "
-        f"{LONG} times, {STATES} states."
+        f"{BATCH}; the linear ones: {LONG} times, {STATES} states."
     )
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from thetax.certify import region_bound
+from thetax.certify import region_upper_bound
 from thetax.explain import regions, window
 from thetax.models import MLP
 
@@ -113,7 +113,7 @@ def agree(*sizes: int) -> None:
     assert np.isin(on_grid(*sizes), ours).all(), "the grid sees a cell that was not found"
     assert np.array_equal(on_refined_grid(*sizes), ours), "the refined grid sees other cells"
     assert abs(found.areas.sum() / (2 * HALF) ** 2 - 1) < 1e-9, "the cells do not fill the window"
-    assert found.count <= region_bound(*sizes[1:-1], inputs=sizes[0]), (
+    assert found.count <= region_upper_bound(*sizes[1:-1], inputs=sizes[0]), (
         "there are more cells than there can be"
     )
 
@@ -130,7 +130,7 @@ def _row(*sizes: int) -> Row:
     grid = partial(_milliseconds, partial(on_grid, *sizes))
     told = lambda result: (
         f"{exact(*sizes):,} cells; the grid sees {len(on_grid(*sizes)):,} of them, "
-        f"and theory allows {region_bound(*sizes[1:-1], inputs=sizes[0]):,}"
+        f"and theory allows {region_upper_bound(*sizes[1:-1], inputs=sizes[0]):,}"
     )
     peer = f"grid of {SIDE:,}²"
     return Row(
@@ -142,8 +142,7 @@ def count() -> str:
     """What is measured."""
     return (
         f"The linear regions of random ReLU networks in the square of side {2 * HALF:g}: every "
-        "cell as a polygon, "
-        f"against the patterns at {SIDE**2:,} points, which miss some."
+        f"cell as a polygon, against the patterns at {SIDE**2:,} points, which miss some."
     )
 
 

@@ -67,7 +67,12 @@ class Small:
 
     def _cost(self, iteration: Any, model: Any) -> float:
         began = time.perf_counter()
-        how = {"epochs": STEPS // 100, "batch": self.batch, "key": jr.key(1), "progress": Silent()}
+        how = {
+            "epochs": STEPS // 100,
+            "batch_size": self.batch,
+            "key": jr.key(1),
+            "progress": Silent(),
+        }
         found = heeded(fit(iteration, model, self.data, **how))
         return 1e6 * (time.perf_counter() - began) / found.steps
 

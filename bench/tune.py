@@ -118,15 +118,21 @@ def _classifier(seed: int) -> Any:
 
 def _words(s: Setting) -> dict[str, Any]:
     """A setting as scikit-learn has it."""
-    words = {"hidden_layer_sizes": s.hidden, "learning_rate_init": s.rate, "batch_size": s.batch}
-    return words | {"alpha": s.decay * s.batch, "max_iter": s.epochs}
+    words = {
+        "hidden_layer_sizes": s.hidden,
+        "learning_rate_init": s.learning_rate,
+        "batch_size": s.batch_size,
+    }
+    return words | {"alpha": s.weight_decay * s.batch_size, "max_iter": s.epochs}
 
 
 def agree() -> None:
     """Raises unless one setting, without dropout, has about the same error on the same folds on
     both sides.
     """
-    setting = Setting(width=64, depth=1, decay=1e-4, rate=3e-3, batch=32, epochs=30)
+    setting = Setting(
+        width=64, depth=1, weight_decay=1e-4, learning_rate=3e-3, batch_size=32, epochs=30
+    )
     xs, ys = flat(task(0).train)
     parts = folds(len(ys), FOLDS, key=jr.key(0), by=ys)
     lanes = Lanes(task(0), parts, jr.key(0), thinned=False)

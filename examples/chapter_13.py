@@ -31,7 +31,7 @@ def trained(objective, pair, key, epochs):
     iteration = train.descend(objective, optax.adam(2e-3))
     net = MLP.init(64, 64, 64, 10, key=key_net)
     return train.fit(
-        iteration, net, pair, epochs=epochs, batch=64, key=key_fit, progress=train.Silent()
+        iteration, net, pair, epochs=epochs, batch_size=64, key=key_fit, progress=train.Silent()
     ).model
 
 
@@ -46,14 +46,16 @@ def main(folder: str | None = None, epochs: int = 30) -> dict[str, float]:
 
     # §13.2: training on the worst input nearby
     ball = threat.Linf(RADIUS)
-    worst = attack.PGD(train.log_loss, ball, rate=RADIUS / 3, steps=5, box=BOX, keep="last")
+    worst = attack.PGD(train.log_loss, ball, step_size=RADIUS / 3, steps=5, box=BOX, output="last")
     nets = {
         "plain": trained(train.cross_entropy, learnt, key_net, epochs),
-        "hardened": trained(attack.robust(train.cross_entropy, worst), learnt, key_net, epochs),
+        "hardened": trained(
+            attack.adversarial_objective(train.cross_entropy, worst), learnt, key_net, epochs
+        ),
     }
     for name, net in nets.items():
         judged = attack.robustness(net, some, ball, box=BOX, steps=20, trial=50, key=key_attack)
-        sure = certify.certified(net, some, threat.Linf(0.03), box=BOX)
+        sure = certify.certified_accuracy(net, some, threat.Linf(0.03), box=BOX)
         found |= {
             f"{name} clean": judged.clean,
             f"{name} robust": judged.robust,
@@ -61,8 +63,7 @@ def main(folder: str | None = None, epochs: int = 30) -> dict[str, float]:
         }
         print(
             f"{name}: {judged.clean:.1%} right, {judged.robust:.1%} under attack within {RADIUS}; "
-            "certified within "
-            f"0.03: {sure.accuracy:.1%}"
+            f"certified within 0.03: {sure.accuracy:.1%}"
         )
         for warning in judged.warnings:
             print(warning)

@@ -71,7 +71,9 @@ def main(folder: str | None = None, steps: int = 200) -> dict[str, float]:
     step = train.descend(
         lambda model, _, key: train.squared_error(model, data), optimisers["heavy ball"]
     )
-    state, (models, _) = run(step, net, jnp.zeros(steps), key=key_L, keep=lambda state: state.model)
+    state, (models, _) = run(
+        step, net, jnp.zeros(steps), key=key_L, record=lambda state: state.model
+    )
     way = explain.plane(models)
     sides = [np.linspace(path.min() - 0.5, path.max() + 0.5, 25) for path in way.path.T]
     seen = explain.landscape(

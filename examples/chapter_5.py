@@ -60,7 +60,7 @@ def main(folder: str | None = None, steps: int = 200) -> dict[str, float]:
     # §5.3, L10: the next letter, by counting and by learning
     tokens = jnp.array([LETTERS.index(letter) for letter in 3 * RHYME], jnp.int32)
     batch = tokens[None, :-1], tokens[None, 1:]
-    counted = NGram.fit(tokens.tolist(), size=len(LETTERS), order=3)
+    counted = NGram.fit(tokens.tolist(), vocab_size=len(LETTERS), order=3)
     spoken = layers.Recurrent(NextToken.init(len(LETTERS), 8, 48, key=key_speak))
     learnt = learn(spoken, batch, steps=steps, key=key_fit)
     for name, model in {"3-gram": layers.Recurrent(counted), "network": learnt}.items():
@@ -78,7 +78,9 @@ def main(folder: str | None = None, steps: int = 200) -> dict[str, float]:
         (source, jnp.concatenate([jnp.zeros((256, 1), jnp.int32), target[:, :-1]], axis=1)),
         target,
     )
-    model = EncoderDecoder.init(8, 8, 16, 32, attend=16, cell=layers.GRU.init, key=key_pair)
+    model = EncoderDecoder.init(
+        8, 8, 16, 32, attention_width=16, cell=layers.GRU.init, key=key_pair
+    )
     turned = learn(model, pairs, steps=steps, key=key_fit)
     found["wrong"] = float(train.sequence_error_rate(turned, pairs))
     draw(explain.alignment(turned, source[0], pairs[0][1][0])).savefig(pictures / "alignment.png")

@@ -79,7 +79,7 @@ def main(folder: str | None = None, steps: int = 400) -> dict[str, float]:
 
     # §6.4: a model of text
     tokens = jnp.array([LETTERS.index(letter) for letter in RHYME], jnp.int32)
-    gpt = GPT.init(len(LETTERS), 32, depth=2, heads=2, length=len(tokens), key=key_speak)
+    gpt = GPT.init(len(LETTERS), 32, depth=2, heads=2, max_length=len(tokens), key=key_speak)
     gpt = learn(
         gpt, lambda key: (tokens[None, :-1], tokens[None, 1:]), steps=steps, rate=5e-3, key=key_fit
     )
@@ -97,13 +97,13 @@ def main(folder: str | None = None, steps: int = 400) -> dict[str, float]:
     for name, placed in {"with places": True, "without places": False}.items():
         net = ViT.init(
             3,
-            size=(8, 8),
+            image_size=(8, 8),
             channels=1,
-            patch=4,
+            patch_size=4,
             d=16,
             depth=2,
             heads=2,
-            placed=placed,
+            positions=placed,
             key=key_image,
         )
         found[name] = float(jnp.abs(net(image) - net(shuffled)).max())

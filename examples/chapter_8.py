@@ -81,9 +81,8 @@ def main(folder: str | None = None, steps: int = 300) -> dict[str, float]:
     doubt = explain.doubt(dropped, rest, draws=30, key=key)
     found |= {"dropout": wrong(dropped), "ranking": doubt.ranking}
     print(
-        f"dropout, noise and smoothing (§8.7, §8.8): {found['dropout']:.1f} % wrong, and a "
-        "mistake is doubted more "
-        f"than a right answer {100 * doubt.ranking:.0f} % of the time"
+        f"dropout, noise and smoothing (§8.7, §8.8): {found['dropout']:.1f} % wrong, and a mistake "
+        f"is doubted more than a right answer {100 * doubt.ranking:.0f} % of the time"
     )
 
     # §8.5: a batch norm is an affine map once the data are known

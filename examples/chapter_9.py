@@ -35,7 +35,7 @@ def descended(net, batch, xs, steps):
     """What full-batch gradient descent makes of the outputs at `xs`, step by step."""
     step = train.descend(lambda model, _, key: train.squared_error(model, batch), optax.sgd(RATE))
     keep = lambda state: predict(state.model, xs)
-    path = jax.jit(lambda net: run(step, net, jnp.zeros(steps), key=jr.key(0), keep=keep)[1][0])(
+    path = jax.jit(lambda net: run(step, net, jnp.zeros(steps), key=jr.key(0), record=keep)[1][0])(
         net
     )
     return np.concatenate([predict(net, xs)[None], path])[:, :, 0]
@@ -72,8 +72,7 @@ def main(folder: str | None = None, steps: int = 100) -> dict[str, float]:
         paths[width] = true, told
         print(
             f"width {width:>4}: the kernel is {100 * off:.1f} % from its limit; after {steps} "
-            "steps new outputs are "
-            f"{gap:.3f} from what a constant kernel foretells"
+            f"steps new outputs are {gap:.3f} from what a constant kernel foretells"
         )
 
     # §9.1, §9.4: the linearised network at its best, the network, and all networks of infinite
@@ -89,8 +88,7 @@ def main(folder: str | None = None, steps: int = 100) -> dict[str, float]:
     }
     print(
         f"wrong on {len(truth)} new digits, from 100: linearised {found['linearised']:.1f} %, "
-        "trained "
-        f"{found['trained']:.1f} %, the mean of all infinitely wide networks "
+        f"trained {found['trained']:.1f} %, the mean of all infinitely wide networks "
         f"{found['infinite']:.1f} %"
     )
 

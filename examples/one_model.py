@@ -21,7 +21,7 @@ def main(epochs: int = 30) -> float:
         MLP.init(64, 64, 10, key=key_init),
         train,
         epochs=epochs,
-        batch=64,
+        batch_size=64,
         key=key_fit,
         progress=Silent(),
     )

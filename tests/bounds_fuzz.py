@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from thetax.certify import interval_bounds, linear_bounds, worst_margins
+from thetax.certify import certified_margins, interval_bounds, linear_bounds
 from thetax.threat import Linf
 
 SIZE = 4  # of the input and of every vector; 2 x 2 of every matrix
@@ -495,7 +495,7 @@ def compiled(program: Program, *, linear: bool) -> Callable[..., Any]:
             return wide
         ball = Linf(radius[0])
         y = jnp.array(0)
-        margins = {kind: worst_margins(program, x, y, ball, bounds=kind) for kind in MARGINS}
+        margins = {kind: certified_margins(program, x, y, ball, bounds=kind) for kind in MARGINS}
         return wide | {"linear_bounds": linear_bounds(program, x, ball)} | margins
 
     return jax.jit(lambda x, r, xs: (lax.map(jax.vmap(outputs), xs), jax.vmap(bounds)(x, r)))

@@ -21,20 +21,20 @@ from thetax.attack import (
     PGD,
     AffineAttack,
     Attack,
+    AttackEnsemble,
     CarliniWagner,
     DeepFool,
     HopSkipJump,
-    Nearest,
+    MinimumNormAttack,
+    MultiTargeted,
     Square,
-    Targeted,
-    WorstOf,
-    away,
+    adversarial_objective,
     fgsm,
-    instead,
-    margin,
-    pair_logits,
-    robust,
+    logit_pairing,
+    margin_loss,
     trades,
+    untargeted,
+    via_target,
 )
 from thetax.core import BATCH, Iteration, Objective
 from thetax.explain import Linearised, linearise
@@ -94,21 +94,21 @@ from thetax.models import (
     CNN,
     GPT,
     MLP,
+    BERTPretraining,
     DenseNet,
     EncoderDecoder,
-    Layout,
     MaskedLM,
     McCullochPitts,
     Mixer,
     NextToken,
     Perceptron,
-    Pretraining,
     ResNet,
+    ResNetLayout,
     SentenceClassifier,
     SentenceEncoder,
     SequenceClassifier,
-    SpanFinder,
-    Tagger,
+    SpanPredictor,
+    TokenClassifier,
     TransformerBlock,
     Translator,
     ViT,
@@ -223,7 +223,7 @@ def pointwise(activation) -> ModelRow:
     return ModelRow(activation.__name__, lambda key: Pointwise(activation), (4,))
 
 
-WIDENED = Layout((1, 1), 2)
+WIDENED = ResNetLayout((1, 1), 2)
 
 
 def resnet(*, key, layout=WIDENED, normalise=Affine.init, small: bool = True) -> ResNet:
@@ -300,7 +300,7 @@ def on_bert(head: Callable[..., Any], *, pair: bool = False) -> Callable[..., Ra
 
 
 def joined(found) -> Any:
-    return jnp.concatenate([found.tokens.ravel(), found.follows])
+    return jnp.concatenate([found.tokens.ravel(), found.next_sentence])
 
 
 def finite(scores) -> Any:
@@ -308,11 +308,11 @@ def finite(scores) -> Any:
 
 
 def guesses(bert: BERT, *, key) -> Read:
-    return Read(Pretraining.init(bert, key=key), joined)
+    return Read(BERTPretraining.init(bert, key=key), joined)
 
 
 def span(bert: BERT, *, key) -> Read:
-    return Read(SpanFinder.init(bert, key=key), finite)
+    return Read(SpanPredictor.init(bert, key=key), finite)
 
 
 def vit(*, key) -> ViT:
@@ -490,7 +490,10 @@ MODELS = [
     ),
     ModelRow("ResNet", resnet, (1, 4, 3), (2, 4, 3)),
     ModelRow(
-        "ResNet large stem", partial(resnet, layout=Layout((1,)), small=False), (1, 8, 7), (2, 8, 7)
+        "ResNet large stem",
+        partial(resnet, layout=ResNetLayout((1,)), small=False),
+        (1, 8, 7),
+        (2, 8, 7),
     ),
     ModelRow(
         "ResNet batch norm",
@@ -525,12 +528,12 @@ MODELS = [
     ModelRow("GPT", gpt, (4,)),
     ModelRow("GPT llama", llama, (4,)),
     ModelRow("BERT", on_bert(lambda bert, key: bert, pair=True), (4,)),
-    ModelRow("Pretraining", on_bert(guesses), (4,)),
+    ModelRow("BERTPretraining", on_bert(guesses), (4,)),
     ModelRow("MaskedLM", on_bert(MaskedLM.init), (4,)),
     ModelRow("SentenceEncoder", on_bert(lambda bert, key: SentenceEncoder(bert)), (4,)),
     ModelRow("SentenceClassifier", on_bert(partial(SentenceClassifier.init, classes=3)), (4,)),
-    ModelRow("Tagger", on_bert(partial(Tagger.init, classes=3)), (4,)),
-    ModelRow("SpanFinder", on_bert(span, pair=True), (4,)),
+    ModelRow("TokenClassifier", on_bert(partial(TokenClassifier.init, classes=3)), (4,)),
+    ModelRow("SpanPredictor", on_bert(span, pair=True), (4,)),
     ModelRow("ViT", vit, (1, 4, 2), (1, 2, 4)),
     ModelRow("Translator", translator, (4,)),
     ModelRow("DenseNet", densenet, (1, 4, 3), (2, 4, 3)),
@@ -601,10 +604,10 @@ def generic(row: Any, seed: int = 0) -> Any:
         np.random.default_rng([seed, i]).normal(0.2, 0.6, leaf.shape)
         for i, leaf in enumerate(leaves)
     ]
-    away = [
+    untargeted = [
         jnp.asarray(draw + 0.05 * np.sign(draw), leaf.dtype) for draw, leaf in zip(draws, leaves)
     ]
-    return jax.tree.unflatten(structure, away)
+    return jax.tree.unflatten(structure, untargeted)
 
 
 def normal(seed: int, *shape: int) -> Any:
@@ -672,7 +675,7 @@ def shift(x, *, key):
     return x + 0.1 * jr.normal(key, x.shape, x.dtype)
 
 
-STEPS_OF_SIGNS = PGD(log_loss, Linf(0.2), rate=0.1, steps=2, keep="last")
+STEPS_OF_SIGNS = PGD(log_loss, Linf(0.2), step_size=0.1, steps=2, output="last")
 
 OBJECTIVES = [
     ObjectiveRow("squared_error", lambda: squared_error, net, targets),
@@ -713,7 +716,7 @@ OBJECTIVES = [
     ),
     ObjectiveRow(
         "robust",
-        lambda: robust(cross_entropy, STEPS_OF_SIGNS),
+        lambda: adversarial_objective(cross_entropy, STEPS_OF_SIGNS),
         net,
         classes,
         smooth=False,
@@ -729,7 +732,7 @@ OBJECTIVES = [
     ),
     ObjectiveRow(
         "pair_logits",
-        lambda: pair_logits(STEPS_OF_SIGNS, strength=2.0),
+        lambda: logit_pairing(STEPS_OF_SIGNS, strength=2.0),
         net,
         classes,
         smooth=False,
@@ -802,31 +805,33 @@ class AttackRow(NamedTuple):
 
 UNIT = (0.0, 1.0)
 NEAR = Linf(0.2)
-ASCENT = PGD(away(margin), NEAR, rate=0.1, steps=3, box=UNIT)
+ASCENT = PGD(untargeted(margin_loss), NEAR, step_size=0.1, steps=3, box=UNIT)
 
 ATTACKS = [
     AttackRow("PGD", ASCENT),
     AttackRow(
         "PGD restarts",
-        PGD(away(), NEAR, rate=0.1, steps=2, restarts=2, momentum=0.5, box=UNIT),
+        PGD(untargeted(), NEAR, step_size=0.1, steps=2, restarts=2, momentum=0.5, box=UNIT),
         draws=True,
     ),
     AttackRow("fgsm", fgsm(log_loss, NEAR, box=UNIT)),
-    AttackRow("APGD", APGD(away(), NEAR, steps=5, box=UNIT)),
-    AttackRow("Targeted", Targeted(APGD(instead(), NEAR, steps=3, box=UNIT), targets=2)),
-    AttackRow("Square", Square(away(margin), NEAR, queries=6, box=UNIT), draws=True),
-    AttackRow("WorstOf", WorstOf(NEAR, ASCENT, DeepFool(steps=2, box=UNIT), box=UNIT)),
-    AttackRow("Nearest", Nearest(ASCENT, rounds=3)),
+    AttackRow("APGD", APGD(untargeted(), NEAR, steps=5, box=UNIT)),
+    AttackRow("Targeted", MultiTargeted(APGD(via_target(), NEAR, steps=3, box=UNIT), targets=2)),
+    AttackRow("Square", Square(untargeted(margin_loss), NEAR, n_queries=6, box=UNIT), draws=True),
+    AttackRow("WorstOf", AttackEnsemble(NEAR, ASCENT, DeepFool(steps=2, box=UNIT), box=UNIT)),
+    AttackRow("Nearest", MinimumNormAttack(ASCENT, binary_search_steps=3)),
     AttackRow("DeepFool", DeepFool(L2, steps=5, box=UNIT), bounded=False),
     AttackRow("DeepFool Linf", DeepFool(Linf, steps=5, box=UNIT), bounded=False),
     AttackRow(
         "CarliniWagner",
-        CarliniWagner(steps=6, rounds=2, rate=0.1, price=1.0, box=UNIT),
+        CarliniWagner(
+            steps=6, binary_search_steps=2, learning_rate=0.1, initial_const=1.0, box=UNIT
+        ),
         bounded=False,
     ),
     AttackRow(
         "HopSkipJump",
-        HopSkipJump(L2, steps=2, queries=6, tries=6, box=UNIT),
+        HopSkipJump(L2, steps=2, n_queries=6, n_starts=6, box=UNIT),
         draws=True,
         bounded=False,
     ),

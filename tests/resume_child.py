@@ -73,7 +73,7 @@ def train(folder: Path, progress: Silent, epochs: int = 6) -> str:
         MLP.init(4, 8, 2, dropout=0.2, key=jr.key(1)),
         data,
         epochs=epochs,
-        batch=16,
+        batch_size=16,
         validation=0.25,
         metrics={"error": error_rate},
         patience=50,

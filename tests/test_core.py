@@ -11,7 +11,7 @@ import pytest
 from contracts import normal
 
 import thetax
-from thetax.core import BATCH, Iteration, apply, draws, expect_shape, predict, run
+from thetax.core import BATCH, Iteration, apply, expect_shape, predict, run, takes_key
 
 pytestmark = pytest.mark.usefixtures("strict")
 
@@ -32,7 +32,7 @@ def test_run_folds_the_step_into_the_key():
     batches = normal(0, 5, 4)
     key = jr.key(7)
     state, (kept, info) = run(
-        Iteration(State, wander), jnp.zeros(()), batches, key=key, keep=lambda s: s.model
+        Iteration(State, wander), jnp.zeros(()), batches, key=key, record=lambda s: s.model
     )
     model = jnp.zeros(())
     models = []
@@ -93,8 +93,8 @@ def test_expect_shape_knows_images(got, shape, cure):
 
 def test_the_key_goes_only_to_what_draws():
     """A function without a `key` parameter is called without one; one with it gets the very key."""
-    assert not draws(jnp.sin)
-    assert draws(lambda x, *, key=None: x)
+    assert not takes_key(jnp.sin)
+    assert takes_key(lambda x, *, key=None: x)
     assert apply(lambda x: x + 1, 1, key=jr.key(0)) == 2
     assert apply(lambda x, key: jr.normal(key), 1, key=jr.key(3)) == jr.normal(jr.key(3))
     assert apply(lambda x, key=None: key is None, 1) is True

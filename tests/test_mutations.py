@@ -147,7 +147,7 @@ BREAKS = [
         "models/vision/test_mixer.py::test_a_block_of_given_weights_is_its_equations",
     ),
     Break(
-        "models.interop.hf_config.Settings.classes",
+        "models.interop.hf_config.HFConfig.classes",
         '"num_labels", 2',
         '"num_labels", 3',
         "models/interop/test_hf_config.py::test_how_many_classes_there_are",

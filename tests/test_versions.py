@@ -21,7 +21,7 @@ import pytest
 from contracts import normal
 from jaxtyping import Array, Float
 
-from thetax.certify import certified, interval_bounds, linear_bounds
+from thetax.certify import certified_accuracy, interval_bounds, linear_bounds
 from thetax.explain import count_regions, infinite, ntk, operations
 from thetax.layers import LSTM, Chain, Linear, Recurrent, tangent
 from thetax.models import MLP
@@ -184,7 +184,7 @@ def test_the_certificates_of_an_lstm(lstm):
     xs = normal(1, 8, 5, 3)
     radius = 0.05
     ys = jax.vmap(lstm)(xs).argmax(1)
-    found = certified(lstm, (xs, ys), Linf(radius))
+    found = certified_accuracy(lstm, (xs, ys), Linf(radius))
     assert 0 < found.accuracy <= 1
     moved = xs[:, None] + radius * jr.uniform(jr.key(2), (8, 100, 5, 3), minval=-1.0)
     kept = (jax.vmap(jax.vmap(lstm))(moved).argmax(2) == ys[:, None]).all(1)

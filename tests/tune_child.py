@@ -19,9 +19,9 @@ from thetax.models import MLP
 from thetax.train import Choice, Range, Task, tune
 
 SPACE = {
-    "rate": Range(1e-3, 1e-1, log=True),
+    "learning_rate": Range(1e-3, 1e-1, log=True),
     "width": Choice(3, 4),
-    "batch": 16,
+    "batch_size": 16,
     "epochs": 9,
     "dropout": Range(0.0, 0.5),
 }

@@ -131,15 +131,13 @@ def check_labels(ys: Any, classes: int, *, name: str) -> None:
     if ys.ndim != 1:
         raise ValueError(
             f"{name}: expected one label an example, shape ({len(ys)},), but the shape is "
-            f"{ys.shape}. "
-            "Take the argmax of one-hot rows, or ravel a column."
+            f"{ys.shape}. Take the argmax of one-hot rows, or ravel a column."
         )
     if not jnp.issubdtype(ys.dtype, np.integer):
         raise ValueError(
             f"{name}: expected integer labels from 0 to {classes - 1}, but the dtype is "
-            f"{ys.dtype}. "
-            "Use ys.astype(np.int32) if they are whole numbers; leave classes=None for a "
-            "regression."
+            f"{ys.dtype}. Use ys.astype(np.int32) if they are whole numbers; leave classes=None "
+            "for a regression."
         )
     labels = np.asarray(ys)
     bad = (labels < 0) | (labels >= classes)

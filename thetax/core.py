@@ -50,12 +50,13 @@ def run(
     batches: Batch,
     *,
     key: PRNGKeyArray,
-    keep: Callable[[Any], Any] = lambda state: None,
+    record: Callable[[Any], Any] = lambda state: None,
 ) -> tuple[Any, tuple[Any, Any]]:
-    """Scans the iteration over stacked batches: the last state and, per step, what was kept and the
-    info.
+    """Runs an iteration over stacked batches, one step for each batch, in a `lax.scan`.
 
-    Step i draws from `fold_in(key, i)`, so any step can be repeated alone.
+    Returns `state, (records, infos)`: the last state, and `record(state)` and the step's `info`
+    stacked over the steps. Step i gets the key `fold_in(key, i)`, so any step can be repeated on
+    its own.
 
     >>> import jax.numpy as jnp
     >>> class State(NamedTuple):
@@ -69,10 +70,39 @@ def run(
     def body(state, item):
         index, batch = item
         state, info = iteration.step(state, batch, key=jr.fold_in(key, index))
-        return state, (keep(state), info)
+        return state, (record(state), info)
 
     steps = len(jax.tree.leaves(batches)[0])
     return jax.lax.scan(body, iteration.init(model), (jax.numpy.arange(steps), batches))
+
+
+def iterate(
+    iteration: Iteration,
+    model: Any,
+    steps: int,
+    *,
+    record: Callable[[Any], Any] = lambda state: None,
+    key: PRNGKeyArray | None = None,
+) -> tuple[Any, tuple[Any, Any]]:
+    """Runs an iteration that reads no data for a number of steps.
+
+    As `run`, with `batch=None` in each step. Without a key each step gets `key=None`.
+
+    >>> import jax.numpy as jnp
+    >>> class State(NamedTuple):
+    ...     model: jax.Array
+    >>> halve = Iteration(State, lambda state, batch, *, key: (State(state.model / 2), None))
+    >>> state, (path, _) = iterate(halve, jnp.array(8.0), 3, record=lambda state: state.model)
+    >>> float(state.model), path.tolist()
+    (1.0, [4.0, 2.0, 1.0])
+    """
+
+    def body(state, index):
+        step_key = None if key is None else jr.fold_in(key, index)
+        state, info = iteration.step(state, None, key=step_key)
+        return state, (record(state), info)
+
+    return jax.lax.scan(body, iteration.init(model), jax.numpy.arange(steps))
 
 
 def cache_folder(*parts: str) -> Path:
@@ -176,8 +206,9 @@ def floats(name: str, x: Any) -> Float[Array, "*s"]:
     return x if jax.numpy.issubdtype(x.dtype, np.inexact) else x.astype(jax.numpy.zeros(()).dtype)
 
 
-def draws(f: Model) -> bool:
-    """Whether calling `f` can involve chance, that is, whether it takes a `key`."""
+def takes_key(f: Model) -> bool:
+    """Whether `f` takes a `key`, that is, whether a call of it can be random."""
+
     return "key" in inspect.signature(f).parameters
 
 
@@ -188,7 +219,7 @@ def apply(f: Model, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
     >>> float(apply(jnp.sin, 0.0, key=jr.key(0)))
     0.0
     """
-    return f(x, key=key) if draws(f) else f(x)
+    return f(x, key=key) if takes_key(f) else f(x)
 
 
 def predict(model: Model, xs: Batch, *, key: PRNGKeyArray | None = None) -> Any:
@@ -200,7 +231,7 @@ def predict(model: Model, xs: Batch, *, key: PRNGKeyArray | None = None) -> Any:
     >>> predict(jnp.sum, jnp.ones((4, 3))).tolist()
     [3.0, 3.0, 3.0, 3.0]
     """
-    if key is None or not draws(model):
+    if key is None or not takes_key(model):
         return jax.vmap(lambda x: model(x), axis_name=BATCH)(xs)
     keys = jr.split(key, len(jax.tree.leaves(xs)[0]))
     return jax.vmap(lambda x, key: model(x, key=key), axis_name=BATCH)(xs, keys)

@@ -13,14 +13,14 @@ from contracts import classes, derivative_errors, net, normal, targets
 from thetax import tree
 from thetax.attack import (
     PGD,
-    Alarm,
+    MetricAlert,
+    adversarial_objective,
+    catastrophic_overfitting,
     fgsm,
-    margin,
-    overfitting,
-    pair_logits,
+    logit_pairing,
+    margin_loss,
     perturb,
-    robust,
-    single_step,
+    random_start_fgsm,
     trades,
 )
 from thetax.core import predict
@@ -29,7 +29,7 @@ from thetax.models import MLP
 from thetax.threat import L1, L2, Linf
 from thetax.train import Silent, cross_entropy, descend, error_rate, fit, log_loss, squared_error
 
-ATTACK = PGD(log_loss, Linf(0.2), rate=0.1, steps=3, keep="last")
+ATTACK = PGD(log_loss, Linf(0.2), step_size=0.1, steps=3, output="last")
 
 
 @pytest.mark.slow
@@ -45,7 +45,9 @@ def test_the_robust_loss_of_a_line(ball):
     b = line.b[1] - line.b[0]
     m = (2 * ys - 1) * (xs @ w + b)
     expected = jnp.log1p(jnp.exp(-m + 0.3 * ball.dual(w))).mean()
-    found = robust(cross_entropy, PGD(log_loss, ball, rate=0.3, steps=5))(line, (xs, ys))
+    found = adversarial_objective(cross_entropy, PGD(log_loss, ball, step_size=0.3, steps=5))(
+        line, (xs, ys)
+    )
     assert float(found) == pytest.approx(float(expected), rel=1e-9)
 
 
@@ -53,8 +55,8 @@ def test_the_robust_loss_of_a_line(ball):
 @pytest.mark.parametrize(
     "objective",
     [
-        robust(cross_entropy, ATTACK),
-        pair_logits(ATTACK, strength=0.7),
+        adversarial_objective(cross_entropy, ATTACK),
+        logit_pairing(ATTACK, strength=0.7),
         trades(ATTACK, strength=3.0),
     ],
     ids=["robust", "pair_logits", "trades"],
@@ -90,10 +92,10 @@ def test_an_attack_that_does_nothing_changes_nothing():
     model = net(key=jr.key(0))
     batch = classes()
     still = fgsm(log_loss, Linf(0.0))
-    assert robust(error_rate, still)(model, batch) == error_rate(model, batch)
+    assert adversarial_objective(error_rate, still)(model, batch) == error_rate(model, batch)
     for objective in (
-        robust(cross_entropy, still),
-        pair_logits(still, strength=3.0),
+        adversarial_objective(cross_entropy, still),
+        logit_pairing(still, strength=3.0),
         trades(still, strength=3.0),
     ):
         np.testing.assert_allclose(objective(model, batch), cross_entropy(model, batch), rtol=1e-6)
@@ -103,15 +105,17 @@ def test_any_objective_has_a_worst_input():
     """Regression, too: the attack has a loss of its own."""
     model = net(key=jr.key(0))
     batch = targets()
-    attack = PGD(lambda f, y: jnp.square(f - y).sum(), L2(0.3), rate=0.1, steps=5)
-    assert robust(squared_error, attack)(model, batch) > squared_error(model, batch)
+    attack = PGD(lambda f, y: jnp.square(f - y).sum(), L2(0.3), step_size=0.1, steps=5)
+    assert adversarial_objective(squared_error, attack)(model, batch) > squared_error(model, batch)
 
 
 @pytest.mark.slow
 def test_with_batch_normalisation():
     first, second = jr.split(jr.key(0))
     model = Chain(Linear.init(3, 4, key=first), BatchNorm.init(4), Linear.init(4, 3, key=second))
-    value, gradient = jax.value_and_grad(robust(cross_entropy, ATTACK))(model, classes())
+    value, gradient = jax.value_and_grad(adversarial_objective(cross_entropy, ATTACK))(
+        model, classes()
+    )
     assert value > cross_entropy(model, classes())
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
@@ -132,7 +136,7 @@ def test_training_on_the_worst_input_gives_up_what_is_fragile():
     """
     data = strips(512, jr.key(0))
     test = strips(512, jr.key(1))
-    attack = PGD(log_loss, Linf(0.5), rate=0.25, steps=4, keep="last")
+    attack = PGD(log_loss, Linf(0.5), step_size=0.25, steps=4, output="last")
     model = Linear(jnp.zeros((2, 10)), jnp.zeros(2))
     learn = lambda objective: (
         (
@@ -141,15 +145,15 @@ def test_training_on_the_worst_input_gives_up_what_is_fragile():
                 model,
                 data,
                 epochs=15,
-                batch=64,
+                batch_size=64,
                 key=jr.key(2),
                 progress=Silent(),
             )
         ).model
     )
     plain = learn(cross_entropy)
-    hardened = learn(robust(cross_entropy, attack))
-    under = lambda model: float(robust(error_rate, attack)(model, test))
+    hardened = learn(adversarial_objective(cross_entropy, attack))
+    under = lambda model: float(adversarial_objective(error_rate, attack)(model, test))
     assert under(hardened) < under(plain) - 0.05
     lean = lambda model: float(
         abs((model.W[1] - model.W[0])[0]) / jnp.abs(model.W[1] - model.W[0]).sum()
@@ -163,7 +167,7 @@ def test_the_alarm():
             said.append(text)
 
     said = []
-    alarm = Alarm(Notes(), "valid overfitting", above=0.3)
+    alarm = MetricAlert(Notes(), "valid overfitting", above=0.3)
     for epoch, gap in enumerate([0.0, 0.1, 0.5, 0.9], 1):
         alarm.epoch({"epoch": epoch, "valid overfitting": gap})
     assert alarm.rung == 3
@@ -172,7 +176,7 @@ def test_the_alarm():
     with pytest.raises(
         ValueError, match="Alarm: no number 'valid x' in an epoch's; it has epoch, train loss"
     ):
-        Alarm(Silent(), "valid x", above=0.3).epoch({"epoch": 1, "train loss": 0.0})
+        MetricAlert(Silent(), "valid x", above=0.3).epoch({"epoch": 1, "train loss": 0.0})
 
 
 @pytest.mark.slow
@@ -180,16 +184,16 @@ def test_a_fit_rings_it():
     """A single step so short that it finds nothing, where four of full length do."""
     data = strips(128, jr.key(0))
     ball = Linf(1.0)
-    alarm = Alarm(Silent(), "valid overfitting", above=0.2)
-    few, many = (PGD(log_loss, ball, rate=rate, steps=1) for rate in (0.0, 1.0))
+    alarm = MetricAlert(Silent(), "valid overfitting", above=0.2)
+    few, many = (PGD(log_loss, ball, step_size=rate, steps=1) for rate in (0.0, 1.0))
     fit(
         descend(cross_entropy, optax.adam(0.05)),
         MLP.init(10, 2, key=jr.key(1)),
         data,
         epochs=3,
-        batch=32,
+        batch_size=32,
         validation=0.25,
-        metrics={"overfitting": overfitting(few, many)},
+        metrics={"overfitting": catastrophic_overfitting(few, many)},
         key=jr.key(2),
         progress=alarm,
     )
@@ -198,28 +202,28 @@ def test_a_fit_rings_it():
 
 def test_a_single_step_begins_anywhere():
     model, (xs, ys) = net(key=jr.key(0)), classes()
-    attack = single_step(Linf(0.2), box=(-3.0, 3.0))
+    attack = random_start_fgsm(Linf(0.2), box=(-3.0, 3.0))
     one, two = (perturb(attack, model, (xs, ys), key=jr.key(seed)) for seed in (0, 1))
     assert not np.allclose(one, two)
     assert np.abs(one - xs).max() <= 0.2 + 1e-6
-    assert robust(cross_entropy, attack)(model, (xs, ys), key=jr.key(0)) > cross_entropy(
-        model, (xs, ys)
-    )
+    assert adversarial_objective(cross_entropy, attack)(
+        model, (xs, ys), key=jr.key(0)
+    ) > cross_entropy(model, (xs, ys))
 
 
 def test_bad_input(unchecked):
     with pytest.raises(ValueError, match="trades: strength must not be negative; got -1"):
         trades(ATTACK, strength=-1.0)
     with pytest.raises(ValueError, match=r"robust: expected a batch \(xs, ys\), got ArrayImpl"):
-        robust(cross_entropy, ATTACK)(net(key=jr.key(0)), jnp.zeros((3, 3)))
+        adversarial_objective(cross_entropy, ATTACK)(net(key=jr.key(0)), jnp.zeros((3, 3)))
     with pytest.raises(ValueError, match="pair_logits: strength must not be negative"):
-        pair_logits(PGD(margin, Linf(0.1), rate=0.1, steps=1), strength=-2)
-    boxed = PGD(log_loss, Linf(0.1), rate=0.1, steps=1, box=(0.0, 1.0))
+        logit_pairing(PGD(margin_loss, Linf(0.1), step_size=0.1, steps=1), strength=-2)
+    boxed = PGD(log_loss, Linf(0.1), step_size=0.1, steps=1, box=(0.0, 1.0))
     batch = 255 * jnp.ones((2, 3)), jnp.zeros(2, int)
     for objective in (
-        robust(cross_entropy, boxed),
+        adversarial_objective(cross_entropy, boxed),
         trades(boxed, strength=1.0),
-        pair_logits(boxed, strength=1.0),
+        logit_pairing(boxed, strength=1.0),
     ):
         with pytest.raises(
             ValueError, match=r": expected inputs from 0\.0 to 1\.0, but they go from 255 to 255"

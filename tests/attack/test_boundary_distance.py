@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from thetax.attack import Boundary, Distances, affine_distance, boundary, fragile
+from thetax.attack import (
+    BoundaryDistances,
+    DistancesByNorm,
+    affine_distance,
+    boundary_distance,
+    least_robust,
+)
 from thetax.attack.boundary_distance import _judged, _most
 from thetax.core import predict
 from thetax.layers import Chain, Linear
@@ -22,7 +28,7 @@ ys = jnp.argmax(said, axis=1).at[3].set(jnp.argmin(said[3]))
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [L2, Linf])
 def test_of_an_affine_classifier_it_is_the_distance_to_the_nearest_plane(norm):
-    found = boundary(line, (xs, ys), norm, rounds=10)
+    found = boundary_distance(line, (xs, ys), norm, rounds=10)
     exact = [float(affine_distance(line, x, y, norm).min()) for x, y in zip(xs, ys)]
     right = np.asarray(jnp.argmax(predict(line, xs), axis=1) == ys)
     assert right.sum() == 11
@@ -33,7 +39,7 @@ def test_of_an_affine_classifier_it_is_the_distance_to_the_nearest_plane(norm):
 
 
 def test_what_it_says_of_both_inputs_is_what_the_model_says():
-    found = boundary(line, (xs, ys), L2)
+    found = boundary_distance(line, (xs, ys), L2)
     p = np.exp(np.asarray(predict(line, jnp.asarray(found.nearest)), np.float64))
     p = p / p.sum(axis=1, keepdims=True)
     assert found.guess[1].tolist() == p.argmax(axis=1).tolist()
@@ -49,8 +55,8 @@ def test_what_it_says_of_both_inputs_is_what_the_model_says():
 def test_inputs_stay_in_their_range():
     inside = jnp.clip(xs, -1.0, 1.0)
     data = inside, jnp.argmax(predict(line, inside), axis=1)
-    found = boundary(line, data, L2, box=(-1.0, 1.0))
-    free = boundary(line, data, L2)
+    found = boundary_distance(line, data, L2, box=(-1.0, 1.0))
+    free = boundary_distance(line, data, L2)
     assert np.abs(found.nearest).max() <= 1
     assert (found.distance >= free.distance * 0.99).all()
     assert (found.distance > free.distance * 1.01).any()
@@ -59,11 +65,11 @@ def test_inputs_stay_in_their_range():
 @pytest.mark.slow
 def test_where_nothing_is_wrong_nothing_is_found():
     never = Chain(Linear(jnp.zeros((2, 5)), jnp.array([1.0, 0.0])))
-    found = boundary(never, (xs[:3], jnp.zeros(3, int)), Linf, steps=3, rounds=2)
+    found = boundary_distance(never, (xs[:3], jnp.zeros(3, int)), Linf, steps=3, rounds=2)
     assert np.isinf(found.distance).all()
     assert (found.nearest == found.x).all()
-    assert not len(fragile(found, "Linf").index)
-    assert np.isnan(Distances({"Linf": np.zeros(3)}).median("Linf"))
+    assert not len(least_robust(found, "Linf").index)
+    assert np.isnan(DistancesByNorm({"Linf": np.zeros(3)}).median("Linf"))
 
 
 def test_what_is_said_of_two_inputs():
@@ -95,23 +101,25 @@ def test_the_fragile_are_right_and_in_order():
     distance = np.array([0.3, 0.0, 0.1, np.inf, 0.2])
     ints = np.arange(n)
     pair = np.stack([np.arange(n), np.arange(n) + 1])
-    known = Boundary(distance, ints[:, None] + 0.5, ints[:, None] + 0.0, ints, pair, pair / 10)
-    found = fragile(known, "L2", count=9, classes=tuple("abcdef"))
+    known = BoundaryDistances(
+        distance, ints[:, None] + 0.5, ints[:, None] + 0.0, ints, pair, pair / 10
+    )
+    found = least_robust(known, "L2", count=9, classes=tuple("abcdef"))
     assert found.index.tolist() == [2, 4, 0]
     assert found.found.distance.tolist() == [0.1, 0.2, 0.3]
     assert found.found.x[:, 0].tolist() == [2.0, 4.0, 0.0]
     assert found.found.guess[1].tolist() == [3, 5, 1]
-    assert fragile(known, "L2", count=2).index.tolist() == [2, 4]
-    assert Distances({"L2": np.array([0.3, 0.0, 0.1, 0.2])}).median("L2") == 0.2
+    assert least_robust(known, "L2", count=2).index.tolist() == [2, 4]
+    assert DistancesByNorm({"L2": np.array([0.3, 0.0, 0.1, 0.2])}).median("L2") == 0.2
 
 
 def test_bad_input(unchecked):
     data = xs, ys
     with pytest.raises(ValueError, match="boundary: norm is L2 or Linf; got L1"):
-        boundary(line, data, L1)
+        boundary_distance(line, data, L1)
     with pytest.raises(ValueError, match="boundary: box is the least and the largest"):
-        boundary(line, data, L2, box=(1.0, 0.0))
+        boundary_distance(line, data, L2, box=(1.0, 0.0))
     with pytest.raises(ValueError, match="boundary: ys"):
-        boundary(MLP.init(5, 3, 2, key=jr.key(0)), (xs, jnp.full(12, 7)), L2)
+        boundary_distance(MLP.init(5, 3, 2, key=jr.key(0)), (xs, jnp.full(12, 7)), L2)
     with pytest.raises(ValueError, match="count must be at least 1; got 0"):
-        fragile(boundary(line, data, L2), "L2", count=0)
+        least_robust(boundary_distance(line, data, L2), "L2", count=0)

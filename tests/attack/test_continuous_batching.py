@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thetax.attack import APGD, PGD, DeepFool, away, perturb
-from thetax.attack.continuous_batching import Search, Searching, search_all
+from thetax.attack import APGD, PGD, DeepFool, perturb, untargeted
+from thetax.attack.continuous_batching import AttackLoop, IterativeAttack, run_batched
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.threat import Linf
@@ -20,9 +20,9 @@ from thetax.threat import Linf
 class Countdown(NamedTuple):
     """Takes as many steps as the label says, and answers with x and their number."""
 
-    def search(self, model: Any, x: Any, y: Any, *, key: Any = None) -> Search:
+    def search(self, model: Any, x: Any, y: Any, *, key: Any = None) -> AttackLoop:
         begin = lambda: jnp.zeros((), int)
-        return Search(begin, lambda n: n < y, lambda n: n + 1, lambda n: model(x) + 1000 * n)
+        return AttackLoop(begin, lambda n: n < y, lambda n: n + 1, lambda n: model(x) + 1000 * n)
 
     def __call__(self, model: Any, x: Any, y: Any, *, key: Any = None) -> Any:
         return self.search(model, x, y, key=key).run()
@@ -38,7 +38,7 @@ def test_everyone_is_answered_once_whatever_the_order(steps, places):
     told = []
     xs = jnp.arange(n, dtype=float)[:, None]
     ys = jnp.asarray(steps)
-    found = search_all(Countdown(), lambda x: x, xs, ys, None, places=places, done=told.append)
+    found = run_batched(Countdown(), lambda x: x, xs, ys, None, places=places, done=told.append)
     assert found[:, 0].tolist() == [i + 1000 * k for i, k in enumerate(steps)]
     assert told == sorted(told)
     assert told[-1] == n
@@ -49,7 +49,7 @@ class Watched(Countdown):
 
     seen: ClassVar[list] = []
 
-    def search(self, model: Any, x: Any, y: Any, *, key: Any = None) -> Search:
+    def search(self, model: Any, x: Any, y: Any, *, key: Any = None) -> AttackLoop:
         search = super().search(model, x, y, key=key)
 
         def move(n):
@@ -65,7 +65,9 @@ def test_no_step_is_spent_on_who_is_done():
     """
     ys = jnp.where(jnp.arange(200) % 20 == 7, 50, 2)
     Watched.seen.clear()
-    search_all(Watched(), lambda x: x, jnp.zeros((200, 1)), ys, None, places=8, done=lambda n: None)
+    run_batched(
+        Watched(), lambda x: x, jnp.zeros((200, 1)), ys, None, places=8, done=lambda n: None
+    )
     jax.effects_barrier()
     assert 110 <= len(Watched.seen) / 8 <= 200
 
@@ -74,10 +76,10 @@ def test_no_step_is_spent_on_who_is_done():
 @pytest.mark.parametrize(
     "attack",
     [
-        PGD(away(), Linf(0.4), rate=0.1, steps=6, restarts=3),
-        APGD(away(), Linf(0.4), steps=6, restarts=2),
+        PGD(untargeted(), Linf(0.4), step_size=0.1, steps=6, restarts=3),
+        APGD(untargeted(), Linf(0.4), steps=6, restarts=2),
         DeepFool(steps=9),
-        PGD(away(), Linf(0.4), rate=0.2, steps=4, keep="last"),
+        PGD(untargeted(), Linf(0.4), step_size=0.2, steps=4, output="last"),
     ],
     ids=["PGD", "APGD", "DeepFool", "the last point of PGD"],
 )
@@ -86,7 +88,7 @@ def test_many_are_as_one_by_one(attack):
     net = MLP.init(5, 8, 3, activation=tanh, key=jr.key(0))
     xs = jr.normal(jr.key(1), (11, 5))
     ys = jnp.argmax(jax.vmap(net)(xs), axis=-1)
-    assert isinstance(attack, Searching)
+    assert isinstance(attack, IterativeAttack)
     one = jax.jit(lambda x, y, key: attack(net, x, y, key=key))
     alone = jnp.stack([one(*each) for each in zip(xs, ys, jr.split(jr.key(2), 11))])
     for batch in (3, 11, 40):
@@ -103,7 +105,7 @@ def test_another_number_of_examples_is_no_new_program():
         traces.append(x.shape)
         return line(x)
 
-    attack = PGD(away(), Linf(0.1), rate=0.05, steps=3)
+    attack = PGD(untargeted(), Linf(0.1), step_size=0.05, steps=3)
     for n in (9, 20, 33):
         before = len(traces)
         perturb(attack, counted, (jr.uniform(jr.key(n), (n, 3)), jnp.zeros(n, int)), batch=4)

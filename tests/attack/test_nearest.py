@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from contracts import normal
 
-from thetax.attack import PGD, DeepFool, Nearest, affine_radius, away, fgsm, margin, towards
+from thetax.attack import (
+    PGD,
+    DeepFool,
+    MinimumNormAttack,
+    affine_radius,
+    fgsm,
+    margin_loss,
+    targeted,
+    untargeted,
+)
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.threat import L0, L1, L2, Linf
@@ -24,7 +33,9 @@ def test_of_an_affine_classifier_it_is_the_closed_form(norm):
     models = jax.vmap(lambda key: Linear.init(5, 4, key=key))(jr.split(jr.key(0), 10))
     xs = normal(1, 10, 5)
     ys = jax.vmap(lambda model, x: jnp.argmax(model(x)))(models, xs)
-    nearest = Nearest(PGD(towards(margin), norm(20.0), rate=5.0, steps=8), rounds=32)
+    nearest = MinimumNormAttack(
+        PGD(targeted(margin_loss), norm(20.0), step_size=5.0, steps=8), binary_search_steps=32
+    )
 
     def least(model, x, y):
         ends = jax.vmap(lambda j: nearest(model, x, j))(jnp.arange(4))
@@ -57,7 +68,7 @@ def test_along_the_sign_of_the_gradient_it_is_the_first_crossing(net):
     assert (
         np.diff(wrong.astype(int)) != 0
     ).sum() == 1  # it crosses once, so bisection must find it
-    found = Nearest(fgsm(away(), Linf(4.0)), rounds=16)(net, x, y)
+    found = MinimumNormAttack(fgsm(untargeted(), Linf(4.0)), binary_search_steps=16)(net, x, y)
     assert float(jnp.abs(found - x).max()) == pytest.approx(sizes[wrong.argmax()], abs=1.1e-3)
     assert jnp.argmax(net(found)) != y
 
@@ -73,14 +84,19 @@ def test_it_keeps_the_norm_of_the_shift_and_not_the_radius():
             return jnp.where(self.ball.radius >= 0.9, x.at[0].add(0.3), x)
 
     line = Linear(jnp.array([[0.0, 0.0], [1.0, 0.0]]), jnp.array([0.2, 0.0]))
-    found = Nearest(Stubborn(L2(2.0), away()), rounds=3)(line, jnp.zeros(2), jnp.array(0))
+    found = MinimumNormAttack(Stubborn(L2(2.0), untargeted()), binary_search_steps=3)(
+        line, jnp.zeros(2), jnp.array(0)
+    )
     np.testing.assert_allclose(found, [0.3, 0.0])
 
 
 @pytest.mark.slow
 def test_a_batch_is_a_vmap_and_a_key_decides(net):
-    attack = Nearest(
-        PGD(away(margin), Linf(2.0), rate=0.5, steps=3, restarts=2, box=(-3.0, 3.0)), rounds=5
+    attack = MinimumNormAttack(
+        PGD(
+            untargeted(margin_loss), Linf(2.0), step_size=0.5, steps=3, restarts=2, box=(-3.0, 3.0)
+        ),
+        binary_search_steps=5,
     )
     xs = normal(1, 3, 4)
     keys = jr.split(jr.key(0), 3)
@@ -97,7 +113,10 @@ def test_where_nothing_is_found_the_input_stays(net):
     x = normal(2, 4)
     y = jnp.argmax(net(x))
     assert jnp.array_equal(
-        Nearest(PGD(away(), L2(1e-4), rate=1e-4, steps=2), rounds=3)(net, x, y), x
+        MinimumNormAttack(
+            PGD(untargeted(), L2(1e-4), step_size=1e-4, steps=2), binary_search_steps=3
+        )(net, x, y),
+        x,
     )
 
 
@@ -115,25 +134,27 @@ def test_a_radius_that_failed_is_tried_again_below_what_was_found_nearer():
             return x.at[0].add(size)
 
     step = lambda x: jnp.array([0.01, x[0]])
-    found = Nearest(Fickle(L2(1.0), away(margin)), rounds=4)(step, jnp.zeros(2), jnp.array(0))
+    found = MinimumNormAttack(Fickle(L2(1.0), untargeted(margin_loss)), binary_search_steps=4)(
+        step, jnp.zeros(2), jnp.array(0)
+    )
     assert found.tolist() == [0.05, 0.0]
 
 
 def test_bad_input(net, unchecked):
     with pytest.raises(ValueError, match="Nearest: rounds must be at least 1; got 0"):
-        Nearest(PGD(away(), L2(1.0), rate=0.1, steps=1), rounds=0)
+        MinimumNormAttack(PGD(untargeted(), L2(1.0), step_size=0.1, steps=1), binary_search_steps=0)
     with pytest.raises(
         ValueError,
         match="Nearest: expected an attack in a ball with a goal, such as PGD; got a DeepFool",
     ):
-        Nearest(DeepFool())
+        MinimumNormAttack(DeepFool())
     with pytest.raises(ValueError, match="Nearest: L0 counts and cannot be halved"):
-        Nearest(PGD(away(), L0(2), rate=0.1, steps=1))
+        MinimumNormAttack(PGD(untargeted(), L0(2), step_size=0.1, steps=1))
     with pytest.raises(ValueError, match=r"a goal never reached; give it away\(loss\)"):
-        Nearest(PGD(margin, L2(1.0), rate=0.1, steps=1))
+        MinimumNormAttack(PGD(margin_loss, L2(1.0), step_size=0.1, steps=1))
     with pytest.raises(ValueError, match="the largest to try, so positive; got 0"):
-        Nearest(PGD(away(), L2(0.0), rate=0.1, steps=1))
+        MinimumNormAttack(PGD(untargeted(), L2(0.0), step_size=0.1, steps=1))
     with pytest.raises(ValueError, match="restarts=3 begin at different points; give a key"):
-        Nearest(PGD(away(), L2(1.0), rate=0.1, steps=1, restarts=3))(
+        MinimumNormAttack(PGD(untargeted(), L2(1.0), step_size=0.1, steps=1, restarts=3))(
             net, jnp.zeros(4), jnp.array(0)
         )

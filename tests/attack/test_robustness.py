@@ -9,7 +9,16 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.attack import PGD, HopSkipJump, Square, away, margin, perturb, robustness, strongest
+from thetax.attack import (
+    PGD,
+    HopSkipJump,
+    Square,
+    auto_attack,
+    margin_loss,
+    perturb,
+    robustness,
+    untargeted,
+)
 from thetax.attack.robustness import MASKED
 from thetax.layers import BatchNorm, Chain, Linear
 from thetax.models import MLP
@@ -21,11 +30,18 @@ N, D = 40, 5
 
 def white(ball, steps, restarts):
     """Light enough to be compiled in a blink."""
-    return PGD(away(margin), ball, rate=ball.radius, steps=steps, restarts=restarts, box=BOX)
+    return PGD(
+        untargeted(margin_loss),
+        ball,
+        step_size=ball.radius,
+        steps=steps,
+        restarts=restarts,
+        box=BOX,
+    )
 
 
 def black(ball):
-    return Square(away(margin), ball, queries=60, box=BOX)
+    return Square(untargeted(margin_loss), ball, n_queries=60, box=BOX)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +126,7 @@ def test_a_loss_that_saturates_is_suspected(line, examples):
     """Logits a million times as large decide the same, but cross-entropy is flat in float32."""
     sharp = Linear(1e6 * line.W, 1e6 * line.b)
     follow = lambda ball, steps, restarts: PGD(
-        away(), ball, rate=ball.radius, steps=steps, restarts=restarts, box=BOX
+        untargeted(), ball, step_size=ball.radius, steps=steps, restarts=restarts, box=BOX
     )
     found = judged(sharp, examples, white=follow)
     assert "gradients that are zero" in failed(found)
@@ -120,7 +136,12 @@ def test_a_loss_that_saturates_is_suspected(line, examples):
 def test_a_weak_attack_is_told(line, examples):
     def weak(ball, steps, restarts):
         return PGD(
-            away(margin), ball, rate=ball.radius / 12, steps=steps, restarts=restarts, box=BOX
+            untargeted(margin_loss),
+            ball,
+            step_size=ball.radius / 12,
+            steps=steps,
+            restarts=restarts,
+            box=BOX,
         )
 
     found = judged(line, examples, ball=Linf(0.2), white=weak, key=jr.key(3))
@@ -211,7 +232,7 @@ def test_bad_input(line, examples, unchecked):
 @pytest.mark.slow
 def test_perturb(line, examples, unchecked):
     xs, ys = examples
-    attack = strongest(Linf(0.1), steps=2, queries=5, box=BOX)
+    attack = auto_attack(Linf(0.1), steps=2, queries=5, box=BOX)
     one = perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch=4)
     np.testing.assert_array_equal(
         one, perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch=4)
@@ -219,7 +240,7 @@ def test_perturb(line, examples, unchecked):
     keys = jr.split(jr.key(0), 6)
     far = lambda value, target: (value - target) ** 2
     moved = perturb(
-        PGD(far, L2(0.1), rate=0.1, steps=1), lambda x: x.sum(), (xs[:6], jnp.zeros(6))
+        PGD(far, L2(0.1), step_size=0.1, steps=1), lambda x: x.sum(), (xs[:6], jnp.zeros(6))
     )  # of no classes
     np.testing.assert_allclose(moved, xs[:6] + 0.1 / D**0.5, rtol=1e-5)
     np.testing.assert_allclose(one[5], attack(line, xs[5], ys[5], key=keys[5]), atol=1e-6)
@@ -238,7 +259,7 @@ def test_another_radius_is_no_new_program(line, examples):
         return line(x)
 
     for radius in (0.1, 0.2, 0.3):
-        perturb(PGD(margin, Linf(radius), rate=radius / 2, steps=2), model, (xs, ys))
+        perturb(PGD(margin_loss, Linf(radius), step_size=radius / 2, steps=2), model, (xs, ys))
         if radius == 0.1:
             traced = len(seen)
     assert len(seen) - traced == 2 * len(
@@ -248,7 +269,9 @@ def test_another_radius_is_no_new_program(line, examples):
 
 def test_what_lies_outside_of_the_ball_does_not_count(line, examples):
     """An attack to any distance is cut back to the ball."""
-    found = judged(line, examples, black=lambda ball: HopSkipJump(L2, steps=2, queries=10, box=BOX))
+    found = judged(
+        line, examples, black=lambda ball: HopSkipJump(L2, steps=2, n_queries=10, box=BOX)
+    )
     assert found.robust == judged(line, examples).robust
     assert np.abs(np.asarray(found.worst - examples[0])).max() <= BALL.radius + 1e-6
 
@@ -256,7 +279,7 @@ def test_what_lies_outside_of_the_ball_does_not_count(line, examples):
 @pytest.mark.slow
 def test_counts_of_changes_do_not_depend_on_the_scale(line, examples):
     xs, ys = examples
-    still = lambda ball: PGD(away(margin), ball, rate=0.0, steps=1)
+    still = lambda ball: PGD(untargeted(margin_loss), ball, step_size=0.0, steps=1)
     told = lambda scale: robustness(
         lambda x: line(x / scale),
         (scale * xs, ys),

@@ -12,16 +12,16 @@ from contracts import normal
 from thetax.attack import (
     APGD,
     PGD,
+    AttackEnsemble,
     HopSkipJump,
+    MultiTargeted,
     Square,
-    Targeted,
-    WorstOf,
-    away,
-    instead,
-    margin,
+    auto_attack,
+    margin_loss,
     perturb,
-    strongest,
-    target_ratio,
+    targeted_dlr_loss,
+    untargeted,
+    via_target,
 )
 from thetax.attack.worst_of import _likeliest
 from thetax.layers import Linear, tanh
@@ -52,11 +52,11 @@ def test_for_every_example_no_member_does_better(net):
     ball = Linf(0.2)
     ys = jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
     members = (
-        PGD(away(), ball, rate=0.05, steps=3),
-        Square(away(margin), ball, queries=10, box=BOX),
-        HopSkipJump(Linf, steps=2, queries=10, tries=20, box=BOX),
+        PGD(untargeted(), ball, step_size=0.05, steps=3),
+        Square(untargeted(margin_loss), ball, n_queries=10, box=BOX),
+        HopSkipJump(Linf, steps=2, n_queries=10, n_starts=20, box=BOX),
     )
-    ensemble = WorstOf(ball, *members, box=BOX)
+    ensemble = AttackEnsemble(ball, *members, box=BOX)
     keys = jr.split(jr.key(1), 12)
 
     def seen(x, y, key):
@@ -65,8 +65,8 @@ def test_for_every_example_no_member_does_better(net):
         found = ensemble(net, x, y, key=key)
         return (
             found,
-            jnp.stack([margin(net(point), y) for point in [x, *inside]]),
-            margin(net(found), y),
+            jnp.stack([margin_loss(net(point), y) for point in [x, *inside]]),
+            margin_loss(net(found), y),
         )
 
     found, each, all_ = jax.jit(jax.vmap(seen))(XS, ys, keys)
@@ -79,15 +79,17 @@ def test_what_lies_outside_is_projected_and_what_is_not_finite_ignored():
     model = lambda x: jnp.stack([0.0 * x[0], x.sum()])
     far = jnp.asarray([3.0, 4.0, 0.0, 0.0])
     x = jnp.zeros(4)
-    np.testing.assert_allclose(WorstOf(L2(1.0), shifted(far))(model, x, Y), far / 5, atol=1e-12)
-    boxed = WorstOf(L2(1.0), shifted(far), box=(-0.7, 0.7))(model, x, Y)
+    np.testing.assert_allclose(
+        AttackEnsemble(L2(1.0), shifted(far))(model, x, Y), far / 5, atol=1e-12
+    )
+    boxed = AttackEnsemble(L2(1.0), shifted(far), box=(-0.7, 0.7))(model, x, Y)
     np.testing.assert_allclose(boxed, L2(1.0).project(far, (x - 0.7, x + 0.7)), atol=1e-12)
     assert boxed[1] == pytest.approx(0.7)
     broken = shifted(jnp.full(4, jnp.nan))
     np.testing.assert_allclose(
-        WorstOf(L2(1.0), broken, shifted(far))(model, x, Y), far / 5, atol=1e-12
+        AttackEnsemble(L2(1.0), broken, shifted(far))(model, x, Y), far / 5, atol=1e-12
     )
-    assert np.array_equal(WorstOf(L2(1.0), broken)(model, x, Y), x)
+    assert np.array_equal(AttackEnsemble(L2(1.0), broken)(model, x, Y), x)
 
 
 def test_the_worst_of_three_answers():
@@ -95,7 +97,7 @@ def test_the_worst_of_three_answers():
     number.
     """
     model = lambda x: jnp.stack([0.0 * x[0] + 0.4, x.sum()])
-    one = jax.jit(lambda x, shifts: WorstOf(L2(1.0), *map(shifted, shifts))(model, x, Y))
+    one = jax.jit(lambda x, shifts: AttackEnsemble(L2(1.0), *map(shifted, shifts))(model, x, Y))
     shifts = np.array([[0.3, 0.1], [3.0, 4.0], [np.nan, 0.0]])
     np.testing.assert_allclose(one(np.zeros(2), shifts), [0.6, 0.8], atol=1e-12)
     np.testing.assert_allclose(one(np.zeros(2), shifts[[0, 0, 2]]), [0.3, 0.1], atol=1e-12)
@@ -108,14 +110,14 @@ def test_the_likeliest_wrong_classes():
 
 
 def test_the_goal_comes_before_the_gain():
-    goal = away(lambda z, y: -z[1])  # of more gain the less it is reached
+    goal = untargeted(lambda z, y: -z[1])  # of more gain the less it is reached
     model = lambda x: jnp.stack([0.1 + 0 * x[0], x[0]])
     reaches = shifted(jnp.asarray([0.5]))
     gains = shifted(jnp.asarray([-0.5]))
     for members in ((reaches, gains), (gains, reaches)):
-        assert WorstOf(Linf(1.0), *members, goal=goal)(model, jnp.zeros(1), Y).item() == 0.5
+        assert AttackEnsemble(Linf(1.0), *members, goal=goal)(model, jnp.zeros(1), Y).item() == 0.5
     assert (
-        WorstOf(Linf(1.0), shifted(jnp.asarray([0.05])), gains, goal=goal)(
+        AttackEnsemble(Linf(1.0), shifted(jnp.asarray([0.05])), gains, goal=goal)(
             model, jnp.zeros(1), Y
         ).item()
         == -0.5
@@ -134,9 +136,9 @@ def test_towards_every_class_it_finds_the_largest_margin_of_an_affine_classifier
     z = affine(X)
     W = affine.W
     ends = {j: float(z[j] - z[0] + ball.radius * ball.dual(W[j] - W[0])) for j in range(1, 5)}
-    found = Targeted(APGD(instead(difference), ball, steps=8))(affine, X, Y)
-    assert float(margin(affine(found), Y)) == pytest.approx(max(ends.values()), rel=1e-9)
-    first = Targeted(APGD(instead(difference), ball, steps=8), targets=1)(affine, X, Y)
+    found = MultiTargeted(APGD(via_target(difference), ball, steps=8))(affine, X, Y)
+    assert float(margin_loss(affine(found), Y)) == pytest.approx(max(ends.values()), rel=1e-9)
+    first = MultiTargeted(APGD(via_target(difference), ball, steps=8), targets=1)(affine, X, Y)
     nearest = max(range(1, 5), key=lambda j: float(z[j]))
     assert float(affine(first)[nearest] - affine(first)[0]) == pytest.approx(
         ends[nearest], rel=1e-9
@@ -146,16 +148,18 @@ def test_towards_every_class_it_finds_the_largest_margin_of_an_affine_classifier
 def test_the_ratio_towards_a_class():
     z = normal(0, 6)
     t = jnp.array(3)
-    assert float(target_ratio(z, Y, t)) == pytest.approx(float(target_ratio(100 * z + 7, Y, t)))
+    assert float(targeted_dlr_loss(z, Y, t)) == pytest.approx(
+        float(targeted_dlr_loss(100 * z + 7, Y, t))
+    )
     order = np.sort(np.asarray(z))[::-1]
-    assert float(target_ratio(z, Y, t)) == pytest.approx(
+    assert float(targeted_dlr_loss(z, Y, t)) == pytest.approx(
         float(z[3] - z[0]) / (order[0] - (order[2] + order[3]) / 2)
     )
     three = np.sort(np.asarray(z[:3]))[::-1]
     for t in (1, 2):  # neither is a constant, whatever the order
         expected = float(z[t] - z[0]) / (three[0] - (three[1] + three[2]) / 2)
-        assert float(target_ratio(z[:3], Y, jnp.array(t))) == pytest.approx(expected)
-    assert float(target_ratio(z[:2], Y, jnp.array(1))) == pytest.approx(float(z[1] - z[0]))
+        assert float(targeted_dlr_loss(z[:3], Y, jnp.array(t))) == pytest.approx(expected)
+    assert float(targeted_dlr_loss(z[:2], Y, jnp.array(1))) == pytest.approx(float(z[1] - z[0]))
 
 
 @pytest.mark.slow
@@ -163,9 +167,13 @@ def test_the_ensemble(net):
     """As the sum of its parts; a batch is a vmap, a key decides; without a box or in another norm
     too.
     """
-    assert [type(attack) for attack in strongest(Linf(0.1)).attacks] == [APGD, Targeted, Square]
-    assert [type(attack) for attack in strongest(L2(0.1)).attacks] == [APGD, Targeted]
-    attack = strongest(Linf(0.15), steps=3, queries=8, targets=2, box=BOX)
+    assert [type(attack) for attack in auto_attack(Linf(0.1)).attacks] == [
+        APGD,
+        MultiTargeted,
+        Square,
+    ]
+    assert [type(attack) for attack in auto_attack(L2(0.1)).attacks] == [APGD, MultiTargeted]
+    attack = auto_attack(Linf(0.15), steps=3, queries=8, targets=2, box=BOX)
     ys = jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
     keys = jr.split(jr.key(1), 12)
     found = perturb(attack, net, (XS, ys), key=jr.key(1))
@@ -175,17 +183,17 @@ def test_the_ensemble(net):
     )
     assert jnp.abs(found - XS).max() <= 0.15 * (1 + 1e-12)
     assert (
-        jax.vmap(lambda x, y: margin(net(x), y))(found, ys)
-        > jax.vmap(lambda x, y: margin(net(x), y))(XS, ys)
+        jax.vmap(lambda x, y: margin_loss(net(x), y))(found, ys)
+        > jax.vmap(lambda x, y: margin_loss(net(x), y))(XS, ys)
     ).all()
 
 
 def test_bad_input(net, unchecked):
     with pytest.raises(ValueError, match="WorstOf: needs one attack or more; got none"):
-        WorstOf(Linf(0.1))
+        AttackEnsemble(Linf(0.1))
     with pytest.raises(ValueError, match="Targeted: targets must be at least 1; got 0"):
-        Targeted(APGD(instead(), Linf(0.1), steps=1), targets=0)
+        MultiTargeted(APGD(via_target(), Linf(0.1), steps=1), targets=0)
     with pytest.raises(ValueError, match="Square: is a random search; give a key"):
-        strongest(Linf(0.1), steps=1)(net, X, Y)
+        auto_attack(Linf(0.1), steps=1)(net, X, Y)
     with pytest.raises(ValueError, match="WorstOf: expected a label from 0 to 4, got 5"):
-        strongest(Linf(0.1), steps=1)(net, X, jnp.array(5))
+        auto_attack(Linf(0.1), steps=1)(net, X, jnp.array(5))

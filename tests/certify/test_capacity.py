@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 from scipy.stats import binom
 
-from thetax.certify import cover_count, cover_fraction, dichotomies, general_position
+from thetax.certify import cover_count, cover_fraction, dichotomies, in_general_position
 
 
 def realisable(zs):
@@ -35,7 +35,7 @@ def test_dichotomies_are_those_of_brute_force(seed):
     xs = rng.integers(-2, 3, (n, d)).astype(float)
     found = {tuple(y) for y in dichotomies(xs).tolist()}
     assert found == {y for y in product((-1, 1), repeat=n) if realisable(np.array(y)[:, None] * xs)}
-    if general_position(xs):
+    if in_general_position(xs):
         assert len(found) == cover_count(int(n), int(d))
     else:
         assert len(found) < cover_count(int(n), int(d))

@@ -11,14 +11,14 @@ import pytest
 from contracts import normal
 from sklearn.datasets import load_digits
 
-from thetax.attack import PGD, margin, perturb
+from thetax.attack import PGD, margin_loss, perturb
 from thetax.certify import (
-    certified,
+    certified_accuracy,
+    certified_margins,
     certified_radii,
     interval_bounds,
     interval_cross_entropy,
-    ramped,
-    worst_margins,
+    ramp_objective,
 )
 from thetax.core import predict, run
 from thetax.layers import Linear
@@ -51,14 +51,20 @@ def plain(digits, net):
 @pytest.fixture(scope="module")
 def hard(digits, net):
     grown = lambda t: interval_cross_entropy(Linf(0.1 * t), box=BOX, strength=0.5 * t)
-    return run(ramped(grown, optax.adam(3e-3), steps=200), net, digits[0], key=jr.key(1))[0].model
+    return run(ramp_objective(grown, optax.adam(3e-3), steps=200), net, digits[0], key=jr.key(1))[
+        0
+    ].model
 
 
 @pytest.mark.slow
 def test_training_on_the_bound_certifies_what_plain_training_does_not(digits, plain, hard):
     ball = Linf(0.08)
-    before = certified(plain, digits[1], ball, box=BOX, bounds="interval", batch=297).accuracy
-    after = certified(hard, digits[1], ball, box=BOX, bounds="interval", batch=297).accuracy
+    before = certified_accuracy(
+        plain, digits[1], ball, box=BOX, bounds="interval", batch=297
+    ).accuracy
+    after = certified_accuracy(
+        hard, digits[1], ball, box=BOX, bounds="interval", batch=297
+    ).accuracy
     clean = float((predict(hard, digits[1][0]).argmax(1) == digits[1][1]).mean())
     assert before < 0.02
     assert 0.5 < after <= clean
@@ -71,11 +77,11 @@ def test_no_attack_breaks_a_certificate_and_better_bounds_certify_more(digits, p
     ys = digits[1][1][:64]
     ball = Linf(0.03)
     found = {
-        b: certified(plain, (xs, ys), ball, box=BOX, bounds=b, batch=64)
+        b: certified_accuracy(plain, (xs, ys), ball, box=BOX, bounds=b, batch=64)
         for b in ("interval", "mixed", "linear")
     }
-    worst = perturb(PGD(margin, ball, rate=0.006, steps=20, box=BOX), plain, (xs, ys))
-    reached = -np.asarray(jax.vmap(margin)(predict(plain, worst), ys))
+    worst = perturb(PGD(margin_loss, ball, step_size=0.006, steps=20, box=BOX), plain, (xs, ys))
+    reached = -np.asarray(jax.vmap(margin_loss)(predict(plain, worst), ys))
     for one in found.values():
         assert (one.margins <= reached + 1e-4).all()
         assert one.accuracy == (one.margins > 0).mean()
@@ -95,7 +101,9 @@ def test_of_an_affine_classifier_the_margins_are_exact(bounds):
     model = Linear.init(4, 3, key=jr.key(0))
     x = normal(0, 4)
     ball = L2(0.7)
-    found = jax.jit(lambda x, y: worst_margins(model, x, y, ball, bounds=bounds))(x, jnp.array(1))
+    found = jax.jit(lambda x, y: certified_margins(model, x, y, ball, bounds=bounds))(
+        x, jnp.array(1)
+    )
     z = np.asarray(model(x))
     W = np.asarray(model.W)
     expected = z[1] - z - 0.7 * np.linalg.norm(W[1][None] - W, axis=1)
@@ -115,7 +123,7 @@ def test_the_last_layer_is_merged_with_the_difference():
     rows = V[2][None] - V
     offsets = a[2] - a
     expected = rows @ ((low + high) / 2) + offsets - np.abs(rows) @ ((high - low) / 2)
-    found = worst_margins(net, x, jnp.array(2), Linf(r), bounds="interval")
+    found = certified_margins(net, x, jnp.array(2), Linf(r), bounds="interval")
     np.testing.assert_allclose(found, expected, atol=1e-12)
     objective = interval_cross_entropy(Linf(r), strength=0.25)
     batch = x[None], jnp.array([2])
@@ -129,7 +137,7 @@ def test_a_logit_that_may_be_nan_or_overflow_has_no_certificate(bounds):
     """Whichever class it is: the largest of numbers with a NaN is the NaN."""
     x = jnp.array([0.2])
     y = jnp.array(0)
-    margins = lambda f: worst_margins(f, x, y, Linf(0.5), bounds=bounds).tolist()
+    margins = lambda f: certified_margins(f, x, y, Linf(0.5), bounds=bounds).tolist()
     three = lambda z: jnp.concatenate([jnp.array([10.0]), z, jnp.array([1.0])])
     assert margins(lambda x: three(jnp.sqrt(x))) == [0.0, -np.inf, 9.0]
     assert margins(lambda x: three(jnp.tanh(x / x))) == [0.0, -np.inf, 9.0]
@@ -149,16 +157,16 @@ def test_a_logit_that_may_be_nan_or_overflow_has_no_certificate(bounds):
 @pytest.mark.parametrize("bounds", ["interval", "linear"])
 def test_what_does_not_depend_on_the_input_has_its_own_margins(bounds):
     model = lambda x: jnp.array([3.0, 1.0, 2.5])
-    found = worst_margins(model, jnp.zeros(2), jnp.array(2), Linf(0.1), bounds=bounds)
+    found = certified_margins(model, jnp.zeros(2), jnp.array(2), Linf(0.1), bounds=bounds)
     assert found.tolist() == [-0.5, 1.5, 0.0]
 
 
 def test_a_ramp_begins_and_ends_where_it_says():
     """The objective is t times the sum of the weights, so that a step of rate 1 takes off t."""
     objective = lambda t: lambda model, batch, *, key=None: t * model.sum()
-    iteration = ramped(objective, optax.sgd(1.0), start=1, steps=2)
+    iteration = ramp_objective(objective, optax.sgd(1.0), start=1, steps=2)
     _, (kept, _) = run(
-        iteration, jnp.zeros(1), jnp.zeros((5, 1)), key=jr.key(0), keep=lambda state: state.model
+        iteration, jnp.zeros(1), jnp.zeros((5, 1)), key=jr.key(0), record=lambda state: state.model
     )
     np.testing.assert_allclose(np.diff(kept[:, 0], prepend=0.0), [0, 0, -0.5, -1, -1], atol=1e-7)
 
@@ -168,14 +176,14 @@ def test_bad_input_is_refused(unchecked):
     data = (jnp.ones((3, 2)), jnp.zeros(3, int))
     unknown: Any = "exact"
     with pytest.raises(ValueError, match="bounds is one of interval, mixed, linear; got 'exact'"):
-        certified(line, data, Linf(0.1), bounds=unknown)
+        certified_accuracy(line, data, Linf(0.1), bounds=unknown)
     with pytest.raises(ValueError, match=r"expected inputs from 0\.0 to 0\.5"):
-        certified(line, data, Linf(0.1), box=(0.0, 0.5))
+        certified_accuracy(line, data, Linf(0.1), box=(0.0, 0.5))
     with pytest.raises(
         ValueError,
         match="certified: ys: expected integer labels from 0 to 1, but the dtype is float",
     ):
-        certified(line, (data[0], jnp.zeros(3)), Linf(0.1))
+        certified_accuracy(line, (data[0], jnp.zeros(3)), Linf(0.1))
     with pytest.raises(
         ValueError, match="certified_radii: ys: expected integer labels from 0 to 1"
     ):
@@ -183,19 +191,19 @@ def test_bad_input_is_refused(unchecked):
     with pytest.raises(
         ValueError, match=r"worst_margins: expected an integer label, got float32\(\)"
     ):
-        worst_margins(line, jnp.ones(2), jnp.zeros(()), Linf(0.1))
+        certified_margins(line, jnp.ones(2), jnp.zeros(()), Linf(0.1))
     with pytest.raises(ValueError, match="batch must be at least 1"):
-        certified(line, data, Linf(0.1), batch=0)
+        certified_accuracy(line, data, Linf(0.1), batch=0)
     with pytest.raises(ValueError, match="strength must lie in"):
         interval_cross_entropy(Linf(0.1), strength=1.5)
     with pytest.raises(ValueError, match="expected integer labels"):
         interval_cross_entropy(Linf(0.1))(line, (jnp.ones((3, 2)), jnp.ones((3, 2))))
     with pytest.raises(ValueError, match="one logit a class"):
-        worst_margins(lambda x: x[None], jnp.ones(2), jnp.array(0), Linf(0.1))
+        certified_margins(lambda x: x[None], jnp.ones(2), jnp.array(0), Linf(0.1))
     with pytest.raises(ValueError, match="steps at least 1"):
-        ramped(lambda t: cross_entropy, optax.sgd(1.0), steps=0)
+        ramp_objective(lambda t: cross_entropy, optax.sgd(1.0), steps=0)
     with pytest.raises(
         ValueError,
         match="certified: expected a logit for each class, but the model gives a single one",
     ):
-        certified(lambda x: x[:1], data, Linf(0.1))
+        certified_accuracy(lambda x: x[:1], data, Linf(0.1))

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thetax.certify import fold_network, montufar, region_bound, zaslavsky
+from thetax.certify import fold_network, montufar_bound, region_upper_bound, zaslavsky_bound
 from thetax.explain import count_regions, pieces
 from thetax.models import MLP
 
 
 @given(m=st.integers(1, 40), n=st.integers(1, 40))
 def test_recursion(m, n):
-    assert zaslavsky(m, inputs=n) == zaslavsky(m - 1, inputs=n) + zaslavsky(m - 1, inputs=n - 1)
-    assert zaslavsky(m, inputs=n) <= 2**m
-    assert (zaslavsky(m, inputs=n) == 2**m) == (m <= n)
+    assert zaslavsky_bound(m, inputs=n) == zaslavsky_bound(m - 1, inputs=n) + zaslavsky_bound(
+        m - 1, inputs=n - 1
+    )
+    assert zaslavsky_bound(m, inputs=n) <= 2**m
+    assert (zaslavsky_bound(m, inputs=n) == 2**m) == (m <= n)
 
 
 def by_the_sum(n, *widths):
@@ -35,9 +37,11 @@ def by_the_sum(n, *widths):
 
 @given(n=st.integers(1, 4), widths=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_the_upper_bound_is_the_theorems_sum(n, widths):
-    assert region_bound(*widths, inputs=n) == by_the_sum(n, *widths)
-    assert region_bound(widths[0], inputs=n) == zaslavsky(widths[0], inputs=n)
-    assert region_bound(*widths, inputs=n) <= prod(zaslavsky(m, inputs=n) for m in widths)
+    assert region_upper_bound(*widths, inputs=n) == by_the_sum(n, *widths)
+    assert region_upper_bound(widths[0], inputs=n) == zaslavsky_bound(widths[0], inputs=n)
+    assert region_upper_bound(*widths, inputs=n) <= prod(
+        zaslavsky_bound(m, inputs=n) for m in widths
+    )
 
 
 @pytest.mark.parametrize("sizes", [(1, 4, 4), (2, 4, 3), (2, 3, 3, 2), (3, 3, 3)])
@@ -49,7 +53,7 @@ def test_no_network_has_more(sizes):
         count = count_regions(
             jax.tree.unflatten(structure, leaves), np.full(d, -np.inf), np.full(d, np.inf)
         )
-        assert count <= region_bound(*sizes[1:], inputs=sizes[0])
+        assert count <= region_upper_bound(*sizes[1:], inputs=sizes[0])
 
 
 @pytest.mark.parametrize(
@@ -60,10 +64,10 @@ def test_folding_networks(m, counts):
         found = pieces(fold_network(width=m, depth=L), exact=True)
         assert found.count == count
         assert (
-            montufar(inputs=1, width=m, depth=L)
+            montufar_bound(inputs=1, width=m, depth=L)
             == (m + 1) * m ** (L - 1)
             <= count
-            <= region_bound(*[m] * L, inputs=1)
+            <= region_upper_bound(*[m] * L, inputs=1)
         )
         assert count_regions(fold_network(width=m, depth=1), -np.inf, np.inf) == m + 1
 
@@ -81,9 +85,9 @@ def test_a_fold_is_a_zig_zag(m):
 
 def test_bad_input():
     for wrong in (
-        lambda: zaslavsky(-1, inputs=2),
-        lambda: region_bound(3, 0, inputs=2),
-        lambda: montufar(inputs=3, width=2, depth=1),
+        lambda: zaslavsky_bound(-1, inputs=2),
+        lambda: region_upper_bound(3, 0, inputs=2),
+        lambda: montufar_bound(inputs=3, width=2, depth=1),
     ):
         with pytest.raises(ValueError, match="must be a whole number, at least"):
             wrong()

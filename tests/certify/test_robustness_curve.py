@@ -7,8 +7,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.attack import affine_distance, boundary
-from thetax.certify import RobustCurves, certified, certified_radii
+from thetax.attack import affine_distance, boundary_distance
+from thetax.certify import RobustnessCurves, certified_accuracy, certified_radii
 from thetax.core import predict
 from thetax.layers import Linear
 from thetax.models import MLP
@@ -23,7 +23,7 @@ BOX = (0.0, 1.0)
 
 @pytest.fixture(scope="module")
 def found():
-    return boundary(net, (xs, ys), Linf, box=BOX)
+    return boundary_distance(net, (xs, ys), Linf, box=BOX)
 
 
 @pytest.mark.slow
@@ -33,7 +33,7 @@ def test_nothing_is_proven_that_an_attack_refutes(found, bounds):
     radii = certified_radii(net, (xs, ys), Linf, most=2 * far, box=BOX, bounds=bounds)
     assert (radii <= found.distance).all()
     assert radii[found.distance > 0].max() > 0
-    curves = RobustCurves({"Linf": found.distance}, {"Linf": radii}, bounds)
+    curves = RobustnessCurves({"Linf": found.distance}, {"Linf": radii}, bounds)
     r = np.linspace(0, 1, 200)
     assert (curves.proven("Linf", r) <= curves.empirical("Linf", r)).all()
     assert (
@@ -45,7 +45,7 @@ def test_nothing_is_proven_that_an_attack_refutes(found, bounds):
 def test_the_curve_of_one_search_is_that_of_a_certificate_at_each_radius():
     radii = certified_radii(net, (xs, ys), Linf, most=0.5, box=BOX, rounds=10, batch=7)
     for r in (0.02, 0.1):
-        direct = certified(net, (xs, ys), Linf(r), box=BOX).margins > 0
+        direct = certified_accuracy(net, (xs, ys), Linf(r), box=BOX).margins > 0
         clear = np.abs(radii - r) > 0.5 / 2**9
         assert clear.sum() > 20
         assert ((radii >= r) == direct)[clear].all()
@@ -62,7 +62,7 @@ def test_of_an_affine_classifier_it_is_the_distance_to_the_nearest_plane():
 
 
 def test_shares_are_counted():
-    curves = RobustCurves(
+    curves = RobustnessCurves(
         {"L2": np.array([0.0, 1.0, 2.0, np.inf])}, {"L2": np.array([0.0, 0.5, 1.0, 0.0])}, ""
     )
     assert curves.empirical("L2", np.array([0.0, 1.0, 1.5, 9.0])).tolist() == [0.75, 0.5, 0.5, 0.25]

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, norm
 
-from thetax.certify import gaussian, least_probability, smoothed, votes
+from thetax.certify import (
+    clopper_pearson_lower_bound,
+    gaussian_noise,
+    randomised_smoothing,
+    vote_counts,
+)
 from thetax.layers import BatchNorm, Linear
 from thetax.train import augmented, squared_error
 
@@ -17,7 +22,7 @@ LINE = Linear(jnp.array([[0.0, 0.0], [3.0, 4.0]]), jnp.zeros(2))  # class 1 wher
 
 @pytest.mark.parametrize(("successes", "draws"), [(0, 10), (1, 10), (7, 10), (10, 10), (990, 1000)])
 def test_the_bound_is_that_of_clopper_and_pearson(successes, draws):
-    found = float(least_probability(successes, draws, failure=0.01))
+    found = float(clopper_pearson_lower_bound(successes, draws, failure=0.01))
     test = binomtest(successes, draws, alternative="greater").proportion_ci(0.99, method="exact")
     assert found == pytest.approx(test.low, abs=1e-12)
     if successes:
@@ -30,7 +35,7 @@ def test_of_a_linear_classifier_the_radius_nears_the_distance_from_below():
     """
     distances = np.array([0.05, 0.2, 0.4, -0.3])
     xs = jnp.asarray(distances[:, None] * np.array([[0.6, 0.8]]), jnp.float32)
-    found = smoothed(LINE, xs, noise=0.25, key=jr.key(0), draws=20_000)
+    found = randomised_smoothing(LINE, xs, noise=0.25, key=jr.key(0), draws=20_000)
     assert found.labels.tolist() == [1, 1, 1, 0]
     assert (found.radius < np.abs(distances)).all()
     assert (found.radius > np.abs(distances) - 0.02).all()
@@ -41,7 +46,7 @@ def test_of_a_linear_classifier_the_radius_nears_the_distance_from_below():
 
 
 def test_a_tie_is_not_decided_and_certainty_has_its_limit():
-    found = smoothed(
+    found = randomised_smoothing(
         LINE,
         jnp.array([[0.0, 0.0], [9.0, 9.0]]),
         noise=0.25,
@@ -60,20 +65,20 @@ def test_the_bound_fails_as_rarely_as_it_says():
     failure = 0.05
     x = jnp.array([0.06, 0.08])
     p = norm.cdf(0.1 / 0.2)
-    bounds = least_probability(np.arange(draws + 1), draws, failure=failure)
+    bounds = clopper_pearson_lower_bound(np.arange(draws + 1), draws, failure=failure)
     exact = binom.pmf(np.arange(draws + 1), draws, p)[bounds > p].sum()
     assert 0.01 < exact <= failure
-    seen = votes(LINE, x, noise=0.2, draws=60_000, key=jr.key(2))[1] / 60_000
+    seen = vote_counts(LINE, x, noise=0.2, draws=60_000, key=jr.key(2))[1] / 60_000
     assert abs(seen - p) < 4 * np.sqrt(p * (1 - p) / 60_000)
     repeated = [
-        votes(LINE, x, noise=0.2, draws=draws, key=key)[1] for key in jr.split(jr.key(3), 400)
+        vote_counts(LINE, x, noise=0.2, draws=draws, key=key)[1] for key in jr.split(jr.key(3), 400)
     ]
-    failed = (least_probability(np.array(repeated), draws, failure=failure) > p).mean()
+    failed = (clopper_pearson_lower_bound(np.array(repeated), draws, failure=failure) > p).mean()
     assert failed <= failure + 3 * np.sqrt(failure * (1 - failure) / 400)
 
 
 def test_the_noise_can_be_trained_with():
-    noisy = augmented(squared_error, gaussian(0.5))
+    noisy = augmented(squared_error, gaussian_noise(0.5))
     batch = jnp.zeros((4000, 1)), jnp.zeros((4000, 1))
     assert float(noisy(lambda x: x, batch, key=jr.key(0))) == pytest.approx(
         0.125, rel=0.1
@@ -82,8 +87,8 @@ def test_the_noise_can_be_trained_with():
 
 def test_bad_input_is_refused(unchecked):
     with pytest.raises(ValueError, match="noise must be positive"):
-        smoothed(LINE, jnp.zeros((1, 2)), noise=0.0, key=jr.key(0))
+        randomised_smoothing(LINE, jnp.zeros((1, 2)), noise=0.0, key=jr.key(0))
     with pytest.raises(ValueError, match="fold it in"):
-        smoothed(BatchNorm.init(2), jnp.zeros((1, 2)), noise=1.0, key=jr.key(0))
+        randomised_smoothing(BatchNorm.init(2), jnp.zeros((1, 2)), noise=1.0, key=jr.key(0))
     with pytest.raises(ValueError, match="between 0 and draws=5"):
-        least_probability(6, 5, failure=0.1)
+        clopper_pearson_lower_bound(6, 5, failure=0.1)

@@ -34,7 +34,7 @@ def test_version(capsys):
         (("train", "digits", "--epochs", "many"), 2, 'unable to convert "many" into int'),
         (("trian", "digits"), 2, 'Did you mean "train"?'),
         (("train", "digits", "--rate", "-1"), 1, "rate must be more than 0; got -1.0"),
-        (("train", "digits", "--batch", "5000"), 1, "batch=5000 is larger than"),
+        (("train", "digits", "--batch", "5000"), 1, "batch_size=5000 is larger than"),
         (("train", "digits", "--dropout", "1.5"), 1, "0 <= p < 1; got 1.5"),
         (("train", "--resume", "nowhere"), 1, "nowhere holds no run (no run.json)"),
         (("look", "nowhere"), 1, "nowhere holds no run (no run.json)"),

@@ -31,7 +31,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bert")
     save_pretrained(
         folder,
-        drawn(partial(BERT.init, 8, 4, depth=1, heads=2, hidden=4, length=8)),
+        drawn(partial(BERT.init, 8, 4, depth=1, heads=2, hidden=4, max_length=8)),
         tokeniser=WordPiece(PIECES),
     )
     return folder
@@ -131,7 +131,9 @@ def test_a_folder_that_does_not_fit_is_answered(capsys, small, tmp_path):
         1,
         True,
     ), error
-    save_pretrained(tmp_path / "gpt", drawn(partial(GPT.init, 8, 4, depth=1, heads=2, length=8)))
+    save_pretrained(
+        tmp_path / "gpt", drawn(partial(GPT.init, 8, 4, depth=1, heads=2, max_length=8))
+    )
     code, _, error = run(capsys, "embed", "a", "--model", "gpt")
     assert (code, "holds a GPT (model_type 'gpt2'); to embed sentences, give a BERT" in error) == (
         1,

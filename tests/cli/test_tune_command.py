@@ -16,7 +16,7 @@ SMALL = (
     "3,4",
     "--depth",
     "1",
-    "--batch",
+    "--batch-size",
     "64",
     "--epochs",
     "9",
@@ -32,12 +32,15 @@ SMALL = (
         (("digts",), "There is nothing to tune called 'digts'; did you mean digits?"),
         (("digits", "--trials", "0"), "trials must be a whole number of at least 1; got 0"),
         (("digits", "--folds", "1439"), "1438 examples cannot be dealt into 1439 parts"),
-        (("digits", "--rate", "1e-1:1e-4"), "the low end comes first"),
+        (("digits", "--learning-rate", "1e-1:1e-4"), "the low end comes first"),
         (
-            ("digits", "--rate", "fast"),
-            "rate is a number, numbers between commas, or low:high; got 'fast'",
+            ("digits", "--learning-rate", "fast"),
+            "learning_rate is a number, numbers between commas, or low:high; got 'fast'",
         ),
-        (("digits", "--batch", "32,5000"), "batch=5000 is larger than the 1150 of 1438 examples"),
+        (
+            ("digits", "--batch-size", "32,5000"),
+            "batch_size=5000 is larger than the 1150 of 1438 examples",
+        ),
         (
             ("digits", "--width", "1.5"),
             "width counts something and must be a whole number; got 1.5",
@@ -53,19 +56,21 @@ def test_what_is_asked_wrongly_is_answered(capsys, arguments, says):
 
 
 def test_nothing_to_search_is_said(capsys):
-    fixed = [word for name in ("width", "depth", "batch", "epochs") for word in (f"--{name}", "1")]
+    fixed = [
+        word for name in ("width", "depth", "batch-size", "epochs") for word in (f"--{name}", "1")
+    ]
     code, _, error = run(
         capsys,
         "tune",
         "digits",
         *fixed,
-        "--rate",
+        "--learning-rate",
         "0.1",
-        "--decay",
+        "--weight-decay",
         "0",
         "--dropout",
         "0",
-        "--smoothing",
+        "--label-smoothing",
         "0",
     )
     assert (code, "search space is empty" in error) == (1, True), error
@@ -81,7 +86,7 @@ def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
     assert [event["event"] for event in events if event["event"] != "epoch"] == ["trial"] * 5 + [
         "done"
     ]
-    assert {"width", "rate", "error", "stopped"} <= events[0].keys()
+    assert {"width", "learning_rate", "error", "stopped"} <= events[0].keys()
     done = events[-1]
     assert done["trials"] == 5
     assert 0 < done["test error"] < 1
@@ -105,7 +110,16 @@ def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
         code, _, error = run(capsys, *command)
         assert (code, "r is a search: go on with thetax tune --resume" in error) == (1, True), error
     code, _, error = run(
-        capsys, "tune", "digits", "--out", "r", "--trials", "5", *SMALL, "--rate", "0.1:0.2"
+        capsys,
+        "tune",
+        "digits",
+        "--out",
+        "r",
+        "--trials",
+        "5",
+        *SMALL,
+        "--learning-rate",
+        "0.1:0.2",
     )
     assert (code, "r holds" in error and "space=" in error) == (1, True), error
     code, _, error = run(capsys, "tune", "default", "--resume", "r")

@@ -14,14 +14,14 @@ from thetax import data
 from thetax.attack import (
     APGD,
     PGD,
+    MultiTargeted,
     Square,
-    Targeted,
-    away,
+    auto_attack,
     fgsm,
-    instead,
-    margin,
+    margin_loss,
     perturb,
-    strongest,
+    untargeted,
+    via_target,
 )
 from thetax.layers import Chain, Convolution, Linear, relu
 from thetax.threat import L2, Linf
@@ -127,7 +127,7 @@ def test_projected_ascent_from_the_input_is_that_of_torchattacks(kind):
         .detach()
         .numpy()
     )
-    attack = PGD(log_loss, Linf(0.1), rate=0.02, steps=10, box=BOX, keep="last")
+    attack = PGD(log_loss, Linf(0.1), step_size=0.02, steps=10, box=BOX, output="last")
     np.testing.assert_allclose(ours_on(attack, ours, None), found, atol=1e-5)
 
 
@@ -157,7 +157,7 @@ def _from(net, x, eta, y):
     """Ascent from a shift is that from the shifted input in the ball around the other one."""
     shifted = lambda z: net(z + eta)
     ball = _Around(0.1, -eta)
-    return PGD(log_loss, ball, rate=0.02, steps=10, keep="last")(shifted, x, y) + eta
+    return PGD(log_loss, ball, step_size=0.02, steps=10, output="last")(shifted, x, y) + eta
 
 
 class _Around(Linf):
@@ -180,7 +180,7 @@ def test_euclidean_ascent_is_that_of_torchattacks_where_the_range_is_far(kind):
         .detach()
         .numpy()
     )
-    attack = PGD(log_loss, L2(0.2), rate=0.05, steps=10, keep="last", box=BOX)
+    attack = PGD(log_loss, L2(0.2), step_size=0.05, steps=10, output="last", box=BOX)
     again = np.asarray(perturb(attack, ours, (xs.numpy(), ys.numpy().astype(np.int32))))
     np.testing.assert_allclose(again, found, atol=1e-5)
 
@@ -201,9 +201,9 @@ def test_adaptive_ascent_is_as_strong_as_theirs(kind, norm):
     }
     peers["foolbox"] = fooled(theirs, norm, steps=20)
     own = {
-        "torchattacks": APGD(away(), BALLS[norm], steps=20, box=BOX),
-        "torchattacks, targeted": Targeted(APGD(instead(), BALLS[norm], steps=20, box=BOX)),
-        "foolbox": APGD(away(), BALLS[norm], steps=20, box=BOX),
+        "torchattacks": APGD(untargeted(), BALLS[norm], steps=20, box=BOX),
+        "torchattacks, targeted": MultiTargeted(APGD(via_target(), BALLS[norm], steps=20, box=BOX)),
+        "foolbox": APGD(untargeted(), BALLS[norm], steps=20, box=BOX),
     }
     for name, attack in own.items():
         found = ours_on(attack, ours)
@@ -232,7 +232,7 @@ def test_square_is_as_strong_as_theirs(kind):
         .detach()
         .numpy()
     )
-    found = ours_on(Square(away(margin), Linf(0.1), queries=1000, box=BOX), ours)
+    found = ours_on(Square(untargeted(margin_loss), Linf(0.1), n_queries=1000, box=BOX), ours)
     left = robust(ours, found).sum()
     left_by_peer = robust(ours, peer).sum()
     print(f"{kind} square: {left} of {N} left, by the peer {left_by_peer}")
@@ -253,7 +253,7 @@ def test_the_ensemble_is_as_strong_as_theirs(kind, norm):
         .numpy()
     )
     fool = fooled(theirs, norm, steps=100)
-    found = ours_on(strongest(BALLS[norm], steps=50, queries=1000, box=BOX), ours)
+    found = ours_on(auto_attack(BALLS[norm], steps=50, queries=1000, box=BOX), ours)
     left = robust(ours, found).sum()
     left_by_peer = robust(ours, peer).sum()
     print(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from thetax.layers import FeedForward, Gated
-from thetax.models import GPT, Pretraining, ViT
+from thetax.models import GPT, BERTPretraining, ViT
 from thetax.train import load_pretrained, save_pretrained
 
 torch = pytest.importorskip("torch")
@@ -142,19 +142,19 @@ def test_bert(transformers, tmp_path):
 def test_bert_for_pretraining(transformers, tmp_path, act):
     theirs = bert(transformers, "BertForPreTraining", hidden_act=act)
     network = load_pretrained(folder_of(theirs, tmp_path / "theirs"))
-    assert isinstance(network.model, Pretraining)
+    assert isinstance(network.model, BERTPretraining)
     out = theirs(torch.tensor(TOKENS))
     found = jax.vmap(network.model)(jnp.asarray(TOKENS))
     np.testing.assert_allclose(found.tokens, out.prediction_logits.detach().numpy(), atol=1e-4)
     np.testing.assert_allclose(
-        found.follows, out.seq_relationship_logits.detach().numpy(), atol=1e-4
+        found.next_sentence, out.seq_relationship_logits.detach().numpy(), atol=1e-4
     )
     opens_again(theirs, network, tmp_path / "ours")
     loss = out.prediction_logits.square().mean() + out.seq_relationship_logits.square().sum()
 
     def ours(model):
         guesses = jax.vmap(model)(jnp.asarray(TOKENS))
-        return jnp.square(guesses.tokens).mean() + jnp.square(guesses.follows).sum()
+        return jnp.square(guesses.tokens).mean() + jnp.square(guesses.next_sentence).sum()
 
     gradients_agree(theirs, loss, network, ours, tmp_path / "gradient")
 
@@ -188,9 +188,9 @@ def test_vit(transformers, tmp_path, kind, size):
     xs = np.random.default_rng(1).normal(size=(2, 3, *network.model.size)).astype(np.float32)
     out = theirs(torch.tensor(xs))
     if kind == "ViTModel":
-        f = lambda model, x: model.think(x)
+        f = lambda model, x: model.last_hidden(x)
         expected = out.last_hidden_state
-        pooled = jnp.tanh(network.pool(network.model.think(jnp.asarray(xs[0]))[0]))
+        pooled = jnp.tanh(network.pool(network.model.last_hidden(jnp.asarray(xs[0]))[0]))
         np.testing.assert_allclose(pooled, out.pooler_output[0].detach().numpy(), atol=1e-4)
     else:
         f = lambda model, x: model(x)

@@ -87,7 +87,9 @@ def test_carlini_wagner_goes_no_further_than_foolbox():
     peer = foolbox.attacks.L2CarliniWagnerAttack(
         binary_search_steps=6, stepsize=0.01, initial_const=0.1, abort_early=False, **size
     )
-    attack = CarliniWagner(rounds=6, rate=0.01, price=0.1, box=(0.0, 1.0), **size)
+    attack = CarliniWagner(
+        binary_search_steps=6, learning_rate=0.01, initial_const=0.1, box=(0.0, 1.0), **size
+    )
     (ours, wrong), (theirs, caught) = summary(ours_of(attack), 2), summary(theirs_of(peer), 2)
     print(f"CarliniWagner {ours:.6f} ({wrong:.3f} wrong), Foolbox {theirs:.6f} ({caught:.3f})")
     assert wrong >= caught
@@ -98,7 +100,11 @@ def test_carlini_wagner_goes_no_further_than_torchattacks():
     """There is no search for c there: one round of 300 steps, where both succeed."""
     net, _, xs, ys = twins()
     theirs = torchattacks.CW(net, c=1, kappa=0, steps=300, lr=0.01)(xs, ys)
-    ours = ours_of(CarliniWagner(steps=300, rounds=1, rate=0.01, price=1.0, box=(0.0, 1.0)))
+    ours = ours_of(
+        CarliniWagner(
+            steps=300, binary_search_steps=1, learning_rate=0.01, initial_const=1.0, box=(0.0, 1.0)
+        )
+    )
     wrong, caught = (net(ends).argmax(1) != ys for ends in (ours, theirs))
     near, far = ((ends - xs)[wrong & caught].norm(dim=1).mean().item() for ends in (ours, theirs))
     share = wrong.float().mean().item()

@@ -222,10 +222,10 @@ RESULTS = {
     "wide beliefs": explain.WideBeliefs(
         np.linspace(-1, 1, 60).reshape(2, 10, 3), np.linspace(1, 2, 20).reshape(2, 10)
     ),
-    "certificates": certify.Certificates(
+    "certificates": certify.CertifiedRadii(
         np.linspace(0, 1.2, 9), np.array([0.5, 1.0]), np.array([0.9, 0.6]), 1.3
     ),
-    "disguise": attack.Disguise(
+    "disguise": attack.AdversarialExample(
         np.full((3, 6, 6), 9, np.uint8),
         np.full((3, 6, 6), 8, np.uint8),
         ("cat", "a very long name"),
@@ -279,7 +279,7 @@ NUMBERS = {
 
 
 def test_there_is_a_drawing_for_every_result():
-    public = [*vars(explain).values(), attack.Disguise, certify.Certificates]
+    public = [*vars(explain).values(), attack.AdversarialExample, certify.CertifiedRadii]
     results = [
         kind for kind in public if isinstance(kind, type) and not issubclass(kind, Exception)
     ]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from thetax.attack import Boundary, Distances, Fragile, Surface
-from thetax.certify import RobustCurves
+from thetax.attack import BoundaryDistances, DistancesByNorm, LeastRobust, LossSurface
+from thetax.certify import RobustnessCurves
 from thetax.plot import DARK, LIGHT, draw
 
 rng = np.random.default_rng(0)
@@ -20,7 +20,7 @@ bowl = np.exp(side)[None] + 0.1 * side[:, None] ** 2
 def moved(x, classes=("a", "a very long name of a class"), features=()):
     m = len(x)
     pair = np.array([[0], [1]]).repeat(len(x), axis=1)
-    found = Boundary(
+    found = BoundaryDistances(
         np.linspace(0.1, 0.2, m),
         x + rng.normal(size=x.shape).astype(x.dtype) / 9,
         x,
@@ -28,18 +28,18 @@ def moved(x, classes=("a", "a very long name of a class"), features=()):
         pair,
         pair * 0.1 + 0.5,
     )
-    return Fragile(found, np.arange(m), "L2", classes, features)
+    return LeastRobust(found, np.arange(m), "L2", classes, features)
 
 
 RESULTS = {
-    "curves": RobustCurves(
+    "curves": RobustnessCurves(
         far, {norm: np.nan_to_num(d, posinf=0.1) / 2 for norm, d in far.items()}, "linear"
     ),
-    "nothing proven": RobustCurves(far, {}, "refused"),
-    "never wrong": RobustCurves(none, {}, ""),
-    "distances": Distances(far),
-    "no distances": Distances({"Linf": np.array([np.inf, 0.0])}),
-    "all wrong": Distances({"Linf": np.zeros(3)}),
+    "nothing proven": RobustnessCurves(far, {}, "refused"),
+    "never wrong": RobustnessCurves(none, {}, ""),
+    "distances": DistancesByNorm(far),
+    "no distances": DistancesByNorm({"Linf": np.array([np.inf, 0.0])}),
+    "all wrong": DistancesByNorm({"Linf": np.zeros(3)}),
     "pictures": moved(rng.uniform(size=(6, 1, 8, 8))),
     "two pictures": moved(rng.uniform(size=(2, 64)).astype(np.float32)),
     "coloured": moved(rng.uniform(size=(4, 3, 8, 8))),
@@ -48,8 +48,8 @@ RESULTS = {
     ),
     "one short row": moved(rng.normal(size=(1, 2))),
     "nobody": moved(np.zeros((0, 4))),
-    "surface": Surface(bowl, bowl - 2, side, 1.0, 1.0),
-    "flat surface": Surface(np.zeros((21, 21)), -np.ones((21, 21)), side, 0.0, 1.0),
+    "surface": LossSurface(bowl, bowl - 2, side, 1.0, 1.0),
+    "flat surface": LossSurface(np.zeros((21, 21)), -np.ones((21, 21)), side, 0.0, 1.0),
 }
 
 
@@ -82,8 +82,8 @@ def test_the_factor_of_the_change_is_said_and_kept():
     step = np.zeros((1, 64))
     x[0, 0], step[0, 1:9] = 1.0, 0.04
     pair = np.array([[0], [1]])
-    found = Boundary(np.array([0.1]), x + step, x, pair[0], pair, pair * 0.1 + 0.5)
-    figure = draw(Fragile(found, np.arange(1), "L2", ("a", "b")))
+    found = BoundaryDistances(np.array([0.1]), x + step, x, pair[0], pair, pair * 0.1 + 0.5)
+    figure = draw(LeastRobust(found, np.arange(1), "L2", ("a", "b")))
     names = [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()]
     assert names == ["before", "after", "change × 25"]
     change = (
@@ -99,8 +99,8 @@ def test_bars_name_the_features_that_change_most():
     x = np.zeros((1, 4))
     step = np.array([[0.1, -0.3, 0.2, 0.0]])
     pair = np.array([[0], [1]])
-    found = Boundary(np.array([0.4]), x + step, x, pair[0], pair, pair * 0.1 + 0.5)
-    (axes,) = draw(Fragile(found, np.arange(1), "L2", ("no", "yes"), ("p", "q", "r", "s"))).axes
+    found = BoundaryDistances(np.array([0.4]), x + step, x, pair[0], pair, pair * 0.1 + 0.5)
+    (axes,) = draw(LeastRobust(found, np.arange(1), "L2", ("no", "yes"), ("p", "q", "r", "s"))).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["q", "r", "p", "s"]
     assert [bar.get_width() for bar in axes.patches] == pytest.approx([-0.3, 0.2, 0.1, 0.0])
     assert axes.get_title(loc="left") == "no → yes, 0.4"

@@ -16,11 +16,11 @@ import pytest
 from PIL import Image
 
 from thetax import data, recipes
-from thetax.attack import PGD, Check, Disguise, Robustness, away, perturb
-from thetax.certify import Certificates
+from thetax.attack import PGD, AdversarialExample, Robustness, SanityCheck, perturb, untargeted
+from thetax.certify import CertifiedRadii
 from thetax.data import read_picture
 from thetax.layers import Affine, Chain, Linear, global_mean
-from thetax.models import Layout, ResNet
+from thetax.models import ResNet, ResNetLayout
 from thetax.models.interop.imagenet import Pretrained
 from thetax.recipes import Job, Outcome
 from thetax.recipes.engine.reopen import reopen
@@ -74,8 +74,13 @@ def quick(monkeypatch):
 
     def judge(model, some, ball, *, box, steps, restarts, key):
         right = lambda xs: np.asarray(jax.vmap(model)(jnp.asarray(xs)).argmax(axis=1)) == some[1]
-        worst = perturb(PGD(away(), ball, rate=ball.radius, steps=steps, box=box), model, some)
-        checks = Check("sure", 0.0, "none", True, ""), Check("odd", 0.5, "none", False, "it is odd")
+        worst = perturb(
+            PGD(untargeted(), ball, step_size=ball.radius, steps=steps, box=box), model, some
+        )
+        checks = (
+            SanityCheck("sure", 0.0, "none", True, ""),
+            SanityCheck("odd", 0.5, "none", False, "it is odd"),
+        )
         return Robustness(
             right(worst).mean().item(), right(some[0]).mean().item(), right(worst), worst, checks
         )
@@ -264,7 +269,7 @@ def test_a_photograph_fools_it_by_what_is_in_the_file(small, purple, tmp_path, m
     p = jax.nn.softmax(40 / 255 * jnp.asarray(after[[0, 2, 1], 0, 0], jnp.float32))
     assert found.table["after: blue"]["blue %"] == pytest.approx(100 * float(p[1]), rel=1e-4)
     assert found.table["after: blue"]["largest change /255"] == 2
-    assert isinstance(found.measured, Disguise)
+    assert isinstance(found.measured, AdversarialExample)
     with Image.open(run.folder / "difference.png") as picture:
         assert np.asarray(picture)[0, 0].tolist()[::2] == [0, 255]
     assert (run.folder / "attack.png").stat().st_size > 1000
@@ -312,7 +317,7 @@ def test_whole_levels_stay_in_the_ball(ball):
 def test_a_residual_network_is_fooled_too(monkeypatch):
     """A small one of random weights, that is affine where it is trained."""
     net = ResNet.init(
-        Layout((1,)), classes=3, width=4, small=True, normalise=Affine.init, key=jr.key(0)
+        ResNetLayout((1,)), classes=3, width=4, small=True, normalise=Affine.init, key=jr.key(0)
     )
     monkeypatch.setattr(photograph, "SIDE", SIDE)
     monkeypatch.setattr(
@@ -374,7 +379,7 @@ def test_smooth_proves_what_it_says(little, tmp_path):
     )
     assert bare["test error %"] < 20
     assert bare["right within 0.25 %"] >= bare["right within 1 %"]
-    assert isinstance(found.measured, Certificates)
+    assert isinstance(found.measured, CertifiedRadii)
     assert 0 < found.measured.radius.max() <= found.measured.most * (1 + 1e-6)
     kept = json.loads((run.folder / "votes.json").read_text())
     assert len(kept["radius"]) == TINY["judged"]

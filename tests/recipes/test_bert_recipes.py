@@ -15,7 +15,7 @@ import pytest
 
 from thetax import data, recipes
 from thetax.data import UNIVERSAL, WordPiece
-from thetax.models import BERT, SpanFinder
+from thetax.models import BERT, SpanPredictor
 from thetax.recipes import Job
 from thetax.recipes.shared import encoder
 from thetax.recipes.shared import squad as questions
@@ -81,7 +81,7 @@ def little(monkeypatch, tmp_path):
     folder = tmp_path / "minilm"
     save_pretrained(
         folder,
-        BERT.init(len(KNOWN), 8, depth=1, heads=1, length=24, key=jr.key(1)),
+        BERT.init(len(KNOWN), 8, depth=1, heads=1, max_length=24, key=jr.key(1)),
         tokeniser=KNOWN,
     )
     monkeypatch.setattr(data, "fetch_model", lambda name, **where: folder)
@@ -368,7 +368,7 @@ def test_a_file_is_read_within_bounds(tmp_path, monkeypatch):
         questions.read_squad(path)
 
 
-class Sure(SpanFinder):
+class Sure(SpanPredictor):
     """Points where it is told to, by the numbers of the tokens."""
 
     def __call__(self, x, *, key=None):
@@ -399,8 +399,8 @@ def test_an_answer_is_where_its_tokens_are():
         assert text_of(KNOWN, row[first : last + 1]) == question.answers[0].lower()
         assert set(segment[first : last + 1]) == {1}
         assert KNOWN.number("[MASK]") in row[segment == 0]
-    model = SpanFinder.init(
-        BERT.init(len(KNOWN), 4, depth=1, heads=1, length=30, key=jr.key(0)), key=jr.key(1)
+    model = SpanPredictor.init(
+        BERT.init(len(KNOWN), 4, depth=1, heads=1, max_length=30, key=jr.key(0)), key=jr.key(1)
     )
     assert spans.answers(Sure(model.bert, model.head), read, made, longest=3) == ["king"] * 3
     assert spans.usual_length(targets[:2]) == max(last - first + 1 for first, last in targets[:2])

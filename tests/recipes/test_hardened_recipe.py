@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from thetax import data, recipes
-from thetax.attack import PGD, Check, Robustness, away, perturb
+from thetax.attack import PGD, Robustness, SanityCheck, perturb, untargeted
 from thetax.recipes import Job
 from thetax.threat import Linf
 from thetax.train import Run, Silent
@@ -53,9 +53,11 @@ def quick(monkeypatch):
             np.asarray(jax.vmap(model)(jnp.asarray(xs)).argmax(axis=1)) == np.asarray(some[1])
         )
         worst = perturb(
-            PGD(away(), ball, rate=ball.radius / 2, steps=4, box=options["box"]), model, some
+            PGD(untargeted(), ball, step_size=ball.radius / 2, steps=4, box=options["box"]),
+            model,
+            some,
         )
-        checks = (Check("odd", 0.5, "none", False, "it is odd"),)
+        checks = (SanityCheck("odd", 0.5, "none", False, "it is odd"),)
         return Robustness(
             right(worst).mean().item(), right(some[0]).mean().item(), right(worst), worst, checks
         )

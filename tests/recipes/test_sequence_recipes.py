@@ -111,9 +111,9 @@ def test_bits_of_a_counted_text():
     bit.
     """
     text = np.arange(2000) % 2
-    model = Recurrent(NGram.fit([text], size=2, order=1, discount=0.0))
+    model = Recurrent(NGram.fit([text], vocab_size=2, order=1, discount=0.0))
     assert evaluate(model, characters.windows([text], 10), {"bits": characters.bits})["bits"] < 1e-5
-    flat = Recurrent(NGram.fit([text], size=2, order=0, discount=0.0))
+    flat = Recurrent(NGram.fit([text], vocab_size=2, order=0, discount=0.0))
     assert (
         abs(evaluate(flat, characters.windows([text], 10), {"bits": characters.bits})["bits"] - 1)
         < 1e-5
@@ -280,7 +280,7 @@ def test_pairs_and_exact_answers():
     assert [known.decode(row) for row in sources] == people.tolist()
     assert [told.decode(row) for row in read] == [f"<{day}" for day in iso.tolist()]
     assert [told.decode(row) for row in said] == [f"{day}>" for day in iso.tolist()]
-    model = EncoderDecoder.init(len(known), len(told), 3, 4, attend=3, key=jr.key(1))
+    model = EncoderDecoder.init(len(known), len(told), 3, 4, attention_width=3, key=jr.key(1))
     assert dates.exact(model, ((sources, read), said), told) == 0
     own = np.stack([spoken(model, jnp.asarray(source)) for source in sources])
     assert dates.exact(model, ((sources, read), own), told) == 1
@@ -304,7 +304,7 @@ def spoken(model: EncoderDecoder, source) -> np.ndarray:
 @pytest.mark.slow
 def test_seq2seq(tmp_path):
     run = Run.begin(tmp_path / "r", recipe="seq2seq", arguments={}, seed=0)
-    options = {"examples": 300, "width": 6, "vector": 4, "beams": 2, "epochs": 1, "batch": 50}
+    options = {"examples": 300, "width": 6, "vector": 4, "beam_width": 2, "epochs": 1, "batch": 50}
     outcome = recipes.seq2seq(job(run), **options)
     assert list(outcome.table) == ["without attention", "with attention"]
     assert set(outcome.table["with attention"]) == {"exact, greedily, %", "exact by a beam of 2, %"}

@@ -16,7 +16,7 @@ import pytest
 
 from thetax import data, recipes
 from thetax.core import predict
-from thetax.models import GPT, Translator, beam, greedy
+from thetax.models import GPT, Translator, beam_search, greedy
 from thetax.recipes import Job
 from thetax.recipes.gpt import Bits, overlapping
 from thetax.recipes.shared import ibm_model_1 as dictionary
@@ -62,7 +62,7 @@ def test_every_token_but_the_first_is_a_target_once():
 
 @pytest.mark.slow
 def test_matrices_decay_and_nothing_else():
-    model = GPT.init(7, 8, depth=3, heads=2, length=4, key=jr.key(0))
+    model = GPT.init(7, 8, depth=3, heads=2, max_length=4, key=jr.key(0))
     told = attentive.matrices(model)
     assert told.embed.E
     assert told.positions.P
@@ -111,7 +111,7 @@ def test_smoothed_loss_is_that_of_the_smoothed_label(strength):
 def test_token_loss_in_blocks_is_that_of_the_whole(monkeypatch):
     """Rows with many targets count for more, and a row without any counts for nothing."""
     monkeypatch.setattr(attentive, "BLOCK", 2)
-    model = GPT.init(5, 4, depth=1, heads=1, length=6, key=jr.key(0))
+    model = GPT.init(5, 4, depth=1, heads=1, max_length=6, key=jr.key(0))
     xs = jr.randint(jr.key(1), (5, 6), 0, 5)
     ys = jnp.where(jnp.arange(6)[None] < jnp.array([6, 1, 0, 3, 6])[:, None], xs, -1)
     np.testing.assert_allclose(
@@ -122,7 +122,7 @@ def test_token_loss_in_blocks_is_that_of_the_whole(monkeypatch):
 
 
 def _readout():
-    return GPT.init(5, 4, depth=1, heads=1, length=6, tied=False, key=jr.key(0)).readout
+    return GPT.init(5, 4, depth=1, heads=1, max_length=6, tied=False, key=jr.key(0)).readout
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_said_is_greedy_or_a_beam(verses):
             rows.append(
                 greedy(cell, **where).tokens
                 if width == 1
-                else beam(cell, width=width, penalty=penalty, **where).tokens[0]
+                else beam_search(cell, beam_width=width, length_penalty=penalty, **where).tokens[0]
             )
         texts = said(model, sources, known, length=5, width=width, penalty=penalty)
         assert texts == [
@@ -347,7 +347,7 @@ def one_shape(monkeypatch):
         "heads": 2,
         "length": 24,
         "dropout": 0.0,
-        "beams": 2,
+        "beam_width": 2,
         "warm": 10,
         "batch": 31,
     }
@@ -384,7 +384,7 @@ def test_translate_beside_a_recurrent_network_in_half_precision(verses, one_shap
         ("gpt", {"epochs": 0}, "epochs must be more than 0"),
         ("gpt", {"books": ("cow",)}, "books: expected names of cat, dog; got 'cow'"),
         ("vit", {"heads": 0}, "heads must be more than 0"),
-        ("translate", {"beams": 0}, "beams must be more than 0"),
+        ("translate", {"beam_width": 0}, "beam_width must be more than 0"),
         ("translate", {"warm": 0}, "warm must be more than 0"),
     ],
 )

@@ -18,7 +18,7 @@ from thetax.plot import DARK, LIGHT
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, lens, look
 from thetax.report.page import BELOW
-from thetax.report.registry import some
+from thetax.report.registry import subsample
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
 JUDGED = {
@@ -289,13 +289,13 @@ def test_batch_norms_are_folded_on_training_inputs(tmp_path, lenses):
 
 
 def test_cost_is_bounded():
-    xs, ys = some((np.arange(10_000), np.arange(10_000)), 1000)
+    xs, ys = subsample((np.arange(10_000), np.arange(10_000)), 1000)
     assert len(xs) == 1000
     assert (xs == ys).all()
     assert xs[0] == 0
     assert xs[-1] == 9999
-    assert some((jnp.arange(5), jnp.arange(5)), 10)[0].shape == (5,)
-    assert jax.tree.leaves(some({"x": np.arange(3)}, 2))[0].tolist() == [0, 2]
+    assert subsample((jnp.arange(5), jnp.arange(5)), 10)[0].shape == (5,)
+    assert jax.tree.leaves(subsample({"x": np.arange(3)}, 2))[0].tolist() == [0, 2]
 
 
 def test_the_headline_is_the_model_s_own_row(tmp_path, lenses):

@@ -14,7 +14,7 @@ from thetax.recipes.attack import both_logits
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.report.lenses import attacks as attack
-from thetax.report.registry import NotSeen
+from thetax.report.registry import LensUnavailable
 from thetax.train import cross_entropy, squared_error
 
 CURVES, NEAR, FRAGILE, AROUND = found = (
@@ -70,7 +70,7 @@ def test_they_apply_to_classifiers_of_floating_point_numbers():
 @pytest.mark.slow
 def test_what_they_show_is_the_library_s_own(tmp_path, monkeypatch):
     searches = []
-    own = attacks.boundary
+    own = attacks.boundary_distance
     monkeypatch.setattr(
         attack, "boundary", lambda *a, **k: searches.append(a[2].__name__) or own(*a, **k)
     )
@@ -120,28 +120,29 @@ def test_a_model_that_cannot_be_bounded_is_attacked_all_the_same():
 
 def test_who_cannot_be_seen_is_told_why(monkeypatch):
     sure = Chain(net, lambda z: jnp.exp(z) / jnp.exp(z).sum())
-    with pytest.raises(NotSeen, match="the model gives probabilities"):
+    with pytest.raises(LensUnavailable, match="the model gives probabilities"):
         attack.searched(judged(sure))
-    with pytest.raises(NotSeen, match="all its inputs are one number"):
+    with pytest.raises(LensUnavailable, match="all its inputs are one number"):
         attack.searched(judged(net, np.zeros_like(xs)))
     wrong = judged(net, ys=(np.asarray(jnp.argmax(predict(net, jnp.asarray(xs)), axis=1)) + 1) % 3)
-    with pytest.raises(NotSeen, match="no example that is right"):
+    with pytest.raises(LensUnavailable, match="no example that is right"):
         find(AROUND).compute(wrong)
     assert find(FRAGILE).tells(find(FRAGILE).compute(wrong))["fragile examples"].startswith("none")
     monkeypatch.setattr(attack, "WORK", 1.0)
-    with pytest.raises(NotSeen, match="an attack on 16 examples would take too long"):
+    with pytest.raises(LensUnavailable, match="an attack on 16 examples would take too long"):
         attack.searched(judged(net))
 
 
 def test_layers_under_an_objective_that_moves_its_inputs_are_told_not_to_be_probed():
     data = jnp.asarray(xs), jnp.asarray(ys)
-    step = attacks.PGD(cross_entropy, threat.Linf(0.1), rate=0.1, steps=1)
+    step = attacks.PGD(cross_entropy, threat.Linf(0.1), step_size=0.1, steps=1)
     for objective in (
-        attacks.robust(cross_entropy, step),
+        attacks.adversarial_objective(cross_entropy, step),
         certify.interval_cross_entropy(threat.Linf(0.1)),
     ):
         with pytest.raises(
-            NotSeen, match=r"its layers cannot be probed: .* moved as one array, but .* are a tuple"
+            LensUnavailable,
+            match=r"its layers cannot be probed: .* moved as one array, but .* are a tuple",
         ):
             find("Gradient signal through depth").compute(
                 Outcome(net, data, data, objective, classes=("a", "b", "c"))

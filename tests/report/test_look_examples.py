@@ -9,11 +9,11 @@ import pytest
 
 from thetax import explain
 from thetax.layers import Linear
-from thetax.models import BERT, Pretraining
+from thetax.models import BERT, BERTPretraining
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report.lenses.attention import asked
 from thetax.report.lenses.examples import LETTERS, spelled, told_examples
-from thetax.report.registry import LENSES, NotSeen
+from thetax.report.registry import LENSES, LensUnavailable
 from thetax.train import cross_entropy
 
 PIECES = ("[CLS]", "un", "##able", "film", "[SEP]")
@@ -58,7 +58,7 @@ def test_a_tagger_is_asked_about_a_word_and_a_writer_about_the_end():
 
 def test_a_lens_says_why_it_cannot_probe_a_network_that_is_taken_apart():
     bert = BERT.init(5, 4, depth=1, heads=1, max_length=4, key=jr.key(0))
-    outcome = Outcome(Pretraining.init(bert, key=jr.key(1)), ((), ()), ((), ()), cross_entropy)
+    outcome = Outcome(BERTPretraining.init(bert, key=jr.key(1)), ((), ()), ((), ()), cross_entropy)
     (probe,) = (lens for lens in LENSES if lens.title == "Gradient signal through depth")
-    with pytest.raises(NotSeen, match="takes the network apart"):
+    with pytest.raises(LensUnavailable, match="takes the network apart"):
         probe.compute(outcome)

@@ -16,7 +16,7 @@ from thetax.report import LENSES, look
 from thetax.report.lenses.basic import bent
 from thetax.report.lenses.images import convolves, sees
 from thetax.report.lenses.time import attends, recurs
-from thetax.report.registry import BENT, FEW, NotSeen
+from thetax.report.registry import BENT, FEW, LensUnavailable
 from thetax.train import cross_entropy, squared_error
 
 IMAGES = ["Filters", "Feature maps", "Saliency", "Shifted images"]
@@ -127,7 +127,9 @@ def test_convolutions_on_a_cpu_are_bent_on_as_many_examples_as_are_afforded(monk
     monkeypatch.setattr("thetax.report.lenses.basic.WORK", 1)
     assert counted(net, xs) == FEW
     monkeypatch.setattr("thetax.report.lenses.basic.DEAR", 1)
-    with pytest.raises(NotSeen, match="it would take many minutes for a network of this size"):
+    with pytest.raises(
+        LensUnavailable, match="it would take many minutes for a network of this size"
+    ):
         counted(net, xs)
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")
     assert counted(net, xs) == BENT

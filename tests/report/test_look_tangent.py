@@ -16,7 +16,7 @@ from thetax.models import CNN, GPT, MLP, SequenceClassifier
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.report.lenses import tangent_kernel as tangent
-from thetax.report.registry import NotSeen
+from thetax.report.registry import LensUnavailable
 from thetax.train import cross_entropy, squared_error
 
 EASY = "What the tangent kernel finds easy"
@@ -121,7 +121,7 @@ def test_the_number_of_examples_is_what_can_be_afforded(monkeypatch):
     monkeypatch.setattr(tangent, "PRODUCTS", float(cost(26)))
     assert 16 <= count() <= 26
     monkeypatch.setattr(tangent, "PRODUCTS", float(cost(15)))
-    with pytest.raises(NotSeen, match="the kernel of 16 examples would take too long"):
+    with pytest.raises(LensUnavailable, match="the kernel of 16 examples would take too long"):
         count()
 
 
@@ -134,7 +134,7 @@ def test_who_cannot_be_seen_is_told_why_without_a_warning(tmp_path, only, monkey
     monkeypatch.setattr(tangent, "DESCENT", 1.0)
     only(RACE)
     net = MLP.init(4, 5, 3, key=jr.key(0))
-    with pytest.raises(NotSeen, match="150 steps on 16 examples"):
+    with pytest.raises(LensUnavailable, match="150 steps on 16 examples"):
         find(RACE).compute(judged(net, start=net))
 
 

@@ -14,7 +14,7 @@ from thetax.models import EncoderDecoder, NextToken, SequenceClassifier
 from thetax.plot import as_images
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report.page import Section, page
-from thetax.report.registry import classifies, some
+from thetax.report.registry import is_classifier, subsample
 from thetax.train import cross_entropy, token_cross_entropy
 
 TOKENS = jr.randint(jr.key(0), (3, 5), 0, 4)
@@ -66,10 +66,10 @@ def test_a_pair_of_sequences_is_heard():
 
 def test_long_sequences_count_by_their_targets():
     xs = np.zeros((500, 100), np.int32)
-    assert len(some((xs, xs), 400)[0]) == 40
-    assert len(some((xs, xs), 4)[0]) == 4  # a few are always afforded
-    assert len(some((xs, xs[:, 0]), 400)[0]) == 400  # one target each
-    assert len(some((np.zeros((500, 100)), np.zeros((500, 100))), 400)[0]) == 400  # no tokens
+    assert len(subsample((xs, xs), 400)[0]) == 40
+    assert len(subsample((xs, xs), 4)[0]) == 4  # a few are always afforded
+    assert len(subsample((xs, xs[:, 0]), 400)[0]) == 400  # one target each
+    assert len(subsample((np.zeros((500, 100)), np.zeros((500, 100))), 400)[0]) == 400  # no tokens
 
 
 def test_tokens_at_every_time_are_no_classes():
@@ -82,7 +82,7 @@ def test_tokens_at_every_time_are_no_classes():
         classes=tuple("abcd"),
         tokens=("x",),
     )
-    assert not classifies(whole)
+    assert not is_classifier(whole)
     one = Outcome(
         model,
         (TOKENS, TOKENS[:, 0]),
@@ -91,7 +91,7 @@ def test_tokens_at_every_time_are_no_classes():
         classes=("a", "b"),
         tokens=("x",),
     )
-    assert classifies(one)
+    assert is_classifier(one)
 
 
 def test_tokens_are_no_picture():

@@ -11,12 +11,12 @@ LEVELS = 255  # the largest value of a pixel
 
 
 @dataclass(frozen=True)
-class Disguise:
+class AdversarialExample:
     """A picture before and after an attack, and of each the name that a network gives it and how
     likely it finds it.
 
     >>> grey = np.full((3, 2, 2), 100, np.uint8)
-    >>> Disguise(grey, grey + np.uint8(2), ("cat", "dog"), (0.9, 0.8)).most
+    >>> AdversarialExample(grey, grey + np.uint8(2), ("cat", "dog"), (0.9, 0.8)).most
     2
     """
 

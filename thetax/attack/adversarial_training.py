@@ -23,7 +23,7 @@ from .gradient.pgd import PGD
 from .perturb import answers
 
 
-def robust(objective: Objective, attack: Attack) -> Objective:
+def adversarial_objective(objective: Objective, attack: Attack) -> Objective:
     """The objective on the answers of an attack (§13.2; Madry et al. 2018); as a metric, the error
     under attack.
 
@@ -31,13 +31,16 @@ def robust(objective: Objective, attack: Attack) -> Objective:
 
     Departs: the notes print the problem without the mean over examples.
 
-    >>> from thetax.attack import margin
+    >>> from thetax.attack import margin_loss
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
     >>> xs, ys = jnp.array([[-1.0], [-0.1]]), jnp.zeros(2, int)
     >>> from thetax.train import error_rate
-    >>> attack = PGD(margin, Linf(0.2), rate=0.2, steps=1)
-    >>> error_rate(line, (xs, ys)).item(), robust(error_rate, attack)(line, (xs, ys)).item()
+    >>> attack = PGD(margin_loss, Linf(0.2), step_size=0.2, steps=1)
+    >>> (
+    ...     error_rate(line, (xs, ys)).item(),
+    ...     adversarial_objective(error_rate, attack)(line, (xs, ys)).item(),
+    ... )
     (0.0, 0.5)
     """
 
@@ -62,7 +65,9 @@ def trades(attack: Attack, *, strength: float | Scalar) -> Objective:
     >>> from thetax.layers import Linear
     >>> from thetax.train import cross_entropy
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
-    >>> objective = trades(PGD(log_loss, Linf(0.2), rate=0.1, steps=4, keep="last"), strength=6.0)
+    >>> objective = trades(
+    ...     PGD(log_loss, Linf(0.2), step_size=0.1, steps=4, output="last"), strength=6.0
+    ... )
     >>> batch = jnp.zeros((3, 1)), jnp.zeros(3, int)
     >>> # 6 KL(1/2 | sigma(0.2))
     >>> round(objective(line, batch).item() - cross_entropy(line, batch).item(), 3)
@@ -85,7 +90,7 @@ def trades(attack: Attack, *, strength: float | Scalar) -> Objective:
     return smoothed
 
 
-def pair_logits(attack: Attack, *, strength: float | Scalar) -> Objective:
+def logit_pairing(attack: Attack, *, strength: float | Scalar) -> Objective:
     r"""$\ell(f(x'), y) + \frac\lambda2 \|f(x) - f(x')\|^2$ with $x'$ the answer of the attack
     (Kannan et al. 2018).
 
@@ -95,11 +100,11 @@ def pair_logits(attack: Attack, *, strength: float | Scalar) -> Objective:
     >>> from thetax.layers import Linear
     >>> from thetax.train import cross_entropy
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
-    >>> attack = PGD(log_loss, Linf(0.2), rate=0.2, steps=1)
+    >>> attack = PGD(log_loss, Linf(0.2), step_size=0.2, steps=1)
     >>> batch = (jnp.zeros((3, 1)), jnp.zeros(3, int))
-    >>> paired = pair_logits(attack, strength=0.5)(line, batch) - robust(cross_entropy, attack)(
-    ...     line, batch
-    ... )
+    >>> paired = logit_pairing(attack, strength=0.5)(line, batch) - adversarial_objective(
+    ...     cross_entropy, attack
+    ... )(line, batch)
     >>> round(paired.item(), 4)  # 0.5 / 2 * 0.2^2
     0.01
     """
@@ -116,27 +121,29 @@ def pair_logits(attack: Attack, *, strength: float | Scalar) -> Objective:
     return paired
 
 
-def single_step(ball: Linf, *, box: Range | None = None) -> PGD:
+def random_start_fgsm(ball: Linf, *, box: Range | None = None) -> PGD:
     r"""One step of $\frac54 \varepsilon$ from anywhere in the ball: as good as many for training,
     at two passes instead of many, until it suddenly is not (Wong, Rice & Kolter 2020). Watch
-    `overfitting` with it.
+    `catastrophic_overfitting` with it.
 
-    >>> single_step(Linf(0.4)).rate
+    >>> random_start_fgsm(Linf(0.4)).step_size
     0.5
     """
-    return PGD(log_loss, ball, rate=1.25 * ball.radius, steps=1, box=box, keep="last")
+    return PGD(log_loss, ball, step_size=1.25 * ball.radius, steps=1, box=box, output="last")
 
 
-def overfitting(single: Attack, many: Attack) -> Objective:
+def catastrophic_overfitting(single: Attack, many: Attack) -> Objective:
     """A metric: the share of examples that withstand a single step, but not many.
 
     Small as long as the loss is nearly linear in the ball; when training on single steps has bent
-    it so that they lead nowhere, it leaps towards 1. `Alarm` says so when it happens.
+    it so that they lead nowhere, it leaps towards 1. `MetricAlert` says so when it happens.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
-    >>> steps = [PGD(log_loss, Linf(0.2), rate=rate, steps=5) for rate in (0.01, 0.2)]
-    >>> overfitting(*steps)(line, (jnp.array([[-0.1], [-1.0]]), jnp.zeros(2, int))).item()
+    >>> steps = [PGD(log_loss, Linf(0.2), step_size=rate, steps=5) for rate in (0.01, 0.2)]
+    >>> catastrophic_overfitting(*steps)(
+    ...     line, (jnp.array([[-0.1], [-1.0]]), jnp.zeros(2, int))
+    ... ).item()
     0.5
     """
 
@@ -150,12 +157,12 @@ def overfitting(single: Attack, many: Attack) -> Objective:
     return gap
 
 
-class Alarm:
+class MetricAlert:
     """A progress that passes everything on, and says once when a number of an epoch is above a
     bound.
 
     >>> from thetax.train import Silent
-    >>> alarm = Alarm(Silent(), "valid overfitting", above=0.3)
+    >>> alarm = MetricAlert(Silent(), "valid overfitting", above=0.3)
     >>> alarm.epoch({"epoch": 3, "valid overfitting": 0.8})
     >>> alarm.rung
     3

@@ -23,14 +23,14 @@ class Attack(Protocol):
     def __call__(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Any: ...
 
 
-class Attempt(NamedTuple):
+class Candidate(NamedTuple):
     """A shift of the input, what it gained, and whether it reached the goal."""
 
     eta: Shift
     gain: Scalar
     reached: Any
 
-    def beside(self, other: "Attempt") -> "Attempt":
+    def beside(self, other: "Candidate") -> "Candidate":
         """The better of the two: one that reached the goal before one that did not, then that of
         more gain.
         """
@@ -39,18 +39,18 @@ class Attempt(NamedTuple):
         )
         return jax.tree.map(lambda a, b: jnp.where(more, b, a), self, other)
 
-    def best(self) -> "Attempt":
+    def best(self) -> "Candidate":
         """Of attempts stacked along the first axis the best."""
         at = jnp.argmax(jnp.where(self.reached == self.reached.any(), self.gain, -jnp.inf))
         return jax.tree.map(lambda a: a[at], self)
 
 
-def nothing(eta: Shift) -> Attempt:
+def no_candidate(eta: Shift) -> Candidate:
     """Before the first attempt: any other is better."""
-    return Attempt(eta, jnp.full((), -jnp.inf, eta.dtype), jnp.zeros((), bool))
+    return Candidate(eta, jnp.full((), -jnp.inf, eta.dtype), jnp.zeros((), bool))
 
 
-def placed(x: Any, eta: Shift, box: Range | None) -> Any:
+def clip_to_box(x: Any, eta: Shift, box: Range | None) -> Any:
     """The input with the shift, in the range to the last bit, and nowhere else if it was not in
     it.
     """

@@ -19,17 +19,17 @@ from jaxtyping import Array, Float, Int, Shaped
 from ..core import Model, predict
 from ..threat.ball import L2, Ball, Linf
 from ..threat.inputs import Range, check_attacked, check_box
-from .goal import away, margin
+from .goal import margin_loss, untargeted
 from .gradient.deepfool import DeepFool
 from .gradient.pgd import PGD
-from .nearest import Nearest
+from .nearest import MinimumNormAttack
 from .perturb import perturb
 
 LENGTH = 2.5  # of all steps of an ascent together, in radii (Madry et al. 2018)
 
 
 @dataclass(frozen=True)
-class Boundary:
+class BoundaryDistances:
     """Of each example the distance to the nearest wrong input found, and this input; both with what
     was said of them.
 
@@ -45,7 +45,7 @@ class Boundary:
     sure: Float[np.ndarray, "2 n"]  # the probability given to the guess, before and after
 
 
-def boundary(
+def boundary_distance(
     model: Model,
     data: tuple[Any, Any],
     norm: type[Ball],
@@ -54,18 +54,18 @@ def boundary(
     steps: int = 20,
     rounds: int = 8,
     batch: int = 64,
-) -> Boundary:
+) -> BoundaryDistances:
     r"""The nearest wrong input to every example of `(xs, ys)`, in the norm of `L2` or `Linf`.
 
     Of two searches the nearer: `DeepFool`, and `PGD` with so many steps on the margin in balls of
-    so many radii (`Nearest`), below the largest distance of the first, or if that failed anywhere,
-    below one that holds all valid inputs. Neither has chance in it.
+    so many radii (`MinimumNormAttack`), below the largest distance of the first, or if that failed
+    anywhere, below one that holds all valid inputs. Neither has chance in it.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.zeros(2))
     >>> # 25 / 5 away, and wrong as it is
     >>> data = jnp.array([[3.0, 4.0], [-3.0, 0.0]]), jnp.array([0, 0])
-    >>> boundary(line, data, L2).distance.round(2).tolist()
+    >>> boundary_distance(line, data, L2).distance.round(2).tolist()
     [5.0, 0.0]
     """
     if norm not in (L2, Linf):
@@ -78,8 +78,15 @@ def boundary(
     distance, nearest = step(start, DeepFool(norm, steps=steps, box=box))
     most = float(distance.max())
     most = most if 0 < most < np.inf else _most(xs, norm, box)
-    ascent = PGD(away(margin), norm(most), rate=LENGTH * most / steps, steps=steps, box=box)
-    return _judged(model, xs, ys, *step((distance, nearest), Nearest(ascent, rounds=rounds)))
+    ascent = PGD(
+        untargeted(margin_loss), norm(most), step_size=LENGTH * most / steps, steps=steps, box=box
+    )
+    return _judged(
+        model,
+        xs,
+        ys,
+        *step((distance, nearest), MinimumNormAttack(ascent, binary_search_steps=rounds)),
+    )
 
 
 def _nearer(
@@ -105,7 +112,9 @@ def _most(xs: Array, norm: type[Ball], box: Range | None) -> float:
     return each if norm is Linf else each * float(np.sqrt(xs[0].size))
 
 
-def _judged(model: Model, xs: Array, ys: Array, distance: Array, nearest: Array) -> Boundary:
+def _judged(
+    model: Model, xs: Array, ys: Array, distance: Array, nearest: Array
+) -> BoundaryDistances:
     log_p = [
         np.asarray(jax.nn.log_softmax(predict(model, inputs)), np.float64)
         for inputs in (xs, nearest)
@@ -113,13 +122,13 @@ def _judged(model: Model, xs: Array, ys: Array, distance: Array, nearest: Array)
     guess = np.stack([p.argmax(axis=1) for p in log_p])
     sure = np.exp(np.stack([p.max(axis=1) for p in log_p]))
     wide = np.asarray(distance, np.float64)
-    return Boundary(wide, np.asarray(nearest), np.asarray(xs), np.asarray(ys), guess, sure)
+    return BoundaryDistances(wide, np.asarray(nearest), np.asarray(xs), np.asarray(ys), guess, sure)
 
 
 @dataclass(frozen=True)
-class Distances:
+class DistancesByNorm:
     """Of each example the distance to the nearest wrong input found, by the name of the norm; 0 and
-    infinite as in `Boundary`.
+    infinite as in `BoundaryDistances`.
     """
 
     by_norm: Mapping[str, Float[np.ndarray, " n"]]
@@ -131,10 +140,10 @@ class Distances:
 
 
 @dataclass(frozen=True)
-class Fragile:
+class LeastRobust:
     """The right examples nearest to a wrong input, the nearest first, each with that input."""
 
-    found: Boundary
+    found: BoundaryDistances
     index: Int[np.ndarray, " m"]  # their places in the data
     norm: str
     classes: tuple[str, ...]
@@ -143,27 +152,29 @@ class Fragile:
     ] = ()  # names of the numbers of an input, where it is a row of features
 
 
-def fragile(
-    found: Boundary,
+def least_robust(
+    found: BoundaryDistances,
     norm: str,
     *,
     count: int = 6,
     classes: Sequence[str] = (),
     features: Sequence[str] = (),
-) -> Fragile:
+) -> LeastRobust:
     """The examples of smallest distance among those that are right as they are.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[1.0], [0.0]]), jnp.zeros(2))
-    >>> found = boundary(line, (jnp.array([[3.0], [-1.0], [2.0]]), jnp.array([0, 0, 0])), L2)
-    >>> fragile(found, "L2", count=1).index.tolist()
+    >>> found = boundary_distance(
+    ...     line, (jnp.array([[3.0], [-1.0], [2.0]]), jnp.array([0, 0, 0])), L2
+    ... )
+    >>> least_robust(found, "L2", count=1).index.tolist()
     [2]
     """
     if count < 1:
         raise ValueError(f"fragile: count must be at least 1; got {count}.")
     order = np.argsort(found.distance, kind="stable")
     order = order[(found.distance[order] > 0) & np.isfinite(found.distance[order])][:count]
-    some = Boundary(
+    some = BoundaryDistances(
         distance=found.distance[order],
         nearest=found.nearest[order],
         x=found.x[order],
@@ -174,4 +185,4 @@ def fragile(
     names = tuple(classes) or tuple(
         str(j) for j in range(int(max(found.truth.max(), found.guess.max())) + 1)
     )
-    return Fragile(some, order, norm, names, tuple(features))
+    return LeastRobust(some, order, norm, names, tuple(features))

@@ -20,7 +20,7 @@ from ..core import BATCH, Model
 SHARE = 8  # when one place in so many is free, examples that wait are let in
 
 
-class Search(NamedTuple):
+class AttackLoop(NamedTuple):
     """An attack on one example: where it begins, whether it goes on, a step, and what it has
     found.
     """
@@ -33,23 +33,23 @@ class Search(NamedTuple):
     def run(self) -> Any:
         """The answer, after as many steps as it takes.
 
-        >>> Search(lambda: 1, lambda n: n < 100, lambda n: 2 * n, lambda n: n).run().item()
+        >>> AttackLoop(lambda: 1, lambda n: n < 100, lambda n: 2 * n, lambda n: n).run().item()
         128
         """
         return self.answer(jax.lax.while_loop(self.unfinished, self.move, self.begin()))
 
 
 @runtime_checkable
-class Searching(Protocol):
+class IterativeAttack(Protocol):
     """An attack in steps; it is called as any other."""
 
     def search(
         self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
-    ) -> Search: ...
+    ) -> AttackLoop: ...
 
 
-def search_all(
-    attack: Searching,
+def run_batched(
+    attack: IterativeAttack,
     model: Model,
     xs: Array,
     ys: Array,
@@ -110,7 +110,7 @@ def _blank(attack, model, xs, ys, keys):
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
-def _of_each(attack: Searching, model: Model, xs: Array, ys: Array, keys: Any) -> Search:
+def _of_each(attack: IterativeAttack, model: Model, xs: Array, ys: Array, keys: Any) -> AttackLoop:
     """The searches of all examples side by side as one, of states stacked along the first axis."""
 
     def every(method):
@@ -122,7 +122,7 @@ def _of_each(attack: Searching, model: Model, xs: Array, ys: Array, keys: Any) -
             xs, ys, keys, *state
         )
 
-    return Search(*map(every, Search._fields))
+    return AttackLoop(*map(every, AttackLoop._fields))
 
 
 def _choose(condition: Bool[Array, " n"], a: Any, b: Any) -> Any:

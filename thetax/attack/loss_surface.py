@@ -21,11 +21,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..core import Model
 from ..threat.inputs import check_input
 from ..train.objectives.loss import log_loss
-from .goal import margin
+from .goal import margin_loss
 
 
 @dataclass(frozen=True)
-class Surface:
+class LossSurface:
     r"""The loss at $x + \alpha_j u + \beta_i v$ and the margin $\max_{j \ne y} z_j - z_y$ there,
     which is positive where the class is wrong; the length of the gradient at $x$, and the radius
     that is marked.
@@ -69,7 +69,7 @@ class Surface:
         return "smooth" if self.steady >= 0.8 else "jagged"
 
 
-def surface(
+def loss_surface(
     model: Model,
     x: Float[Array, "*s"],
     y: Int[Array, ""],
@@ -78,7 +78,7 @@ def surface(
     reach: float = 2.0,
     count: int = 41,
     key: PRNGKeyArray,
-) -> Surface:
+) -> LossSurface:
     r"""The cross-entropy of a classifier around one example, as far as `reach` times the radius
     each way.
 
@@ -87,7 +87,7 @@ def surface(
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[1.0, 0.0], [0.0, 0.0]]), jnp.zeros(2))
-    >>> seen = surface(
+    >>> seen = loss_surface(
     ...     line, jnp.array([1.0, 0.0]), jnp.array(0), radius=1.0, count=5, key=jr.key(0)
     ... )
     >>> seen.margins[2].round(2).tolist(), bool(np.ptp(seen.losses, axis=0).max() < 1e-6)
@@ -107,7 +107,7 @@ def surface(
     x = jnp.asarray(x)
     losses, margins, slope = _seen(model, x, jnp.asarray(y), jnp.asarray(steps, x.dtype), key)
     wide = lambda a: np.asarray(a, np.float64)
-    return Surface(wide(losses), wide(margins), steps, float(slope), float(radius))
+    return LossSurface(wide(losses), wide(margins), steps, float(slope), float(radius))
 
 
 @eqx.filter_jit
@@ -124,7 +124,7 @@ def _seen(
 
     def at(alpha, beta):
         z = model(x + alpha * u + beta * v)
-        return log_loss(z, y), margin(z, y)
+        return log_loss(z, y), margin_loss(z, y)
 
     row = lambda beta: jax.vmap(lambda alpha: at(alpha, beta))(steps)
     losses, margins = jax.lax.map(row, steps)

@@ -17,35 +17,35 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..core import Model
 from ..threat.ball import L0
 from ..threat.inputs import Range
-from .goal import only
+from .goal import maximise_loss
 
 
-class Nearest(eqx.Module):
+class MinimumNormAttack(eqx.Module):
     r"""The nearest successful input of `attack`, a `PGD` for instance, by trying radii below its
     own.
 
-    Each of the `rounds` halves what is left between a radius that failed and the smallest norm that
-    succeeded; the rate, where there is one, is scaled along. What is kept is the smallest norm
-    seen, of the shift itself and not of the ball. With one step of `PGD` as long as the ball is
-    wide it is the smallest step along the gradient. An input at which the goal is reached already
-    stays as it is, and so does one for which nothing is found.
+    Each of the `binary_search_steps` halves what is left between a radius that failed and the
+    smallest norm that succeeded; the rate, where there is one, is scaled along. What is kept is the
+    smallest norm seen, of the shift itself and not of the ball. With one step of `PGD` as long as
+    the ball is wide it is the smallest step along the gradient. An input at which the goal is
+    reached already stays as it is, and so does one for which nothing is found.
 
     >>> from thetax.threat import L2
 
-    >>> from thetax.attack import PGD, away, margin
+    >>> from thetax.attack import PGD, untargeted, margin_loss
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.zeros(2))
-    >>> nearest = Nearest(PGD(away(margin), L2(9.0), rate=3.0, steps=5))
+    >>> nearest = MinimumNormAttack(PGD(untargeted(margin_loss), L2(9.0), step_size=3.0, steps=5))
     >>> nearest(line, jnp.array([3.0, 4.0]), jnp.array(0)).round(3).tolist()
     [-0.0, -0.0]
     """
 
     attack: Any
-    rounds: int = eqx.field(static=True, kw_only=True, default=20)
+    binary_search_steps: int = eqx.field(static=True, kw_only=True, default=20)
 
     def __check_init__(self):
-        if self.rounds < 1:
-            raise ValueError(f"Nearest: rounds must be at least 1; got {self.rounds}.")
+        if self.binary_search_steps < 1:
+            raise ValueError(f"Nearest: rounds must be at least 1; got {self.binary_search_steps}.")
         if {"ball", "goal"} - set(getattr(self.attack, "__dict__", ())):
             came = type(self.attack).__name__
             raise ValueError(
@@ -53,7 +53,7 @@ class Nearest(eqx.Module):
             )
         if isinstance(self.attack.ball, L0):
             raise ValueError("Nearest: L0 counts and cannot be halved; take L1, L2 or Linf.")
-        if self.attack.goal == only(self.attack.goal.gain):
+        if self.attack.goal == maximise_loss(self.attack.goal.gain):
             raise ValueError(
                 "Nearest: the attack has a plain loss, a goal never reached; give it away(loss)."
             )
@@ -93,8 +93,8 @@ class Nearest(eqx.Module):
             jnp.where(goal.reached(model(x), y), 0.0, jnp.inf).astype(x.dtype),
             x,
         )
-        keys = None if key is None else jr.split(key, self.rounds)
-        (_, _, best), _ = jax.lax.scan(halve, start, keys, length=self.rounds)
+        keys = None if key is None else jr.split(key, self.binary_search_steps)
+        (_, _, best), _ = jax.lax.scan(halve, start, keys, length=self.binary_search_steps)
         return best
 
 
@@ -103,7 +103,7 @@ def _of_radius(attack: Any, radius: Array) -> Any:
     share = radius / attack.ball.radius
     attack = eqx.tree_at(lambda a: a.ball.radius, attack, radius)
     return (
-        eqx.tree_at(lambda a: a.rate, attack, share * attack.rate)
+        eqx.tree_at(lambda a: a.step_size, attack, share * attack.step_size)
         if "rate" in vars(attack)
         else attack
     )

@@ -15,7 +15,7 @@ from ..core import BATCH, Model
 from ..progress import counted
 from ..threat.inputs import check_attacked
 from .base import Attack
-from .continuous_batching import Searching, search_all
+from .continuous_batching import IterativeAttack, run_batched
 
 
 def perturb(
@@ -32,13 +32,15 @@ def perturb(
     Where the attack is done with an example before its last step, the next one takes its place. On
     an accelerator a larger `batch` is faster; on a CPU it is not.
 
-    >>> from thetax.attack import PGD, margin
+    >>> from thetax.attack import PGD, margin_loss
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [1.0, -2.0]]), jnp.zeros(2))
     >>> perturb(
-    ...     PGD(margin, Linf(0.5), rate=0.5, steps=1), line, (jnp.zeros((3, 2)), jnp.zeros(3, int))
+    ...     PGD(margin_loss, Linf(0.5), step_size=0.5, steps=1),
+    ...     line,
+    ...     (jnp.zeros((3, 2)), jnp.zeros(3, int)),
     ... ).tolist()
     [[0.5, -0.5], [0.5, -0.5], [0.5, -0.5]]
     """
@@ -52,8 +54,8 @@ def perturb(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float | int) else leaf, attack
     )
     with counted(f"perturb, {type(attack).__name__}: examples", n) as update:
-        if isinstance(attack, Searching):
-            return jnp.asarray(search_all(attack, model, xs, ys, keys, places=size, done=update))
+        if isinstance(attack, IterativeAttack):
+            return jnp.asarray(run_batched(attack, model, xs, ys, keys, places=size, done=update))
         blocks = []
         for first in range(0, n, size):
             rows = np.minimum(

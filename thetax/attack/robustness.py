@@ -28,17 +28,17 @@ from ..train.objectives.loss import log_loss
 from .base import Attack
 from .blackbox.hop_skip_jump import HopSkipJump
 from .blackbox.square import Square
-from .goal import away, margin
+from .goal import margin_loss, untargeted
 from .gradient.apgd import APGD
 from .gradient.pgd import PGD
 from .perturb import perturb
-from .worst_of import Targeted, WorstOf, instead
+from .worst_of import AttackEnsemble, MultiTargeted, via_target
 
 MASKED = "gradient masking suspected"
 SLACK = 0.01  # of the examples may be found by one attack and missed by another that is as strong
 
 
-class Check(NamedTuple):
+class SanityCheck(NamedTuple):
     """A trial of the evaluation itself: what was measured, what it must be, and what it means if it
     is not.
     """
@@ -62,7 +62,7 @@ class Robustness:
     clean: float  # the share that is right without any attack
     stands: Bool[np.ndarray, " n"]  # which examples no attack made wrong
     worst: Float[Array, "n *s"]  # the worst inputs that were found
-    checks: tuple[Check, ...]
+    checks: tuple[SanityCheck, ...]
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -157,8 +157,7 @@ def check_logits(name: str, model: Model, xs: Array) -> None:
     if (out >= 0).all() and np.abs(out.sum(axis=1) - 1).max() < 1e-3:
         raise ValueError(
             f"{name}: the model gives probabilities, and attacks need logits; leave out its "
-            "softmax, or wrap it:\n"
-            "lambda x: jnp.log(model(x))."
+            "softmax, or wrap it:\nlambda x: jnp.log(model(x))."
         )
 
 
@@ -203,13 +202,13 @@ class Judge(NamedTuple):
 
 def _members(attack: Attack) -> Sequence[Attack]:
     """The attacks of an ensemble, each kept to its ball if it does not keep to it by itself."""
-    if not isinstance(attack, WorstOf):
+    if not isinstance(attack, AttackEnsemble):
         return [attack]
     by_itself = PGD | APGD | Square
     kept = lambda member: (
         isinstance(member, by_itself) and (member.ball, member.box) == (attack.ball, attack.box)
     )
-    alone = lambda member: WorstOf(attack.ball, member, goal=attack.goal, box=attack.box)
+    alone = lambda member: AttackEnsemble(attack.ball, member, goal=attack.goal, box=attack.box)
     return [member if kept(member) else alone(member) for member in attack.attacks]
 
 
@@ -218,15 +217,15 @@ def _kept(attacks: Callable[..., Attack], box: Range | None) -> Callable[..., At
 
     def inside(ball: Ball, *effort: int) -> Attack:
         attack = attacks(ball, *effort)
-        known = isinstance(attack, WorstOf) and (attack.ball, attack.box) == (ball, box)
-        return attack if known else WorstOf(ball, attack, box=box)
+        known = isinstance(attack, AttackEnsemble) and (attack.ball, attack.box) == (ball, box)
+        return attack if known else AttackEnsemble(ball, attack, box=box)
 
     return inside
 
 
 def _checks(
     judge, xs, ys, ball, box, steps, restarts, free, white, seen, blind
-) -> tuple[Check, ...]:
+) -> tuple[SanityCheck, ...]:
     right = judge.right(xs, ys)
     stands = seen.stands[: len(xs)]
     share = lambda attack: float(judge.stand(attack, xs, ys, right).stands.mean())
@@ -242,36 +241,36 @@ def _checks(
     missed = float((stands & ~blind.stands).mean())
     flat = float(_flat(judge.model, xs, ys).mean())
     return (
-        Check(
+        SanityCheck(
             "right at radius 0",
             nothing,
             f"{plain:.1%} as without an attack",
             nothing == plain,
             _OFF,
         ),
-        Check(
+        SanityCheck(
             "right in a ball of everything",
             whole,
             "0 %",
             whole == 0,
             f"{MASKED}: the attack cannot succeed",
         ),
-        Check(
+        SanityCheck(
             "right after 4 times the steps",
             more,
             f"near {found:.1%}",
             abs(more - found) <= 2 * slack,
             _more(more, found),
         ),
-        Check(
+        SanityCheck(
             "right after 3 more restarts",
             again,
             f"near {found:.1%}",
             abs(again - found) <= 2 * slack,
             _more(again, found),
         ),
-        Check("missed, but found without gradients", missed, "none", missed <= slack, MASKED),
-        Check("gradients that are zero", flat, "none", flat <= slack, MASKED),
+        SanityCheck("missed, but found without gradients", missed, "none", missed <= slack, MASKED),
+        SanityCheck("gradients that are zero", flat, "none", flat <= slack, MASKED),
     )
 
 
@@ -313,29 +312,32 @@ def _everything(ball: Ball, xs: Array, box: Range | None) -> float:
 
 def _white(ball: Ball, steps: int, restarts: int, *, box: Range | None, span: Range) -> Attack:
     if isinstance(ball, Linf | L2):
-        ascent = APGD(away(), ball, steps=steps, restarts=restarts, box=box)
-        return WorstOf(
+        ascent = APGD(untargeted(), ball, steps=steps, restarts=restarts, box=box)
+        return AttackEnsemble(
             ball,
             ascent,
-            Targeted(APGD(instead(), ball, steps=steps, restarts=restarts, box=box)),
+            MultiTargeted(APGD(via_target(), ball, steps=steps, restarts=restarts, box=box)),
             box=box,
         )
     low, high = box or span
     rate = (
         2.5 * ball.radius / steps if isinstance(ball, L1) else high - low
     )  # a number is moved all the way
-    losses = (away(), away(margin))
-    return WorstOf(
+    losses = (untargeted(), untargeted(margin_loss))
+    return AttackEnsemble(
         ball,
-        *(PGD(loss, ball, rate=rate, steps=steps, restarts=restarts, box=box) for loss in losses),
+        *(
+            PGD(loss, ball, step_size=rate, steps=steps, restarts=restarts, box=box)
+            for loss in losses
+        ),
         box=box,
     )
 
 
 def _black(ball: Ball, *, box: Range | None, span: Range) -> Attack:
     if isinstance(ball, Linf):
-        return Square(away(margin), ball, queries=1000, box=box)
-    return WorstOf(ball, HopSkipJump(L2, steps=10, box=box or span), box=box)
+        return Square(untargeted(margin_loss), ball, n_queries=1000, box=box)
+    return AttackEnsemble(ball, HopSkipJump(L2, steps=10, box=box or span), box=box)
 
 
 def _span(xs: Array) -> Range:

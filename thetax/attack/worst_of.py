@@ -19,16 +19,16 @@ from ..core import Model, Scalar
 from ..threat.ball import Ball, Linf, Shift, limits_of
 from ..threat.inputs import Range, check_box, check_input
 from ..train.objectives.loss import Loss
-from .base import Attack, Attempt, placed
+from .base import Attack, Candidate, clip_to_box
 from .blackbox.square import Square
-from .goal import Goal, as_goal, away, margin, target_ratio
+from .goal import Goal, as_goal, margin_loss, targeted_dlr_loss, untargeted
 from .gradient.apgd import APGD
 
 
-class WorstOf(eqx.Module):
+class AttackEnsemble(eqx.Module):
     r"""Runs every attack, each with a key of its own, and gives of their answers and x itself the
-    worst: what reached the goal comes first, then what gained most. The goal is `away(margin)`
-    unless another is given.
+    worst: what reached the goal comes first, then what gained most. The goal is
+    `untargeted(margin)` unless another is given.
 
     Answers outside of the ball or the box are projected into them, so that attacks that look for
     the nearest wrong input may take part. Answers that are not finite count for nothing.
@@ -37,7 +37,9 @@ class WorstOf(eqx.Module):
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [1.0, -2.0]]), jnp.zeros(2))
     >>> ball = Linf(0.1)
-    >>> attack = WorstOf(ball, fgsm(margin, Linf(0.05)), PGD(margin, ball, rate=0.05, steps=4))
+    >>> attack = AttackEnsemble(
+    ...     ball, fgsm(margin_loss, Linf(0.05)), PGD(margin_loss, ball, step_size=0.05, steps=4)
+    ... )
     >>> attack(line, jnp.array([0.5, 0.5]), jnp.array(0)).tolist()
     [0.6..., 0.4...]
     """
@@ -61,7 +63,7 @@ class WorstOf(eqx.Module):
         self.ball, self.attacks, self.goal, self.box = (
             ball,
             attacks,
-            as_goal(goal or away(margin)),
+            as_goal(goal or untargeted(margin_loss)),
             box,
         )
 
@@ -78,7 +80,7 @@ class WorstOf(eqx.Module):
 
     def _inside(self, x: Shift, point: Shift) -> Shift:
         eta = point - x
-        near = placed(x, self.ball.project(eta, limits_of(x, self.box)), self.box)
+        near = clip_to_box(x, self.ball.project(eta, limits_of(x, self.box)), self.box)
         low, high = self.box or (-jnp.inf, jnp.inf)
         valid = (
             (self.ball.norm(eta) <= self.ball.radius) & (point >= low).all() & (point <= high).all()
@@ -86,16 +88,16 @@ class WorstOf(eqx.Module):
         return jnp.where(valid, point, jnp.where(jnp.isfinite(near).all(), near, x)).astype(x.dtype)
 
 
-class Targeted(eqx.Module):
+class MultiTargeted(eqx.Module):
     r"""An attack towards each of the `targets` likeliest wrong classes, or as many as there are;
     the worst answer.
 
-    The attack is given a pair $(y, t)$ as its label, so its goal is that of `instead`. Each run has
-    a key of its own. Croce & Hein 2020.
+    The attack is given a pair $(y, t)$ as its label, so its goal is that of `via_target`. Each run
+    has a key of its own. Croce & Hein 2020.
 
     >>> from thetax.layers import Linear
     >>> plane = Linear(jnp.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), jnp.array([2.0, 1.0, 0.0]))
-    >>> attack = Targeted(APGD(instead(), Linf(1.0), steps=10), targets=2)
+    >>> attack = MultiTargeted(APGD(via_target(), Linf(1.0), steps=10), targets=2)
     >>> attack(plane, jnp.zeros(2), jnp.array(0)).tolist()[0]
     1.0
     """
@@ -116,14 +118,14 @@ class Targeted(eqx.Module):
         chosen = _likeliest(logits, y, min(self.targets, len(logits) - 1))
         keys = None if key is None else jr.split(key, len(chosen))
         once = lambda now: self.attack(model, x, jnp.stack([y, now[0]]), key=now[1])
-        return worst(away(margin), model, jax.lax.map(once, (chosen, keys)), y)
+        return worst(untargeted(margin_loss), model, jax.lax.map(once, (chosen, keys)), y)
 
 
 @cache
-def instead(loss: Callable[..., Scalar] = target_ratio) -> Goal:
+def via_target(loss: Callable[..., Scalar] = targeted_dlr_loss) -> Goal:
     """Away from y by way of a class t, with a loss of logits, y and t; the labels are pairs (y, t).
 
-    >>> instead().reached(jnp.array([1.0, 2.0]), jnp.array([0, 1])).item()
+    >>> via_target().reached(jnp.array([1.0, 2.0]), jnp.array([0, 1])).item()
     True
     """
     return Goal(
@@ -131,7 +133,7 @@ def instead(loss: Callable[..., Scalar] = target_ratio) -> Goal:
     )
 
 
-def strongest(
+def auto_attack(
     ball: Ball,
     *,
     steps: int = 100,
@@ -139,7 +141,7 @@ def strongest(
     queries: int = 1000,
     targets: int = 9,
     box: Range | None = None,
-) -> WorstOf:
+) -> AttackEnsemble:
     """The ensemble to report robust accuracy with, without settings to be tuned, after AutoAttack
     (Croce & Hein 2020): `APGD` on cross-entropy, `APGD` towards each of the likeliest wrong classes
     on the ratio of logits, and in the ball of the maximum norm `Square`, which sees no gradients
@@ -149,16 +151,20 @@ def strongest(
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [1.0, -2.0]]), jnp.zeros(2))
-    >>> attack = strongest(Linf(0.1), steps=5, queries=20)
+    >>> attack = auto_attack(Linf(0.1), steps=5, queries=20)
     >>> attack(line, jnp.array([0.5, 0.5]), jnp.array(0), key=jr.key(0)).tolist()
     [0.6..., 0.4...]
     """
-    ascent = APGD(away(), ball, steps=steps, restarts=restarts, box=box)
-    aimed = Targeted(
-        APGD(instead(), ball, steps=steps, restarts=restarts, box=box), targets=targets
+    ascent = APGD(untargeted(), ball, steps=steps, restarts=restarts, box=box)
+    aimed = MultiTargeted(
+        APGD(via_target(), ball, steps=steps, restarts=restarts, box=box), targets=targets
     )
-    blind = [Square(away(margin), ball, queries=queries, box=box)] if isinstance(ball, Linf) else []
-    return WorstOf(ball, ascent, aimed, *blind, box=box)
+    blind = (
+        [Square(untargeted(margin_loss), ball, n_queries=queries, box=box)]
+        if isinstance(ball, Linf)
+        else []
+    )
+    return AttackEnsemble(ball, ascent, aimed, *blind, box=box)
 
 
 def worst(goal: Goal, model: Model, points: Float[Array, "n *s"], y: Any) -> Float[Array, "*s"]:
@@ -166,7 +172,7 @@ def worst(goal: Goal, model: Model, points: Float[Array, "n *s"], y: Any) -> Flo
 
     def judged(point):
         out = model(point)
-        return Attempt(point, goal.gain(out, y), goal.reached(out, y))
+        return Candidate(point, goal.gain(out, y), goal.reached(out, y))
 
     return jax.vmap(judged)(points).best().eta
 

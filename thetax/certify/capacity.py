@@ -22,7 +22,7 @@ from jaxtyping import Int8, Num
 
 from ..models import separate
 
-RANK = 1e-10  # unit points whose smallest singular value is below this count as dependent
+RANK_TOLERANCE = 1e-10  # unit points whose smallest singular value is below this count as dependent
 
 
 def cover_count(n: int, d: int) -> int:
@@ -85,12 +85,12 @@ def _extended(
     return found
 
 
-def general_position(xs: Num[Any, "n d"]) -> bool:
+def in_general_position(xs: Num[Any, "n d"]) -> bool:
     r"""Whether every subset of at most $d$ points is linearly independent (§1.2).
 
-    >>> general_position(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    >>> in_general_position(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     True
-    >>> general_position(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]))
+    >>> in_general_position(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]))
     False
     """
     xs = np.asarray(xs, float)
@@ -99,4 +99,6 @@ def general_position(xs: Num[Any, "n d"]) -> bool:
     if not length.all():
         return False
     subsets = np.array(list(combinations(range(n), min(n, d))))
-    return bool((np.linalg.svd((xs / length)[subsets], compute_uv=False)[:, -1] > RANK).all())
+    return bool(
+        (np.linalg.svd((xs / length)[subsets], compute_uv=False)[:, -1] > RANK_TOLERANCE).all()
+    )

@@ -11,11 +11,13 @@ from jaxtyping import Float
 
 
 @dataclass(frozen=True)
-class Certificates:
+class CertifiedRadii:
     """The radius within which each example is proven right, 0 where it is wrong or nothing is
     proven; and the shares that were still right after attacks, by their radius.
 
-    >>> found = Certificates(np.array([0.0, 0.4, 1.0]), np.array([0.5]), np.array([0.9]), most=1.2)
+    >>> found = CertifiedRadii(
+    ...     np.array([0.0, 0.4, 1.0]), np.array([0.5]), np.array([0.9]), most=1.2
+    ... )
     >>> found.proven([0.0, 0.5, 1.1]).round(2).tolist()
     [0.67, 0.33, 0.0]
     """

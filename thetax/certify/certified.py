@@ -9,7 +9,7 @@ Training on the bound makes small (Gowal et al. 2018)
 $$(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y),$$
 
 the second being the cross-entropy of the worst logits, $-m$ with $m_y = 0$. It is trained best from
-a radius and a $\kappa$ that grow from 0: `ramped`.
+a radius and a $\kappa$ that grow from 0: `ramp_objective`.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,10 @@ from ..threat.inputs import Range, check_attacked, check_input, check_one_array
 from ..train.objectives.loss import cross_entropy, log_loss
 from ..train.optimisers.descend import descend
 from .bounds.interval_rules import Interval
-from .bounds.linear_backward import Bounds
-from .bounds.linear_bounds import follow
+from .bounds.linear_backward import BoundMethod
+from .bounds.linear_bounds import trace_bounds
 
-PASSES: dict[str, tuple[Bounds, ...]] = {
+METHOD_PASSES: dict[str, tuple[BoundMethod, ...]] = {
     "interval": ("interval",),
     "mixed": ("interval", "mixed"),
     "linear": ("interval", "linear"),
@@ -41,7 +41,7 @@ PASSES: dict[str, tuple[Bounds, ...]] = {
 
 
 @dataclass(frozen=True)
-class Certified:
+class CertifiedAccuracy:
     """The share of examples that are right all over the ball, and of each a number that its margin
     is never below.
     """
@@ -50,24 +50,26 @@ class Certified:
     margins: Float[np.ndarray, " n"]
 
 
-def certified(
+def certified_accuracy(
     model: Model,
     data: tuple[Any, Any],
     ball: Ball,
     *,
     box: Range | None = None,
-    bounds: Bounds = "linear",
+    bounds: BoundMethod = "linear",
     batch: int = 32,
-) -> Certified:
+) -> CertifiedAccuracy:
     r"""The certified accuracy on `(xs, ys)`: no attack in the ball and the box brings the accuracy
     below it.
 
-    The bounds are those of `worst_margins`; so many examples are looked at together.
+    The bounds are those of `certified_margins`; so many examples are looked at together.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
-    >>> certified(line, (jnp.array([[-2.0], [-0.5]]), jnp.array([0, 0])), Linf(1.0)).accuracy
+    >>> certified_accuracy(
+    ...     line, (jnp.array([[-2.0], [-0.5]]), jnp.array([0, 0])), Linf(1.0)
+    ... ).accuracy
     0.5
     """
     _check_bounds("certified", bounds)
@@ -90,26 +92,26 @@ def certified(
             )
             update(min(first + size, n))
     margins = np.concatenate(blocks)
-    return Certified(float((margins > 0).mean()), margins)
+    return CertifiedAccuracy(float((margins > 0).mean()), margins)
 
 
 @eqx.filter_jit
 def _margins(model, xs, ys, ball, box, bounds):
     def one(x, y):
-        margins = worst_margins(model, x, y, ball, box=box, bounds=bounds)
+        margins = certified_margins(model, x, y, ball, box=box, bounds=bounds)
         return jnp.where(jnp.arange(len(margins)) == y, jnp.inf, margins).min()
 
     return jax.vmap(one, axis_name=BATCH)(xs, ys)
 
 
-def worst_margins(
+def certified_margins(
     model: Model,
     x: Float[Array, "*s"],
     y: Int[Array, ""],
     ball: Ball,
     *,
     box: Range | None = None,
-    bounds: Bounds = "linear",
+    bounds: BoundMethod = "linear",
 ) -> Float[Array, " k"]:
     r"""$m_j \le z_y(x') - z_j(x')$ for all $x'$ in the ball and the box, for each class $j$;
     $m_y = 0$.
@@ -122,7 +124,7 @@ def worst_margins(
     >>> from thetax.layers import Linear
     >>> # two intervals of width 2 and 3, one margin of width 1
     >>> line = Linear(jnp.array([[1.0], [1.5]]), jnp.zeros(2))
-    >>> worst_margins(line, jnp.array([-4.0]), jnp.array(0), Linf(1.0)).tolist()
+    >>> certified_margins(line, jnp.array([-4.0]), jnp.array(0), Linf(1.0)).tolist()
     [0.0, 1.5]
     """
     _check_bounds("worst_margins", bounds)
@@ -130,7 +132,9 @@ def worst_margins(
         raise ValueError(
             f"worst_margins: expected an integer label, got {jnp.asarray(y).dtype}{jnp.shape(y)}."
         )
-    found = [_followed(model, jnp.asarray(x), y, ball, box, which) for which in PASSES[bounds]]
+    found = [
+        _followed(model, jnp.asarray(x), y, ball, box, which) for which in METHOD_PASSES[bounds]
+    ]
     margins = found[0]
     for more in found[1:]:
         margins = jnp.fmax(margins, more)
@@ -138,9 +142,9 @@ def worst_margins(
 
 
 def _followed(
-    model: Model, x: Array, y: Any, ball: Ball, box: Range | None, bounds: Bounds
+    model: Model, x: Array, y: Any, ball: Ball, box: Range | None, bounds: BoundMethod
 ) -> Array:
-    out, trail = follow(model, x, ball, box, bounds)
+    out, trail = trace_bounds(model, x, ball, box, bounds)
     if out.low.ndim != 1 if isinstance(out, Interval) else jnp.ndim(out) != 1:
         raise ValueError(
             "worst_margins: expected a model that gives one logit a class, an array (k,)."
@@ -160,13 +164,13 @@ def interval_cross_entropy(
     *,
     box: Range | None = None,
     strength: float | Scalar = 0.5,
-    bounds: Bounds = "interval",
+    bounds: BoundMethod = "interval",
 ) -> Objective:
     r"""The objective $(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y)$ with the margins $m$ of
-    `worst_margins`.
+    `certified_margins`.
 
-    `strength` is $\kappa$. Radius and $\kappa$ may be numbers of a running program: see `ramped`.
-    Gowal et al. 2018; with `bounds="mixed"`, Zhang et al. 2020.
+    `strength` is $\kappa$. Radius and $\kappa$ may be numbers of a running program: see
+    `ramp_objective`. Gowal et al. 2018; with `bounds="mixed"`, Zhang et al. 2020.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
@@ -187,14 +191,16 @@ def interval_cross_entropy(
             raise ValueError(
                 f"interval_cross_entropy: expected integer labels, got {ys.dtype}{ys.shape}."
             )
-        worst = lambda x, y: log_loss(-worst_margins(model, x, y, ball, box=box, bounds=bounds), y)
+        worst = lambda x, y: log_loss(
+            -certified_margins(model, x, y, ball, box=box, bounds=bounds), y
+        )
         bound = jax.vmap(worst, axis_name=BATCH)(xs, ys).mean()
         return (1 - strength) * cross_entropy(model, batch, key=key) + strength * bound
 
     return objective
 
 
-class Ramp(NamedTuple):
+class RampState(NamedTuple):
     """Weights, what the optimiser remembers, and how many steps were made."""
 
     model: Any
@@ -202,7 +208,7 @@ class Ramp(NamedTuple):
     steps: Int[Array, ""]
 
 
-def ramped(
+def ramp_objective(
     objective: Callable[[Scalar], Objective],
     optimiser: optax.GradientTransformation,
     *,
@@ -214,7 +220,7 @@ def ramped(
 
     >>> from thetax.threat import Linf
     >>> grown = lambda t: interval_cross_entropy(Linf(0.1 * t), strength=0.5 * t)
-    >>> iteration = ramped(grown, optax.adam(1e-3), steps=1000)
+    >>> iteration = ramp_objective(grown, optax.adam(1e-3), steps=1000)
     """
     if start < 0 or steps < 1:
         raise ValueError(
@@ -224,16 +230,16 @@ def ramped(
 
     def init(model):
         inner = descend(objective(jnp.zeros(())), optimiser).init(model)
-        return Ramp(model, inner, jnp.zeros((), jnp.int32))
+        return RampState(model, inner, jnp.zeros((), jnp.int32))
 
     def step(state, batch, *, key):
         t = jnp.clip((state.steps - start) / steps, 0.0, 1.0)
         inner, info = descend(objective(t), optimiser).step(state.inner, batch, key=key)
-        return Ramp(inner.model, inner, state.steps + 1), info
+        return RampState(inner.model, inner, state.steps + 1), info
 
     return Iteration(init, step)
 
 
 def _check_bounds(name: str, bounds: str) -> None:
-    if bounds not in PASSES:
-        raise ValueError(f"{name}: bounds is one of {', '.join(PASSES)}; got {bounds!r}.")
+    if bounds not in METHOD_PASSES:
+        raise ValueError(f"{name}: bounds is one of {', '.join(METHOD_PASSES)}; got {bounds!r}.")

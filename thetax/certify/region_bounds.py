@@ -1,9 +1,9 @@
 r"""How many linear regions a ReLU network can have (§2.6): exact integers from below and above.
 
-`zaslavsky`      the most cells that $m$ hyperplanes can make of $\mathbb{R}^n$, which is one layer
-`region_bound`   no network of these widths has more
-`montufar`       some network of this depth and width has at least so many
-`fold_network`   such a network for one input, which folds the line onto itself layer after layer
+`zaslavsky_bound`     the most cells that $m$ hyperplanes make of $\mathbb{R}^n$: one layer
+`region_upper_bound`  no network of these widths has more regions
+`montufar_bound`      some network of this depth and width has at least this many
+`fold_network`        such a network for one input, which folds the line onto itself
 """
 
 from functools import cache
@@ -17,14 +17,14 @@ from ..layers import Chain, Linear, relu
 from ..models import MLP
 
 
-def zaslavsky(hyperplanes: int, *, inputs: int) -> int:
+def zaslavsky_bound(hyperplanes: int, *, inputs: int) -> int:
     r"""$R(m, n) = \sum_{i=0}^{\min(n, m)} \binom{m}{i}$ for $m$ hyperplanes and $n$ inputs (§2.6;
     Zaslavsky 1975).
 
     $m$ hyperplanes cut $\mathbb{R}^n$ into at most so many cells, and into exactly so many in
     general position. Departs: the notes write $R(m)$, but it depends on $n$ too.
 
-    >>> [zaslavsky(3, inputs=n) for n in range(4)]
+    >>> [zaslavsky_bound(3, inputs=n) for n in range(4)]
     [1, 4, 7, 8]
     """
     _whole("zaslavsky", hyperplanes=(hyperplanes, 0), inputs=(inputs, 0))
@@ -32,7 +32,7 @@ def zaslavsky(hyperplanes: int, *, inputs: int) -> int:
     return sum(comb(m, i) for i in range(min(m, n) + 1))
 
 
-def region_bound(*widths: int, inputs: int) -> int:
+def region_upper_bound(*widths: int, inputs: int) -> int:
     r"""No ReLU network with $n$ inputs and hidden layers of these widths has more cells (Serra et
     al. 2018, Theorem 1).
 
@@ -40,7 +40,10 @@ def region_bound(*widths: int, inputs: int) -> int:
     $0 \le j_l \le \min(n, m_1 - j_1, \dots, m_{l-1} - j_{l-1}, m_l)$: where $j$ units of a layer
     are off, what leaves it has at most $m - j$ dimensions. One layer gives Zaslavsky's number.
 
-    >>> region_bound(3, inputs=2), region_bound(64, 64, inputs=2) <= zaslavsky(64, inputs=2) ** 2
+    >>> (
+    ...     region_upper_bound(3, inputs=2),
+    ...     region_upper_bound(64, 64, inputs=2) <= zaslavsky_bound(64, inputs=2) ** 2,
+    ... )
     (7, True)
     """
     _whole(
@@ -59,20 +62,20 @@ def region_bound(*widths: int, inputs: int) -> int:
     return below(0, inputs)
 
 
-def montufar(*, inputs: int, width: int, depth: int) -> int:
+def montufar_bound(*, inputs: int, width: int, depth: int) -> int:
     r"""$R(m, n) \lfloor m / n \rfloor^{n (L - 1)}$, a lower bound on the maximum (§2.6; Montufar et
     al. 2014).
 
     Among the ReLU networks with $n$ inputs and $L$ hidden layers of width $m \ge n$ there is one
     with at least so many linear regions; with zero weights there is one region.
 
-    >>> montufar(inputs=1, width=4, depth=4), montufar(inputs=2, width=4, depth=2)
+    >>> montufar_bound(inputs=1, width=4, depth=4), montufar_bound(inputs=2, width=4, depth=2)
     (320, 44)
     """
     _whole("montufar", inputs=(inputs, 1), depth=(depth, 1))
     _whole("montufar", width=(width, inputs))
     n, m, L = inputs, width, depth
-    return zaslavsky(m, inputs=n) * (m // n) ** (n * (L - 1))
+    return zaslavsky_bound(m, inputs=n) * (m // n) ** (n * (L - 1))
 
 
 def fold_network(*, width: int, depth: int) -> MLP:

@@ -23,14 +23,14 @@ from ..core import BATCH, Model
 from ..progress import counted
 from ..threat.ball import L0, Ball
 from ..threat.inputs import Range, check_attacked, check_input
-from .bounds.linear_backward import Bounds
-from .certified import worst_margins
+from .bounds.linear_backward import BoundMethod
+from .certified import certified_margins
 
 Radii = Float[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
-class RobustCurves:
+class RobustnessCurves:
     """Of each example, by the name of the norm: the distance to the nearest wrong input found
     (`Boundary`), and, where the model could be bounded, the radius within which there is proven to
     be none.
@@ -57,12 +57,12 @@ def certified_radii(
     *,
     most: float | Radii,
     box: Range | None = None,
-    bounds: Bounds = "linear",
+    bounds: BoundMethod = "linear",
     rounds: int = 8,
     batch: int = 32,
 ) -> Radii:
-    r"""Of each example of `(xs, ys)` a radius $c$ within which it is proven right: `worst_margins`
-    are above 0.
+    r"""Of each example of `(xs, ys)` a radius $c$ within which it is proven right:
+    `certified_margins` are above 0.
 
     It is looked for by bisection between 0 and `most`, a number or one for each example; each of
     the `rounds` halves what is left. It is 0 where the example is wrong as it is, or where nothing
@@ -107,7 +107,7 @@ def certified_radii(
 @eqx.filter_jit
 def _bisected(model, xs, ys, tops, norm, box, bounds, rounds):
     def proven(x, y, radius):
-        margins = worst_margins(model, x, y, norm(radius), box=box, bounds=bounds)
+        margins = certified_margins(model, x, y, norm(radius), box=box, bounds=bounds)
         return jnp.where(jnp.arange(len(margins)) == y, jnp.inf, margins).min() > 0
 
     def halve(state, _):

@@ -32,11 +32,11 @@ from ..core import Model, expect_floats
 from ..layers import has_batch_norm
 from ..progress import counted
 
-TOGETHER = 512  # so many draws at once
+MAX_SAMPLES_AT_ONCE = 512  # so many draws at once
 
 
 @dataclass(frozen=True)
-class Smoothed:
+class SmoothedPredictions:
     """The distance within which the label of each example is the same; where the draws do not tell,
     0 and label -1.
     """
@@ -52,7 +52,7 @@ class Smoothed:
         return float(right.mean())
 
 
-def smoothed(
+def randomised_smoothing(
     model: Model,
     xs: Float[Array, "n *s"],
     *,
@@ -61,7 +61,7 @@ def smoothed(
     choose: int = 100,
     draws: int = 1000,
     failure: float = 0.001,
-) -> Smoothed:
+) -> SmoothedPredictions:
     r"""What the smoothed classifier says of each example, and how far around it:
     $R = \sigma\,\Phi^{-1}(p)$.
 
@@ -71,7 +71,7 @@ def smoothed(
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
-    >>> found = smoothed(line, jnp.array([[0.3], [0.0]]), noise=0.2, key=jr.key(0))
+    >>> found = randomised_smoothing(line, jnp.array([[0.3], [0.0]]), noise=0.2, key=jr.key(0))
     >>> found.labels.tolist(), bool(0.2 < found.radius[0] < 0.3), found.radius[1].item()
     ([1, -1], True, 0.0)
     """
@@ -92,20 +92,20 @@ def smoothed(
     with counted("smoothed: examples", n) as update:
         for at, x in enumerate(jnp.asarray(xs)):
             first, last = jr.split(jr.fold_in(key, at))
-            labels[at] = np.argmax(votes(model, x, noise=noise, draws=choose, key=first))
-            counts[at] = votes(model, x, noise=noise, draws=draws, key=last)[labels[at]]
+            labels[at] = np.argmax(vote_counts(model, x, noise=noise, draws=choose, key=first))
+            counts[at] = vote_counts(model, x, noise=noise, draws=draws, key=last)[labels[at]]
             update(at + 1)
-    p = least_probability(counts, draws, failure=failure)
+    p = clopper_pearson_lower_bound(counts, draws, failure=failure)
     radius = np.where(p > 0.5, noise * ndtri(np.maximum(p, 0.5)), 0.0)
-    return Smoothed(radius, np.where(p > 0.5, labels, -1), counts, draws)
+    return SmoothedPredictions(radius, np.where(p > 0.5, labels, -1), counts, draws)
 
 
-def votes(
+def vote_counts(
     model: Model, x: Float[Array, "*s"], *, noise: float, draws: int, key: PRNGKeyArray
 ) -> Int[np.ndarray, " k"]:
     """How often each class comes when noise is added to an input.
 
-    >>> votes(
+    >>> vote_counts(
     ...     lambda x: jnp.stack([x, -x]), jnp.array(3.0), noise=1.0, draws=10, key=jr.key(0)
     ... ).tolist()
     [10, 0]
@@ -117,18 +117,20 @@ def votes(
 def _votes(model, x, noise, keys):
     draw = lambda key: model(x + noise * jr.normal(key, x.shape, x.dtype))
     classes = jax.eval_shape(draw, keys[0]).shape[-1]
-    said = jax.lax.map(lambda key: jnp.argmax(draw(key)), keys, batch_size=min(TOGETHER, len(keys)))
+    said = jax.lax.map(
+        lambda key: jnp.argmax(draw(key)), keys, batch_size=min(MAX_SAMPLES_AT_ONCE, len(keys))
+    )
     return (said[:, None] == jnp.arange(classes)[None]).sum(0)
 
 
-def least_probability(successes: Any, draws: int, *, failure: float) -> Any:
+def clopper_pearson_lower_bound(successes: Any, draws: int, *, failure: float) -> Any:
     r"""The $p$ at which so many successes or more have probability $\alpha$: below the true one but
     for $\alpha$.
 
     $p = I^{-1}_\alpha(k, n - k + 1)$ by the incomplete beta function; 0 for $k = 0$. Clopper &
     Pearson 1934.
 
-    >>> float(least_probability(100, 100, failure=0.001)) == 0.001**0.01
+    >>> float(clopper_pearson_lower_bound(100, 100, failure=0.001)) == 0.001**0.01
     True
     """
     k = np.asarray(successes)
@@ -139,10 +141,10 @@ def least_probability(successes: Any, draws: int, *, failure: float) -> Any:
     return np.where(k > 0, betaincinv(np.maximum(k, 1), draws - k + 1, failure), 0.0)
 
 
-def gaussian(noise: float) -> Callable[..., Array]:
+def gaussian_noise(noise: float) -> Callable[..., Array]:
     r"""$x + \sigma\xi$, to train with by `thetax.train.augmented`.
 
-    >>> gaussian(0.5)(jnp.zeros(3), key=jr.key(0)).shape
+    >>> gaussian_noise(0.5)(jnp.zeros(3), key=jr.key(0)).shape
     (3,)
     """
     return lambda x, *, key: x + noise * jr.normal(key, x.shape, x.dtype)

@@ -31,8 +31,8 @@ def generate(
     model: str = "smollm2",
     tokens: int = 256,
     temperature: float = 0.0,
-    top: int | None = None,
-    mass: float | None = 0.95,
+    top_k: int | None = None,
+    top_p: float | None = 0.95,
     seed: int = 0,
     plain: Annotated[bool, Parameter(negative="--chat")] = False,
     json: bool = False,
@@ -61,7 +61,7 @@ def generate(
     json
         One JSON object with the text, at the end.
     """
-    _check(prompt, tokens=tokens, temperature=temperature, top=top, mass=mass)
+    _check(prompt, tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p)
     network = open_network(model, known="smollm2", kind=GPT, use="generate text")
     begin, ends = prompted(network, prompt, plain=plain)
     _expect_room(network, len(begin), tokens)
@@ -72,8 +72,8 @@ def generate(
         length=tokens,
         end=ends,
         temperature=1.0 if greedy else temperature,
-        top=top,
-        mass=mass,
+        top_k=top_k,
+        top_p=top_p,
         key=None if greedy else jr.key(seed),
     )
     parts = network.tokeniser.spell(_without(said, ends))
@@ -89,19 +89,19 @@ def generate(
 
 
 def _check(
-    prompt: str, *, tokens: int, temperature: float, top: int | None, mass: float | None
+    prompt: str, *, tokens: int, temperature: float, top_k: int | None, top_p: float | None
 ) -> None:
     """Before the download."""
     if not prompt.strip():
         raise ValueError("prompt is empty; say something.")
-    if tokens < 1 or (top is not None and top < 1):
+    if tokens < 1 or (top_k is not None and top_k < 1):
         raise ValueError(
-            f"tokens and top count tokens and must be at least 1; got {tokens} and {top}."
+            f"tokens and top count tokens and must be at least 1; got {tokens} and {top_k}."
         )
     if not 0 <= temperature < float("inf"):
         raise ValueError(f"temperature must be a number from 0 on; got {temperature}.")
-    if mass is not None and not 0 < mass <= 1:
-        raise ValueError(f"mass is a probability, more than 0 and at most 1; got {mass}.")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"mass is a probability, more than 0 and at most 1; got {top_p}.")
 
 
 def prompted(network: Network, prompt: str, *, plain: bool) -> tuple[list[int], tuple[int, ...]]:
@@ -141,8 +141,7 @@ def _expect_room(network: Network, count: int, tokens: int) -> None:
     if isinstance(most, int) and count + tokens > most:
         raise ValueError(
             f"the model reads and writes at most {most} tokens, but the prompt has {count} and "
-            f"{tokens} more are asked "
-            "for; shorten one of them."
+            f"{tokens} more are asked for; shorten one of them."
         )
 
 

@@ -33,11 +33,11 @@ def tune_(
     workers: int | None = None,
     width: str | None = None,
     depth: str | None = None,
-    decay: str | None = None,
+    weight_decay: str | None = None,
     dropout: str | None = None,
-    smoothing: str | None = None,
-    rate: str | None = None,
-    batch: str | None = None,
+    label_smoothing: str | None = None,
+    learning_rate: str | None = None,
+    batch_size: str | None = None,
     epochs: str | None = None,
     seed: int = 0,
     out: Path | None = None,
@@ -71,15 +71,15 @@ def tune_(
         Units of a hidden layer.
     depth
         Hidden layers.
-    decay
+    weight_decay
         Strength of weight decay.
     dropout
         Probability of dropping a hidden unit.
-    smoothing
+    label_smoothing
         Share of a label that is spread over all classes.
-    rate
+    learning_rate
         Initial learning rate of Adam; it falls to zero along a cosine.
-    batch
+    batch_size
         Examples in a batch.
     epochs
         Passes over the training set.
@@ -190,8 +190,7 @@ def _tell(found: Tuned, folder: Path, page: Path, *, as_json: bool) -> None:
     test = "" if found.test_error is None else f"; test error of {100 * found.test_error:.2f} %"
     out.print(
         f"{len(found.trials)} trials, {stopped} stopped early, {found.seconds:.1f} s; best trial "
-        f"{best.number}: "
-        f"{100 * best.error:.2f} ± {100 * best.spread:.2f} %{test}",
+        f"{best.number}: {100 * best.error:.2f} ± {100 * best.spread:.2f} %{test}",
         soft_wrap=True,
     )
     if found.simplest.number != best.number:
@@ -264,8 +263,7 @@ class _Lines:
             tail = "" if best is None else f"best {100 * best:.2f} %  "
             err.print(
                 f"{place}/{standing.wanted}  trial {trial.number} {word}  error "
-                f"{100 * trial.error:.2f} %  "
-                f"{tail}{standing.seconds:.1f} s",
+                f"{100 * trial.error:.2f} %  {tail}{standing.seconds:.1f} s",
                 highlight=False,
                 soft_wrap=True,
             )

@@ -56,9 +56,9 @@ def verify(
     page = None
     scale = "full" if full else "quick"
     if html is not None:
-        from ..report import Verdicts
+        from ..report import ClaimsPage
 
-        page = Verdicts()
+        page = ClaimsPage()
     try:
         with _Watch(len(chosen)) as watch:
             for finding in course.verify(chosen, seed=seed, scale=scale, jobs=jobs):

@@ -165,8 +165,7 @@ def capacity(
     if not sizes or not 1 <= tested <= min(sizes):
         raise ValueError(
             f"capacity: from 1 to {min(sizes, default=0)} patterns can be tested, as many as the "
-            "least load stores; "
-            f"got {tested}, with loads {list(loads)} of {d} sites."
+            f"least load stores; got {tested}, with loads {list(loads)} of {d} sites."
         )
     overlaps = np.stack(
         [_final_overlaps(n, d, tested, jr.fold_in(key, i)) for i, n in enumerate(sizes)]

@@ -122,10 +122,9 @@ class BatchNorm(eqx.Module):
         if count == 1:
             raise ValueError(
                 f"BatchNorm: the batch has one example of shape {x.shape}, so that each feature "
-                "has one number and no "
-                "variance, and the output would not depend on the input. Take a batch of at least "
-                "2 examples; for one "
-                "example after training, fold(model, xs) first."
+                "has one number and no variance, and the output would not depend on the input. "
+                "Take a batch of at least 2 examples; for one example after training, fold(model, "
+                "xs) first."
             )
         z = x - along(near, x)
         mean, square = jax.lax.pmean((z.mean(axis=space), jnp.square(z).mean(axis=space)), BATCH)

@@ -44,16 +44,14 @@ class Bag(eqx.Module):
         if self.W.ndim != 2 or (self.b is not None and self.b.shape != self.W.shape[:1]):
             raise ValueError(
                 f"Bag: W must be (m, V), a column for each word, and b (m,); got W {self.W.shape} "
-                "and b "
-                f"{None if self.b is None else self.b.shape}."
+                f"and b {None if self.b is None else self.b.shape}."
             )
 
     def __call__(self, x: Int[Array, " k"]) -> Float[Array, " m"]:
         if x.ndim != 1 or not jnp.issubdtype(x.dtype, jnp.integer):
             raise ValueError(
                 "Bag: expected one example's words as whole numbers of shape (k,), got "
-                f"{x.dtype}{x.shape}; "
-                "map over a batch with jax.vmap."
+                f"{x.dtype}{x.shape}; map over a batch with jax.vmap."
             )
         columns = self.W.T.at[x].get(mode="fill", fill_value=0, wrap_negative_indices=False)
         y = columns.sum(axis=0)

@@ -21,8 +21,7 @@ from .theme import LIGHT, WIDTH, Theme
 def _drawing(result: Any, theme: Theme) -> Figure:
     raise TypeError(
         f"draw: no drawing is known for {type(result).__name__}; there are drawings for "
-        f"{', '.join(drawable_types())}. "
-        "Register one with thetax.plot.register_drawing."
+        f"{', '.join(drawable_types())}. Register one with thetax.plot.register_drawing."
     )
 
 

@@ -13,7 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..attack import PGD, Nearest, away, margin, perturb, robustness
+from ..attack import PGD, MinimumNormAttack, margin_loss, perturb, robustness, untargeted
 from ..core import Batch, Model
 from ..layers import Chain
 from ..threat import L1, L2, Ball, Linf
@@ -214,9 +214,13 @@ def _distance(
     xs, ys = (jnp.asarray(part) for part in some)
     whole = (box[1] - box[0]) * {Linf: 1, L2: math.sqrt(xs[0].size), L1: xs[0].size}[type(ball)]
     ascent = PGD(
-        away(margin), type(ball)(float(whole)), rate=2.5 * whole / steps, steps=steps, box=box
+        untargeted(margin_loss),
+        type(ball)(float(whole)),
+        step_size=2.5 * whole / steps,
+        steps=steps,
+        box=box,
     )
-    found = perturb(Nearest(ascent, rounds=ROUNDS), model, (xs, ys), key=key)
+    found = perturb(MinimumNormAttack(ascent, binary_search_steps=ROUNDS), model, (xs, ys), key=key)
     guess = lambda points: np.asarray(
         jax.jit(lambda xs: jnp.argmax(jax.vmap(model)(xs), axis=-1))(points)
     )

@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 from .. import data
 from ..core import Batch
 from ..data import WordPiece
-from ..models import BERT, Pretraining
+from ..models import BERT, BERTPretraining
 from ..train import (
     fit,
     follow_error_rate,
@@ -198,7 +198,7 @@ def bert(
     )
     found = fit(
         plan.iteration(objective, drawn.steps),
-        Pretraining.init(
+        BERTPretraining.init(
             draw_bert(len(known), width, key=key_bert), initialiser=initialiser, key=key_heads
         ),
         drawn,
@@ -273,7 +273,7 @@ def _counted(train: Documents, test: Documents, size: int) -> dict[str, float]:
     }
 
 
-def _judged(model: Pretraining, test: Batch, gaps: dict) -> dict[str, float]:
+def _judged(model: BERTPretraining, test: Batch, gaps: dict) -> dict[str, float]:
     metrics = masked_cross_entropy(**gaps), masked_error_rate(**gaps), follow_error_rate(**gaps)
     fill, wrong, lost = judge(model, test, dict(zip(("fill", "wrong", "lost"), metrics))).values()
     return {

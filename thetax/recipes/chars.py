@@ -105,7 +105,7 @@ def chars(
         Recurrent(NextToken.init(len(known) + 1, VECTOR, width, cell=draw, key=key_init)),
         train,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         validation=valid,
         metrics={"bits": bits},
         key=key_fit,
@@ -166,7 +166,7 @@ def counted(
     """
     rows = {}
     for longest in range(order + 1):
-        model = Recurrent(NGram.fit(texts, size=size, order=longest))
+        model = Recurrent(NGram.fit(texts, vocab_size=size, order=longest))
         judged = {
             part: evaluate(model, some, {"": bits})[""]
             for part, some in (("valid", valid), ("test", test))

@@ -61,7 +61,7 @@ def default(
             model,
             train,
             epochs=epochs,
-            batch=batch,
+            batch_size=batch,
             key=key,
             run=job.part(name.replace(" ", "-")),
             progress=job.progress,

@@ -137,8 +137,7 @@ def _ratio(teacher: Model, students: Ensemble, seeds: int) -> float:
     if ratio < LEAST:
         raise ValueError(
             f"student: a student has 1/{ratio:.1f} of the teacher's parameters, and at most "
-            f"1/{LEAST} is meant; "
-            "choose a narrower student or a wider teacher."
+            f"1/{LEAST} is meant; choose a narrower student or a wider teacher."
         )
     return ratio
 
@@ -162,7 +161,7 @@ def _learn(
         students,
         train,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         key=key,
         run=job.part(name),
         progress=job.progress,

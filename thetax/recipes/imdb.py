@@ -101,7 +101,7 @@ def imdb(
         network(len(known), hidden, key=key_init),
         train,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         validation=valid,
         metrics=METRICS,
         patience=patience,

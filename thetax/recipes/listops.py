@@ -64,7 +64,7 @@ def listops(
     key_draw, key = jr.split(job.key)
     job.say("drawing expressions")
     train, test = _distinct(examples, length=length, depth=depth, arguments=arguments, key=key_draw)
-    draw = partial(SequenceClassifier.init, width, 10, tokens=len(data.LISTOPS), width=width)
+    draw = partial(SequenceClassifier.init, width, 10, vocab_size=len(data.LISTOPS), width=width)
     found = race(
         job,
         draw,

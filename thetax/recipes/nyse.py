@@ -193,7 +193,7 @@ def _fitted(
         nets,
         train,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         validation=valid,
         metrics=None if valid is None else {"error": _mean_square},
         patience=None if valid is None else PATIENCE,

@@ -51,7 +51,7 @@ def recall(
     key_train, key_test, key = jr.split(job.key, 3)
     train = data.recall(examples, length=length, symbols=symbols, key=key_train)
     test = data.recall(TESTED, length=length, symbols=symbols, key=key_test)
-    draw = partial(SequenceClassifier.init, width, symbols, tokens=2 * symbols + 1, width=16)
+    draw = partial(SequenceClassifier.init, width, symbols, vocab_size=2 * symbols + 1, width=16)
     found = race(
         job,
         draw,

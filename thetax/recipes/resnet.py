@@ -5,7 +5,7 @@ from typing import Literal
 import jax.random as jr
 
 from ..models import ResNet
-from ..models.vision.resnet import Layout
+from ..models.vision.resnet import ResNetLayout
 from ..train import (
     augmented,
     cross_entropy,
@@ -74,7 +74,7 @@ def resnet(
     key_valid, key_init, key_fit = jr.split(job.key, 3)
     channels = 3 if data == "cifar-10" else 1
     net = ResNet.init(
-        Layout(blocks), classes=10, channels=channels, width=width, small=True, key=key_init
+        ResNetLayout(blocks), classes=10, channels=channels, width=width, small=True, key=key_init
     )
     soft = smooth_labels(cross_entropy, 10, strength=smoothing)
     see = otherwise(data, pixels=pixels, hole=hole)
@@ -86,7 +86,7 @@ def resnet(
         net,
         train,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         validation=valid,
         metrics=METRICS,
         key=key_fit,

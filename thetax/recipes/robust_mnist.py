@@ -14,20 +14,20 @@ from .. import data
 from ..attack import (
     APGD,
     PGD,
-    Alarm,
-    Targeted,
-    WorstOf,
-    away,
-    instead,
-    margin,
-    overfitting,
-    pair_logits,
-    robust,
+    AttackEnsemble,
+    MetricAlert,
+    MultiTargeted,
+    adversarial_objective,
+    catastrophic_overfitting,
+    logit_pairing,
+    margin_loss,
+    random_start_fgsm,
     robustness,
-    single_step,
     trades,
+    untargeted,
+    via_target,
 )
-from ..certify import certified, interval_cross_entropy, ramped
+from ..certify import certified_accuracy, interval_cross_entropy, ramp_objective
 from ..core import Batch, Iteration, Objective
 from ..layers import Chain, Convolution, Linear, relu
 from ..threat import Ball, Linf
@@ -141,7 +141,7 @@ def robust_mnist(
             net,
             train,
             epochs=passes,
-            batch=batch,
+            batch_size=batch,
             validation=valid,
             metrics=metrics(ball),
             key=key_fit,
@@ -169,12 +169,16 @@ def robust_mnist(
 
 def hardened(hardening: str, ball: Linf, *, steps: int, strength: float) -> Objective:
     """The objective of a way to harden a network."""
-    attack = PGD(log_loss, ball, rate=2.5 * ball.radius / steps, steps=steps, box=BOX, keep="last")
+    attack = PGD(
+        log_loss, ball, step_size=2.5 * ball.radius / steps, steps=steps, box=BOX, output="last"
+    )
     made = {
         "trades": lambda: trades(attack, strength=strength),
-        "pgd": lambda: robust(cross_entropy, attack),
-        "single-step": lambda: robust(cross_entropy, single_step(ball, box=BOX)),
-        "pairing": lambda: pair_logits(attack, strength=strength),
+        "pgd": lambda: adversarial_objective(cross_entropy, attack),
+        "single-step": lambda: adversarial_objective(
+            cross_entropy, random_start_fgsm(ball, box=BOX)
+        ),
+        "pairing": lambda: logit_pairing(attack, strength=strength),
         "interval": lambda: interval_cross_entropy(ball, box=BOX),
     }
     return made[hardening]()
@@ -194,19 +198,19 @@ def climb(
     if hardening != "interval":
         return descend(objective, adam)
     grown = lambda t: interval_cross_entropy(Linf(ball.radius * t), box=BOX, strength=0.5 * t)
-    return ramped(grown, adam, start=count // 20, steps=max(1, count // 2))
+    return ramp_objective(grown, adam, start=count // 20, steps=max(1, count // 2))
 
 
 def metrics(ball: Linf) -> dict[str, Objective]:
     """The error, that under attack, and whether one step is no longer enough to find what many
     do.
     """
-    many = PGD(away(margin), ball, rate=ball.radius / 4, steps=10, box=BOX)
-    one = PGD(log_loss, ball, rate=ball.radius, steps=1, box=BOX)
+    many = PGD(untargeted(margin_loss), ball, step_size=ball.radius / 4, steps=10, box=BOX)
+    one = PGD(log_loss, ball, step_size=ball.radius, steps=1, box=BOX)
     return {
         "error": error_rate,
-        "error under attack": robust(error_rate, many),
-        "overfitting": overfitting(one, many),
+        "error under attack": adversarial_objective(error_rate, many),
+        "overfitting": catastrophic_overfitting(one, many),
     }
 
 
@@ -214,7 +218,9 @@ def watched(job: Job, hardening: str) -> Progress:
     """Training on single steps has an alarm."""
     progress = job.progress or watch()
     return (
-        Alarm(progress, "valid overfitting", above=LOUD) if hardening == "single-step" else progress
+        MetricAlert(progress, "valid overfitting", above=LOUD)
+        if hardening == "single-step"
+        else progress
     )
 
 
@@ -246,20 +252,27 @@ def judgement(
     }
     if hardening != "interval":
         return numbers
-    sure = certified(model, some, ball, box=BOX, bounds="interval", batch=256)
+    sure = certified_accuracy(model, some, ball, box=BOX, bounds="interval", batch=256)
     return numbers | {"not certified %": 100 * (1 - sure.accuracy)}
 
 
-def _white(ball: Ball, steps: int, restarts: int) -> WorstOf:
+def _white(ball: Ball, steps: int, restarts: int) -> AttackEnsemble:
     """Projected ascent of twice as many short steps on two losses, and the ensemble that follows
     gradients.
     """
     long = [
-        PGD(away(loss), ball, rate=ball.radius / 30, steps=2 * steps, restarts=restarts, box=BOX)
-        for loss in (log_loss, margin)
+        PGD(
+            untargeted(loss),
+            ball,
+            step_size=ball.radius / 30,
+            steps=2 * steps,
+            restarts=restarts,
+            box=BOX,
+        )
+        for loss in (log_loss, margin_loss)
     ]
     ascents = (
-        APGD(away(), ball, steps=steps, restarts=restarts, box=BOX),
-        APGD(instead(), ball, steps=steps, box=BOX),
+        APGD(untargeted(), ball, steps=steps, restarts=restarts, box=BOX),
+        APGD(via_target(), ball, steps=steps, box=BOX),
     )
-    return WorstOf(ball, *long, ascents[0], Targeted(ascents[1]), box=BOX)
+    return AttackEnsemble(ball, *long, ascents[0], MultiTargeted(ascents[1]), box=BOX)

@@ -13,7 +13,7 @@ import optax
 
 from .. import data
 from ..core import Batch
-from ..models import EncoderDecoder, beam, greedy
+from ..models import EncoderDecoder, beam_search, greedy
 from ..train import descend, fit, sequence_error_rate, token_cross_entropy
 from .engine.job import Job, positive, recipe
 from .engine.outcome import Outcome
@@ -45,7 +45,9 @@ def exact(model: EncoderDecoder, test: Batch, told: data.Characters, *, width: i
         cell, state = model.decoder(source)
         if width == 1:
             return greedy(cell, first=begin, length=WRITTEN, end=end, state=state).tokens
-        return beam(cell, first=begin, length=WRITTEN, width=width, end=end, state=state).tokens[0]
+        return beam_search(
+            cell, first=begin, length=WRITTEN, beam_width=width, end=end, state=state
+        ).tokens[0]
 
     (sources, _), answers = test
     said = jax.jit(jax.vmap(answer))(jnp.asarray(sources))
@@ -59,7 +61,7 @@ def seq2seq(
     examples: int = 10_000,
     width: int = 64,
     vector: int = 32,
-    beams: int = 4,
+    beam_width: int = 4,
     rate: float = 4e-3,
     epochs: int = 8,
     batch: int = 64,
@@ -77,7 +79,7 @@ def seq2seq(
         Size of the states, and of the attention's hidden layer.
     vector
         Numbers that stand for a character.
-    beams
+    beam_width
         Beginnings that are carried on together in the search for the likeliest answer.
     rate
         Initial learning rate of Adam; it falls to zero along a cosine.
@@ -86,7 +88,9 @@ def seq2seq(
     batch
         Dates in a batch.
     """
-    positive(examples=examples, width=width, beams=beams, rate=rate, epochs=epochs, batch=batch)
+    positive(
+        examples=examples, width=width, beam_width=beam_width, rate=rate, epochs=epochs, batch=batch
+    )
     key_data, *keys = jr.split(job.key, 3)
     people, iso = data.dates(examples + 2 * HELD_OUT, key=key_data)
     known = data.Characters.fit(people)
@@ -109,10 +113,10 @@ def seq2seq(
                 token_cross_entropy,
                 optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(schedule)),
             ),
-            draw(attend=attend, key=key_init),
+            draw(attention_width=attend, key=key_init),
             train,
             epochs=epochs,
-            batch=batch,
+            batch_size=batch,
             validation=valid,
             metrics={"error": sequence_error_rate, "loss": token_cross_entropy},
             key=key_fit,
@@ -120,7 +124,8 @@ def seq2seq(
             progress=job.progress,
         )
         right = {
-            f"exact by a beam of {beams}, %": 100 * exact(found.model, test, told, width=beams)
+            f"exact by a beam of {beam_width}, %": 100
+            * exact(found.model, test, told, width=beam_width)
         }
         table[name] = {"exact, greedily, %": 100 * exact(found.model, test, told)} | right
     return Outcome(

@@ -9,8 +9,13 @@ from jaxtyping import PRNGKeyArray
 from scipy.special import ndtri
 
 from .. import data
-from ..attack import PGD, away, margin, perturb
-from ..certify import Certificates, gaussian, least_probability, smoothed
+from ..attack import PGD, margin_loss, perturb, untargeted
+from ..certify import (
+    CertifiedRadii,
+    clopper_pearson_lower_bound,
+    gaussian_noise,
+    randomised_smoothing,
+)
 from ..core import Batch, Model, predict
 from ..threat import L2
 from ..train import augmented, cross_entropy
@@ -79,7 +84,7 @@ def smooth(
     full = pictures(job, "mnist")
     assert full.test is not None
     train, valid = data.split(full.train, 1 - HELD_OUT, key=key_valid, by=full.train[1])
-    objective = augmented(cross_entropy, gaussian(noise))
+    objective = augmented(cross_entropy, gaussian_noise(noise))
     found = classify(
         job,
         strided(channels, hidden, key=key_init),
@@ -99,7 +104,7 @@ def smooth(
     stands = job.remember("attack", lambda: _attacked(job, found.model, some))["stands"]
     radius = np.array(proven["radius"], float)
     right = np.array(proven["right"], bool)
-    measured = Certificates(np.where(right, radius, 0.0), np.array(RADII), np.array(stands), most)
+    measured = CertifiedRadii(np.where(right, radius, 0.0), np.array(RADII), np.array(stands), most)
     table = {
         "smoothed network": {
             "test error %": 100 * float(np.mean(~right)),
@@ -133,7 +138,7 @@ def farthest(noise: float, draws: int, failure: float) -> float:
     >>> round(farthest(0.5, 1000, 0.001), 3), farthest(0.5, 9, 0.001)
     (1.232, 0.0)
     """
-    p = float(least_probability(draws, draws, failure=failure))
+    p = float(clopper_pearson_lower_bound(draws, draws, failure=failure))
     return float(noise * ndtri(p)) if p > 0.5 else 0.0
 
 
@@ -149,7 +154,7 @@ def _votes(
 ) -> dict[str, list[float]]:
     """The radius that is proven for each image, and whether the label is right."""
     job.say(f"certifying {len(some[1]):,} test images, with {CHOOSE + draws:,} votes on each")
-    found = smoothed(
+    found = randomised_smoothing(
         model, some[0], noise=noise, choose=CHOOSE, draws=draws, failure=failure, key=key
     )
     return {
@@ -165,7 +170,11 @@ def _attacked(job: Job, model: Model, some: Batch) -> dict[str, list[float]]:
     stands = []
     for radius in RADII:
         ascent = PGD(
-            away(margin), L2(radius), rate=2.5 * radius / STEPS, steps=STEPS, box=(0.0, 1.0)
+            untargeted(margin_loss),
+            L2(radius),
+            step_size=2.5 * radius / STEPS,
+            steps=STEPS,
+            box=(0.0, 1.0),
         )
         worst = perturb(ascent, model, (xs, ys))
         stands.append(float((jnp.argmax(predict(model, worst), axis=-1) == ys).mean()))

@@ -82,7 +82,7 @@ def spam(
     test = (scale(test[0]), test[1])
     wrong = lambda model: 100 * evaluate(model, test, {"error": binary_error_rate})["error"]
     job.say("logistic and additive regression")
-    settings = {"epochs": epochs, "batch": batch, "progress": job.progress}
+    settings = {"epochs": epochs, "batch_size": batch, "progress": job.progress}
     line = fit(
         descend(binary_cross_entropy, optax.adam(rate)),
         logistic_regression(xs.shape[1]),

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int, PRNGKeyArray
 from .. import data
 from ..core import Batch
 from ..data import WordPiece
-from ..models import SpanFinder, best_span
+from ..models import SpanPredictor, best_span
 from ..train import span_cross_entropy, span_error_rate
 from .engine.job import Job, positive, recipe
 from .engine.outcome import Outcome
@@ -106,10 +106,10 @@ def usual_length(spans: Int[np.ndarray, "n 2"]) -> int:
 
 
 def answers(
-    model: SpanFinder, read: Rows, questions: Sequence[Question], *, longest: int
+    model: SpanPredictor, read: Rows, questions: Sequence[Question], *, longest: int
 ) -> list[str]:
     """What the model says to each question: the words of the passage that its best span touches."""
-    find = jax.jit(jax.vmap(lambda x: best_span(model(x), longest=longest)))
+    find = jax.jit(jax.vmap(lambda x: best_span(model(x), max_length=longest)))
     said = []
     for i in range(0, len(questions), BLOCK):
         block = jax.tree.map(lambda a, i=i: a[i : i + BLOCK], read.batch[0])
@@ -212,7 +212,7 @@ def spans(
         [text for question in train for text in (question.asks, question.passage)],
         (train if squad else _again(train, renames, key_names), valid, test),
         lambda part, known: _answered(rows(part, known, length=length)),
-        lambda begun, key: SpanFinder.init(begun.bert, key=key),
+        lambda begun, key: SpanPredictor.init(begun.bert, key=key),
         span_cross_entropy,
         METRICS,
         lambda found: _row(_said(found, test, length), test),

@@ -13,7 +13,7 @@ from jaxtyping import Bool, PRNGKeyArray
 from .. import data
 from ..core import Batch
 from ..data import UNIVERSAL, WordPiece
-from ..models import Tagger
+from ..models import TokenClassifier
 from ..train import token_cross_entropy, token_error_rate
 from .engine.job import Job, positive, recipe
 from .engine.outcome import Outcome
@@ -178,7 +178,9 @@ def tagging(
         [" ".join(words) for words, _ in train],
         (train, valid, test),
         lambda part, known: rows(part, known, length=length),
-        lambda begun, key: Tagger.init(begun.bert, len(UNIVERSAL), dropout=DROPOUT, key=key),
+        lambda begun, key: TokenClassifier.init(
+            begun.bert, len(UNIVERSAL), dropout=DROPOUT, key=key
+        ),
         token_cross_entropy,
         METRICS,
         lambda found: {

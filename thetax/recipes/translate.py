@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from .. import data
 from ..core import Batch, Objective
-from ..models import EncoderDecoder, Translator, beam, greedy
+from ..models import EncoderDecoder, Translator, beam_search, greedy
 from ..train import Fit, bleu, descend, fit, mixed_precision, per_token
 from .engine.job import Job, positive, recipe
 from .engine.outcome import Outcome
@@ -81,8 +81,14 @@ def said(
         )
         if width == 1:
             return greedy(cell, first=begin, length=length, end=end, state=state).tokens
-        found = beam(
-            cell, first=begin, length=length, width=width, end=end, state=state, penalty=penalty
+        found = beam_search(
+            cell,
+            first=begin,
+            length=length,
+            beam_width=width,
+            end=end,
+            state=state,
+            length_penalty=penalty,
         )
         return found.tokens[0]
 
@@ -108,7 +114,7 @@ def translate(
     dropout: float = 0.1,
     smoothing: float = 0.1,
     decay: float = 0.01,
-    beams: int = 4,
+    beam_width: int = 4,
     penalty: float = 1.0,
     rate: float = 2e-3,
     warm: int = 400,
@@ -144,7 +150,7 @@ def translate(
         Share of the label that is spread over all pieces.
     decay
         How fast matrices decay, as a share of the learning rate.
-    beams
+    beam_width
         Beginnings that are carried on together in the search for the likeliest translation.
     penalty
         The power of its length by which the likelihood of a translation is divided.
@@ -168,7 +174,7 @@ def translate(
         depth=depth,
         heads=heads,
         length=length,
-        beams=beams,
+        beam_width=beam_width,
         rate=rate,
         warm=warm,
         epochs=epochs,
@@ -195,7 +201,7 @@ def translate(
         job,
         objective=mixed_precision(objective) if precision == "bfloat16" else objective,
         optimiser=decayed_adam(warm_root(rate, warm=warm), decay=decay, late=LATE),
-        stream=data.by_length(train, batch=batch, count=LENGTHS, key=key_stream),
+        stream=data.by_length(train, batch_size=batch, count=LENGTHS, key=key_stream),
         valid=valid,
     )
     judged = partial(
@@ -204,11 +210,13 @@ def translate(
         parts[2].german.tolist(),
         known,
         length=length,
-        beams=beams,
+        beam_width=beam_width,
         penalty=penalty,
     )
     if lessons:
-        net = EncoderDecoder.init(len(known), len(known), width, state, attend=state, key=keys[0])
+        net = EncoderDecoder.init(
+            len(known), len(known), width, state, attention_width=state, key=keys[0]
+        )
         table["recurrent network"] = judged(
             learn(net, "recurrent network", epochs=lessons, key=keys[0])
         )
@@ -278,10 +286,10 @@ def _row(
     found: Fit,
     *,
     length: int,
-    beams: int,
+    beam_width: int,
     penalty: float,
 ) -> dict[str, float]:
     plain = said(found.model, sources, known, length=length)
-    searched = said(found.model, sources, known, length=length, width=beams, penalty=penalty)
-    row = {"test BLEU": bleu(plain, meant), f"by a beam of {beams}": bleu(searched, meant)}
+    searched = said(found.model, sources, known, length=length, width=beam_width, penalty=penalty)
+    row = {"test BLEU": bleu(plain, meant), f"by a beam of {beam_width}": bleu(searched, meant)}
     return row | {"valid loss": float(found.history["valid loss"][-1])}

@@ -229,7 +229,7 @@ def _fit(
         nets,
         train,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         validation=HELD_OUT if watched else None,
         metrics={"error": each_error} if watched else None,
         patience=trick.patience,

@@ -91,7 +91,7 @@ def vit(
     draw = partial(
         ViT.init, d=width, depth=depth, heads=heads, dropout=dropout, initialiser=narrow(width)
     )
-    net = draw(10, size=size, channels=1, patch=patch, key=key_init)
+    net = draw(10, image_size=size, channels=1, patch_size=patch, key=key_init)
     train, valid = stored.split(full.train, 1 - HELD_OUT, key=key_valid, by=full.train[1])
     objective = augmented(cross_entropy, otherwise(data, pixels=pixels))
     table = {}

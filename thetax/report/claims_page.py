@@ -15,11 +15,11 @@ from ..claims import PRINTED, Check, Finding, heading
 from .figure import render, variables
 from .formula import font, formula, typeset
 
-FEW = 4  # comparisons that are shown without being asked for
-MARK = {True: "✓", False: "✗"}
+MAX_OPEN_COMPARISONS = 4  # comparisons that are shown without being asked for
+MARKS = {True: "✓", False: "✗"}
 
 
-class Verdicts:
+class ClaimsPage:
     """The page in the making: findings are added as they come, and `write` puts them in the order
     of the course.
     """
@@ -56,7 +56,7 @@ class Verdicts:
     def page(self, facts: dict[str, str]) -> str:
         """The whole document; every piece of text is escaped here."""
         light, dark = variables()
-        style, script = (_file(name) for name in ("verdicts.css", "verdicts.js"))
+        style, script = (_file(name) for name in ("claims_page.css", "claims_page.js"))
         base = _file("page.css")
         ordered = sorted(self.findings, key=lambda f: f.claim.place)
         return "\n".join(
@@ -172,7 +172,7 @@ def _verdict(finding: Finding) -> str:
     word = "checked" if finding.holds else "does not hold" if finding.verdict else "did not run"
     return (
         f'<span class="mark {"good" if finding.holds else "bad"}" '
-        f'title="{word}">{MARK[finding.holds]}</span>'
+        f'title="{word}">{MARKS[finding.holds]}</span>'
     )
 
 
@@ -191,7 +191,7 @@ def _checks(finding: Finding) -> str:
     rows = "".join(_row(name, check) for name, check in named.items())
     head = "".join(f"<th>{word}</th>" for word in ("", "compared", "measured", "expected", "how"))
     table = f'<table class="checks"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    unfolded = "" if finding.holds and len(named) > FEW else " open"
+    unfolded = "" if finding.holds and len(named) > MAX_OPEN_COMPARISONS else " open"
     count = f"{len(named)} comparison{'s' * (len(named) > 1)}: {finding.method}"
     return f"<details{unfolded}><summary>{escape(count)}</summary>{table}</details>"
 
@@ -205,7 +205,7 @@ def _row(name: str, check: Check) -> str:
     near = "" if check.tolerance is None else f" ± {number(check.tolerance)}"
     wanted = ("not " if printed else "") + number(check.expected) + near
     cells = [name, number(check.measured), wanted, check.method + alarm]
-    mark = f'<td class="mark {"good" if good else "bad"}">{MARK[good]}</td>'
+    mark = f'<td class="mark {"good" if good else "bad"}">{MARKS[good]}</td>'
     whole = lambda cell: escape(cell).replace(
         "e-", "e\N{NON-BREAKING HYPHEN}"
     )  # 1e-12 stays on one line

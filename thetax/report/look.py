@@ -21,9 +21,9 @@ from ..train.loop.fit import CALIBRATION
 from .figure import render
 from .lenses.regularisers import acting
 from .page import Section, number, page
-from .registry import LENSES, Lens, NotSeen, some
+from .registry import LENSES, Lens, LensUnavailable, subsample
 
-LONGEST = 300  # characters of what a lens that failed has to say
+MAX_ERROR_LETTERS = 300  # characters of what a lens that failed has to say
 
 
 def look(
@@ -92,7 +92,7 @@ def _folded(outcome: Outcome) -> tuple[Outcome, list[str]]:
     if not has_batch_norm(outcome.model):
         return outcome, []
     try:
-        known = some(outcome.train, CALIBRATION)[0]
+        known = subsample(outcome.train, CALIBRATION)[0]
         start = fold(outcome.start, known) if outcome.start is not None else None
         return replace(outcome, model=fold(outcome.model, known), start=start), []
     except Exception as trouble:
@@ -118,7 +118,7 @@ def _section(lens: Lens, outcome: Outcome, figures: Path) -> Section:
         svg, png = render(result, name, escape(lens.title))
         disk.write(figures / f"{name}.png", png)
         return replace(section, figure=svg)
-    except NotSeen as reason:
+    except LensUnavailable as reason:
         return replace(section, told={"not shown": str(reason)})
     except Exception as trouble:  # one lens must not lose the report
         return replace(section, trouble=_sentence(trouble))
@@ -127,7 +127,9 @@ def _section(lens: Lens, outcome: Outcome, figures: Path) -> Section:
 def _sentence(trouble: Exception) -> str:
     """What went wrong, in a line, however much an error has to say."""
     first = str(trouble).strip().partition("\n")[0]
-    return textwrap.shorten(f"{type(trouble).__name__}: {first}", LONGEST, placeholder=" …")
+    return textwrap.shorten(
+        f"{type(trouble).__name__}: {first}", MAX_ERROR_LETTERS, placeholder=" …"
+    )
 
 
 def _summary(outcome: Outcome) -> dict[str, str]:

@@ -10,11 +10,11 @@ import numpy as np
 
 from .figure import variables
 
-BELOW = (
+RESULTS_NOTE = (
     "What follows looks at the network of the last row; where a row is a mean over several, at "
     "the first of them."
 )
-LONG = 60  # letters of a cell, from which on it is a text that has lines
+MIN_TEXT_LETTERS = 60  # letters of a cell, from which on it is a text that has lines
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _results(table: Mapping[str, Mapping[str, float]]) -> str:
         {"": method} | {name: number(value) for name, value in row.items()}
         for method, row in table.items()
     ]
-    below = f"<p>{BELOW}</p>" if len(rows) > 1 else ""
+    below = f"<p>{RESULTS_NOTE}</p>" if len(rows) > 1 else ""
     return f'<section id="results"><h2>Results</h2>{below}{_table(rows)}</section>'
 
 
@@ -93,7 +93,7 @@ def number(value: Any) -> str:
 
 def _table(rows: Sequence[Mapping[str, str]]) -> str:
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    written = lambda value: "\n" in value or len(value) > LONG
+    written = lambda value: "\n" in value or len(value) > MIN_TEXT_LETTERS
     prose = {
         name for row in rows for name, value in row.items() if written(str(value))
     }  # set as it was written

@@ -11,17 +11,19 @@ from ..bayes import GaussianProcess
 from ..core import Batch
 from ..recipes.engine.outcome import Outcome
 
-SEEN = 2000  # examples for activations and gradients
-BENT = 1000  # examples for curvature
-WORK = 30_000_000  # operations of their predictions on a CPU, for what is slow at curvature
-DEAR = 10**10  # operations of the fewest, at which curvature takes a CPU minutes
-SHORT, FEW = (
+MAX_ACTIVATION_EXAMPLES = 2000  # examples for activations and gradients
+MAX_CURVATURE_EXAMPLES = 1000  # examples for curvature
+MAX_CPU_OPERATIONS = (
+    30_000_000  # operations of their predictions on a CPU, for what is slow at curvature
+)
+CPU_REFUSAL_OPERATIONS = 10**10  # operations of the fewest, at which curvature takes a CPU minutes
+TARGETS_PER_EXAMPLE, MIN_EXAMPLES = (
     10,
     16,
 )  # targets along a sequence that count as one example, and examples that are always afforded
-LONG = 32  # targets along a sequence, of which many are not always afforded
-LOGITS = 40_000_000  # held at once
-SHOWN = 50  # classes of which a matrix can be read
+LONG_SEQUENCE_TARGETS = 32  # targets along a sequence, of which many are not always afforded
+MAX_LOGITS = 40_000_000  # held at once
+MAX_MATRIX_CLASSES = 50  # classes of which a matrix can be read
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Lens:
     rows: Callable[[Any], Sequence[Mapping[str, str]]]
 
 
-class NotSeen(Exception):
+class LensUnavailable(Exception):
     """Raised by a lens that cannot look at this outcome, with the reason, which the page tells."""
 
 
@@ -77,15 +79,15 @@ def lens(
     return register
 
 
-def some(data: Batch, count: int) -> Batch:
+def subsample(data: Batch, count: int) -> Batch:
     """At most `count` of the examples, evenly spread over the data; fewer where each has a target
     at many times.
 
-    >>> some((np.arange(10), np.arange(10)), 3)[0].tolist()
+    >>> subsample((np.arange(10), np.arange(10)), 3)[0].tolist()
     [0, 4, 9]
     """
     n = len(jax.tree.leaves(data)[0])
-    count = max(min(count, FEW), count // max(1, _targets(data) // SHORT))
+    count = max(min(count, MIN_EXAMPLES), count // max(1, _targets(data) // TARGETS_PER_EXAMPLE))
     chosen = np.linspace(0, n - 1, min(n, count)).astype(int)
     return data if n <= count else jax.tree.map(lambda a: a[chosen], data)
 
@@ -97,13 +99,13 @@ def _targets(data: Batch) -> int:
     return ys.shape[1] if tokens else 1
 
 
-def classifies(outcome: Outcome) -> bool:
+def is_classifier(outcome: Outcome) -> bool:
     """Whether the outcome has classes to tell apart, one for each example and not one for each
     time.
     """
     return len(outcome.classes) > 1 and not (outcome.tokens and np.ndim(outcome.test[1]) > 1)
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """A share as a reader wants it."""
     return f"{100 * share:.2f} %"

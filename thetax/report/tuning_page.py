@@ -13,7 +13,7 @@ from ..train import Setting, Trial, Tuned
 from .figure import render
 from .page import Section, page
 
-TOP = 10  # trials in the table
+MAX_SHOWN_TRIALS = 10  # trials in the table
 
 
 def report_search(
@@ -74,7 +74,7 @@ def words(setting: Setting) -> dict[str, str]:
     return {name: f"{value:.3g}" for name, value in setting._asdict().items()}
 
 
-def top(trials: Sequence[Trial], count: int = TOP) -> list[Trial]:
+def top(trials: Sequence[Trial], count: int = MAX_SHOWN_TRIALS) -> list[Trial]:
     """The best trials, those that went to their end first."""
     return sorted(trials, key=lambda trial: (trial.stopped, trial.error, trial.number))[:count]
 
@@ -104,8 +104,7 @@ def _figures(found: Tuned) -> list[tuple[str, str, str, Any]]:
             "course",
             "The course of the search",
             "Each point is a trial, in the order in which they ended. One that was stopped early "
-            "shows the error it "
-            "had then, which it would have lowered.",
+            "shows the error it had then, which it would have lowered.",
             course(found.trials),
         ),
         (

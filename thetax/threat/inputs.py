@@ -44,9 +44,8 @@ def check_input(name: str, model: Model, x: Any, y: Any, box: Range | None) -> N
         low, high = box if isinstance(x, Tracer) else (np.asarray(x).min(), np.asarray(x).max())
         if not box[0] <= low <= high <= box[1]:
             raise ValueError(
-                f"{name}: expected inputs from {box[0]} to {box[1]}, but they go from {low:.4g} "
-                f"to {high:.4g}. "
-                "Scale them, or give their own box."
+                f"{name}: expected inputs from {box[0]} to {box[1]}, but they go from {low:.4g} to "
+                f"{high:.4g}. Scale them, or give their own box."
             )
     if (
         not isinstance(y, Tracer)

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.attack import HopSkipJump, towards
+from thetax.attack import HopSkipJump, targeted
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.threat import L1, L2, Linf
@@ -37,7 +37,7 @@ def test_of_two_affine_classes_it_comes_near_the_boundary(norm):
     least = np.abs(z[:, 0] - z[:, 1]) / (np.linalg.norm(w) if norm is L2 else np.abs(w).sum())
     far = {}
     for steps in (1, 20):
-        found = answers(HopSkipJump(norm, steps=steps, queries=100, box=BOX), affine)
+        found = answers(HopSkipJump(norm, steps=steps, n_queries=100, box=BOX), affine)
         after = np.asarray(jax.vmap(affine)(jnp.asarray(found)))
         assert (after.argmax(axis=1) != z.argmax(axis=1)).all()
         far[steps] = np.array(
@@ -54,7 +54,7 @@ def test_of_two_affine_classes_it_comes_near_the_boundary(norm):
 def test_only_decisions_are_used(norm):
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
     decided = lambda x: jax.nn.one_hot(jnp.argmax(net(x)), 3)
-    attack = HopSkipJump(norm, steps=3, queries=20, box=BOX)
+    attack = HopSkipJump(norm, steps=3, n_queries=20, box=BOX)
     found = answers(attack, net, XS[:3], KEYS[:3])
     assert np.array_equal(found, answers(attack, decided, XS[:3], KEYS[:3]))
     assert (found >= BOX[0]).all()
@@ -64,7 +64,7 @@ def test_only_decisions_are_used(norm):
 @pytest.mark.slow
 def test_towards_a_class_a_key_decides_and_a_batch_is_a_vmap():
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
-    attack = HopSkipJump(Linf, steps=2, queries=10, box=BOX, goal=towards())
+    attack = HopSkipJump(Linf, steps=2, n_queries=10, box=BOX, goal=targeted())
     one = jax.jit(lambda x, key: attack(net, x, jnp.argmin(net(x)), key=key))
     alone = np.stack([one(x, key) for x, key in zip(XS, KEYS)])
     together = jax.jit(jax.vmap(lambda x, key: attack(net, x, jnp.argmin(net(x)), key=key)))(
@@ -78,7 +78,7 @@ def test_towards_a_class_a_key_decides_and_a_batch_is_a_vmap():
 
 
 def test_where_nothing_is_wrong_or_x_is_already_x_stays():
-    attack = HopSkipJump(L2, steps=1, queries=5, tries=5, box=BOX)
+    attack = HopSkipJump(L2, steps=1, n_queries=5, n_starts=5, box=BOX)
     fixed = lambda x: jnp.array([1.0, 0.0]) + 0 * x[:2]
     found = jax.jit(jax.vmap(lambda y: attack(fixed, XS[0], y, key=KEYS[0])))(jnp.array([0, 1]))
     assert np.array_equal(found, jnp.stack([XS[0], XS[0]]))
@@ -89,7 +89,7 @@ def test_where_most_is_wrong_the_direction_is_not_theirs():
     the same.
     """
     n = jnp.ones(20) / jnp.sqrt(20)
-    attack = HopSkipJump(L2, steps=1, queries=100, box=BOX)
+    attack = HopSkipJump(L2, steps=1, n_queries=100, box=BOX)
     here = jnp.full(20, 0.5)
     wrong = lambda point: (point - here) @ n > -0.03  # of steps 0.1 long
     towards_n = [
@@ -104,7 +104,7 @@ def test_more_hops_never_end_farther():
     """Though with one query for a direction most of them go astray."""
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
     hops = (
-        answers(HopSkipJump(L2, steps=steps, queries=1, box=BOX), net) for steps in (1, 2, 4, 8)
+        answers(HopSkipJump(L2, steps=steps, n_queries=1, box=BOX), net) for steps in (1, 2, 4, 8)
     )
     far = np.array([np.linalg.norm(found - np.asarray(XS), axis=1) for found in hops])
     assert (np.diff(far, axis=0) <= 1e-12).all()

@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.attack import Square, away, margin, only
+from thetax.attack import Square, margin_loss, maximise_loss, untargeted
 from thetax.attack.blackbox.square import windows
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
@@ -35,19 +35,19 @@ def test_of_an_affine_model_it_finds_the_largest_difference(shape):
     affine = Linear.init(18, 2, key=KEY)
     model = lambda x: affine(x.ravel())
     x = X.reshape(shape)
-    found = Square(margin, BALL, queries=1000)(model, x, Y, key=KEY)
-    best = float(margin(model(x), Y)) + 0.2 * float(jnp.abs(affine.W[1] - affine.W[0]).sum())
-    assert float(margin(model(found), Y)) == pytest.approx(best, rel=1e-9)
+    found = Square(margin_loss, BALL, n_queries=1000)(model, x, Y, key=KEY)
+    best = float(margin_loss(model(x), Y)) + 0.2 * float(jnp.abs(affine.W[1] - affine.W[0]).sum())
+    assert float(margin_loss(model(found), Y)) == pytest.approx(best, rel=1e-9)
 
 
 def test_it_stays_in_the_ball_and_in_the_range_and_never_falls(net):
     x = X.at[0, 0].set(0.0).at[1, 1].set(1.0)
-    gains = [float(margin(net(x), Y))]
+    gains = [float(margin_loss(net(x), Y))]
     for queries in (2, 300):
-        found = Square(margin, BALL, queries=queries, box=(0.0, 1.0))(net, x, Y, key=KEY)
+        found = Square(margin_loss, BALL, n_queries=queries, box=(0.0, 1.0))(net, x, Y, key=KEY)
         assert jnp.abs(found - x).max() <= 0.2 * (1 + 1e-12)
         assert 0 <= found.min() <= found.max() <= 1
-        gains.append(float(margin(net(found), Y)))
+        gains.append(float(margin_loss(net(found), Y)))
     assert gains == sorted(gains)
     assert gains[2] > gains[0]
 
@@ -61,12 +61,12 @@ def test_the_model_is_asked_so_often_and_no_more_once_the_goal_is_reached(net):
 
     def count(goal, ball):
         asked.clear()
-        Square(goal, ball, queries=30)(model, X, jnp.argmax(net(X)), key=KEY).block_until_ready()
+        Square(goal, ball, n_queries=30)(model, X, jnp.argmax(net(X)), key=KEY).block_until_ready()
         jax.effects_barrier()
         return len(asked)
 
-    assert count(only(margin), BALL) == 30
-    assert 2 < count(away(margin), Linf(0.045)) < 30
+    assert count(maximise_loss(margin_loss), BALL) == 30
+    assert 2 < count(untargeted(margin_loss), Linf(0.045)) < 30
 
 
 def test_it_asks_for_no_gradient(net):
@@ -78,7 +78,7 @@ def test_it_asks_for_no_gradient(net):
         raise AssertionError("a gradient was asked for")
 
     closed.defvjp(refuse, refuse)
-    attack = Square(away(margin), BALL, queries=20)
+    attack = Square(untargeted(margin_loss), BALL, n_queries=20)
     assert np.array_equal(attack(closed, X, Y, key=KEY), attack(net, X, Y, key=KEY))
 
 
@@ -107,7 +107,7 @@ def test_the_sizes_of_the_squares():
 
 @pytest.mark.slow
 def test_a_batch_is_a_vmap_and_a_key_decides(net):
-    attack = Square(away(margin), BALL, queries=15)
+    attack = Square(untargeted(margin_loss), BALL, n_queries=15)
     xs = jr.uniform(jr.key(5), (3, 2, 3, 3))
     keys = jr.split(KEY, 3)
     call = lambda x, key: attack(net, x, Y, key=key)
@@ -121,25 +121,27 @@ def test_a_batch_is_a_vmap_and_a_key_decides(net):
 
 def test_what_is_wrong_already_stays(net):
     y = jnp.argmin(net(X))
-    assert np.array_equal(Square(away(margin), BALL, queries=15)(net, X, y, key=KEY), X)
+    assert np.array_equal(
+        Square(untargeted(margin_loss), BALL, n_queries=15)(net, X, y, key=KEY), X
+    )
 
 
 def test_no_query_is_spent_on_what_is_known():
     """One number has two ends: the start tries one of them, and the first square the other."""
     up = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
-    attack = Square(margin, BALL, queries=3)
+    attack = Square(margin_loss, BALL, n_queries=3)
     found = [float(attack(up, jnp.zeros(1), Y, key=key)[0]) for key in jr.split(KEY, 8)]
     assert found == [0.2] * 8
 
 
 def test_bad_input(net, unchecked):
     with pytest.raises(ValueError, match="Square: its squares are made for Linf; got L2"):
-        Square(margin, L2(0.1), queries=10)
+        Square(margin_loss, L2(0.1), n_queries=10)
     with pytest.raises(
         ValueError, match="Square: queries must be at least 2, the input and a start; got 1"
     ):
-        Square(margin, BALL, queries=1)
+        Square(margin_loss, BALL, n_queries=1)
     with pytest.raises(ValueError, match=r"Square: share must lie in \(0, 1\]; got 0"):
-        Square(margin, BALL, queries=10, share=0)
+        Square(margin_loss, BALL, n_queries=10, initial_fraction=0)
     with pytest.raises(ValueError, match="Square: is a random search; give a key"):
-        Square(margin, BALL, queries=10)(net, X, Y)
+        Square(margin_loss, BALL, n_queries=10)(net, X, Y)

@@ -13,8 +13,8 @@ import optax
 import pytest
 from contracts import normal
 
-from thetax.attack import APGD, PGD, Goal, away, logit_ratio, margin, towards
-from thetax.attack.base import Attempt
+from thetax.attack import APGD, PGD, Goal, dlr_loss, margin_loss, targeted, untargeted
+from thetax.attack.base import Candidate
 from thetax.attack.gradient.apgd import Climb, Place, checkpoints
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
@@ -147,9 +147,11 @@ def trained():
 def test_it_mostly_gains_as_much_as_steps_of_one_length(trained, name):
     net, xs, ys = trained
     ball = BALLS[name]
-    gain = lambda attack: jax.jit(jax.vmap(lambda x, y: margin(net(attack(net, x, y)), y)))(xs, ys)
-    own = gain(APGD(margin, ball, steps=20))
-    fixed = gain(PGD(margin, ball, rate=ball.radius / 4, steps=20))
+    gain = lambda attack: jax.jit(jax.vmap(lambda x, y: margin_loss(net(attack(net, x, y)), y)))(
+        xs, ys
+    )
+    own = gain(APGD(margin_loss, ball, steps=20))
+    fixed = gain(PGD(margin_loss, ball, step_size=ball.radius / 4, steps=20))
     assert (own >= fixed - 1e-6).mean() >= 0.9
     assert (own > fixed + 1e-6).sum() >= (fixed > own + 1e-6).sum()
 
@@ -162,11 +164,13 @@ def test_the_best_is_kept_and_reaching_the_goal_comes_first():
 
 
 def test_restarts_never_help_the_defender_and_a_key_decides(net):
-    found = lambda key, **more: APGD(margin, Linf(0.5), steps=3, **more)(net, X, Y, key=key)
+    found = lambda key, **more: APGD(margin_loss, Linf(0.5), steps=3, **more)(net, X, Y, key=key)
     one = found(jr.key(1))
     five = found(jr.key(1), restarts=5)
     starts = [X + Linf(0.5).sample(key, (4,)) for key in jr.split(jr.key(1), 5)]
-    assert float(margin(net(five), Y)) >= max(float(margin(net(start), Y)) for start in starts)
+    assert float(margin_loss(net(five), Y)) >= max(
+        float(margin_loss(net(start), Y)) for start in starts
+    )
     assert np.array_equal(one, found(jr.key(1)))
     assert not np.allclose(one, found(jr.key(2)), atol=1e-9)
 
@@ -175,7 +179,7 @@ def test_restarts_never_help_the_defender_and_a_key_decides(net):
 def test_it_stays_in_the_ball_and_in_the_range(net, name):
     x = jnp.asarray([0.0, 1.0, 0.5, 0.9])
     ball = BALLS[name]
-    found = APGD(away(), ball, steps=12, restarts=2, box=(0.0, 1.0))(net, x, Y, key=jr.key(0))
+    found = APGD(untargeted(), ball, steps=12, restarts=2, box=(0.0, 1.0))(net, x, Y, key=jr.key(0))
     assert ball.norm(found - x) <= ball.radius * (1 + 1e-12)
     assert found.min() >= 0
     assert found.max() <= 1
@@ -183,14 +187,14 @@ def test_it_stays_in_the_ball_and_in_the_range(net, name):
 
 def test_towards_a_class_and_away_by_the_ratio(net):
     target = jnp.argmin(net(X))
-    assert jnp.argmax(net(APGD(towards(), L2(8.0), steps=40)(net, X, target))) == target
+    assert jnp.argmax(net(APGD(targeted(), L2(8.0), steps=40)(net, X, target))) == target
     y = jnp.argmax(net(X))
-    assert jnp.argmax(net(APGD(away(logit_ratio), L2(8.0), steps=40)(net, X, y))) != y
+    assert jnp.argmax(net(APGD(untargeted(dlr_loss), L2(8.0), steps=40)(net, X, y))) != y
 
 
 @pytest.mark.slow
 def test_a_batch_is_a_vmap(net):
-    attack = APGD(away(margin), L2(0.2), steps=5, restarts=2)
+    attack = APGD(untargeted(margin_loss), L2(0.2), steps=5, restarts=2)
     xs = normal(1, 3, 4)
     keys = jr.split(jr.key(0), 3)
     call = lambda x, key: attack(net, x, Y, key=key)
@@ -203,7 +207,7 @@ def test_a_batch_is_a_vmap(net):
 @pytest.mark.parametrize("halved", [False, True])
 def test_a_peak_that_stays_halves_the_step_unless_it_was_just_halved(halved):
     """Though every step since the last checkpoint rose."""
-    at = lambda gain: Place(Attempt(X, jnp.asarray(gain), jnp.asarray(False)), jnp.zeros(4))
+    at = lambda gain: Place(Candidate(X, jnp.asarray(gain), jnp.asarray(False)), jnp.zeros(4))
     climb = Climb(
         at(1.0),
         X,
@@ -224,12 +228,12 @@ def test_bad_input(net, unchecked):
     with pytest.raises(
         ValueError, match="APGD: its steps are made for Linf and L2; got L1; take PGD"
     ):
-        APGD(away(), L1(0.1), steps=3)
+        APGD(untargeted(), L1(0.1), steps=3)
     with pytest.raises(
         ValueError, match="APGD: steps and restarts must be at least 1; got steps=0, restarts=1"
     ):
-        APGD(away(), Linf(0.1), steps=0)
+        APGD(untargeted(), Linf(0.1), steps=0)
     with pytest.raises(ValueError, match="APGD: restarts=3 begin at different points; give a key"):
-        APGD(away(), Linf(0.1), steps=1, restarts=3)(net, X, Y)
+        APGD(untargeted(), Linf(0.1), steps=1, restarts=3)(net, X, Y)
     with pytest.raises(ValueError, match=r"APGD: expected inputs from 0\.0 to 1\.0"):
-        APGD(away(), Linf(0.1), steps=1, box=(0.0, 1.0))(net, X, Y)
+        APGD(untargeted(), Linf(0.1), steps=1, box=(0.0, 1.0))(net, X, Y)

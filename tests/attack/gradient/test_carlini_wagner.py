@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from contracts import normal
 
-from thetax.attack import CarliniWagner, affine_radius, away, margin, towards
+from thetax.attack import CarliniWagner, affine_radius, margin_loss, targeted, untargeted
 from thetax.attack.gradient.carlini_wagner import _nearer
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
@@ -25,7 +25,7 @@ def test_of_an_affine_classifier_it_is_the_closed_form():
     models = jax.vmap(lambda key: Linear.init(5, 4, key=key))(jr.split(jr.key(0), 10))
     xs = normal(1, 10, 5)
     ys = jax.vmap(lambda model, x: jnp.argmax(model(x)))(models, xs)
-    attack = CarliniWagner(towards(margin), steps=1000, rate=0.01)
+    attack = CarliniWagner(targeted(margin_loss), steps=1000, learning_rate=0.01)
 
     def least(model, x, y):
         ends = jax.vmap(lambda j: attack(model, x, j))(jnp.arange(4))
@@ -46,11 +46,13 @@ def test_confidence_is_a_distance_past_the_tie():
     x = jnp.array([0.3, 0.4])
     y = jnp.array(0)
     go = jax.jit(
-        lambda confidence: CarliniWagner(steps=400, rate=0.03, confidence=confidence)(line, x, y)
+        lambda confidence: CarliniWagner(steps=400, learning_rate=0.03, confidence=confidence)(
+            line, x, y
+        )
     )
     for confidence in (0.0, 1.0):
         end = go(confidence)
-        assert float(margin(line(end), y)) >= confidence
+        assert float(margin_loss(line(end), y)) >= confidence
         assert float(jnp.linalg.norm(end - x)) == pytest.approx((2.5 + confidence) / 5, rel=1e-3)
 
 
@@ -77,7 +79,9 @@ def test_it_stays_in_the_range_and_a_batch_is_a_vmap(net):
     xs = jnp.asarray([[0.0, 1.0, 0.5, 0.9], [0.2, 0.7, 0.1, 1.0]])
     first = jnp.argmin(net(xs[0]))
     ys = jnp.stack([first, jnp.argmax(net(xs[1]))])
-    attack = CarliniWagner(steps=20, rounds=6, rate=0.1, price=1.0, box=(0.0, 1.0))
+    attack = CarliniWagner(
+        steps=20, binary_search_steps=6, learning_rate=0.1, initial_const=1.0, box=(0.0, 1.0)
+    )
     one = jax.jit(lambda x, y: attack(net, x, y))
     together = jax.jit(jax.vmap(lambda x, y: attack(net, x, y)))(xs, ys)
     np.testing.assert_allclose(together, jnp.stack([one(x, y) for x, y in zip(xs, ys)]), atol=1e-9)
@@ -90,14 +94,20 @@ def test_it_stays_in_the_range_and_a_batch_is_a_vmap(net):
 def test_towards_a_class(net):
     x = normal(2, 4)
     target = jnp.argmin(net(x))
-    end = CarliniWagner(towards(margin), steps=100, rounds=4, rate=0.1, price=1.0)(net, x, target)
+    end = CarliniWagner(
+        targeted(margin_loss),
+        steps=100,
+        binary_search_steps=4,
+        learning_rate=0.1,
+        initial_const=1.0,
+    )(net, x, target)
     assert jnp.argmax(net(end)) == target
 
 
 def test_where_nothing_is_found_the_input_stays():
     never = Linear(jnp.zeros((2, 3)), jnp.array([1.0, 0.0]))
     x = jnp.array([0.1, 0.2, 0.3])
-    assert jnp.array_equal(CarliniWagner(steps=3, rounds=2)(never, x, jnp.array(0)), x)
+    assert jnp.array_equal(CarliniWagner(steps=3, binary_search_steps=2)(never, x, jnp.array(0)), x)
 
 
 def test_bad_input(unchecked):
@@ -106,10 +116,10 @@ def test_bad_input(unchecked):
     ):
         CarliniWagner(steps=0)
     with pytest.raises(ValueError, match="CarliniWagner: rate must be > 0; got 0"):
-        CarliniWagner(rate=0.0)
+        CarliniWagner(learning_rate=0.0)
     with pytest.raises(ValueError, match="CarliniWagner: confidence must be >= 0; got -1"):
         CarliniWagner(confidence=-1.0)
-    for loss in (away(), towards(), margin):
+    for loss in (untargeted(), targeted(), margin_loss):
         with pytest.raises(
             ValueError, match=r"positive where the goal is reached; give away\(margin\)"
         ):

@@ -12,7 +12,15 @@ import pytest
 from contracts import normal
 from sklearn.datasets import load_digits
 
-from thetax.attack import PGD, DeepFool, Nearest, affine_radius, away, fgsm, margin
+from thetax.attack import (
+    PGD,
+    DeepFool,
+    MinimumNormAttack,
+    affine_radius,
+    fgsm,
+    margin_loss,
+    untargeted,
+)
 from thetax.core import run
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
@@ -103,10 +111,16 @@ def test_on_digits_it_finds_near_ones_nearly_always():
     """
     ours, wrong = lengths(DeepFool(L2, steps=50))
     assert wrong.mean() >= 0.99
-    ascent, reached = lengths(Nearest(PGD(away(margin), L2(4.0), rate=0.4, steps=20), rounds=8))
+    ascent, reached = lengths(
+        MinimumNormAttack(
+            PGD(untargeted(margin_loss), L2(4.0), step_size=0.4, steps=20), binary_search_steps=8
+        )
+    )
     assert reached.all()
     assert ours.mean() <= 1.5 * ascent.mean()
-    straight, reached = lengths(Nearest(fgsm(away(), Linf(2.0)), rounds=14))
+    straight, reached = lengths(
+        MinimumNormAttack(fgsm(untargeted(), Linf(2.0)), binary_search_steps=14)
+    )
     assert (ours <= np.where(reached, straight, np.inf) * (1 + 1e-6)).mean() >= 0.95
 
 

@@ -11,9 +11,19 @@ import numpy as np
 import pytest
 from contracts import normal
 
-from thetax.attack import APGD, PGD, DeepFool, Goal, away, fgsm, logit_ratio, margin, towards
-from thetax.attack.base import nothing
-from thetax.attack.gradient.pgd import Ascent, unit
+from thetax.attack import (
+    APGD,
+    PGD,
+    DeepFool,
+    Goal,
+    dlr_loss,
+    fgsm,
+    margin_loss,
+    targeted,
+    untargeted,
+)
+from thetax.attack.base import no_candidate
+from thetax.attack.gradient.pgd import Ascent, l1_normalise
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.threat import L0, L1, L2, Linf
@@ -38,7 +48,7 @@ def net():
 
 
 def test_the_unit_of_a_gradient_has_its_signs():
-    one = jax.jit(unit)
+    one = jax.jit(l1_normalise)
     np.testing.assert_allclose(one(jnp.array([3.0, -1.0, 0.0])), [0.75, -0.25, 0.0], rtol=1e-12)
     assert one(jnp.zeros(3)).tolist() == [0.0] * 3
 
@@ -47,15 +57,19 @@ def test_the_unit_of_a_gradient_has_its_signs():
 def test_of_an_affine_classifier_it_finds_the_largest_margin(affine, name):
     """max_j (z_j − z_y + ε‖w_j − w_y‖_q), by the dual norm."""
     ball = BALLS[name]
-    found = PGD(margin, ball, rate=ball.radius / 4, steps=30)(affine, X, Y)
+    found = PGD(margin_loss, ball, step_size=ball.radius / 4, steps=30)(affine, X, Y)
     z = np.asarray(affine(X))
     W = np.asarray(affine.W)
     best = max(
         z[j] - z[0] + ball.radius * float(ball.dual(jnp.asarray(W[j] - W[0]))) for j in (1, 2)
     )
-    assert float(margin(affine(found), Y)) <= best + 1e-12
+    assert float(margin_loss(affine(found), Y)) <= best + 1e-12
     aimed = max(
-        float(margin(affine(PGD(_other(j), ball, rate=ball.radius / 4, steps=30)(affine, X, Y)), Y))
+        float(
+            margin_loss(
+                affine(PGD(_other(j), ball, step_size=ball.radius / 4, steps=30)(affine, X, Y)), Y
+            )
+        )
         for j in (1, 2)
     )
     assert aimed == pytest.approx(best, rel=1e-9)
@@ -71,7 +85,7 @@ def test_a_maximum_inside_the_ball_is_found(name):
     """−‖x − c‖² with c inside: rescaling to the sphere would miss it."""
     c = X + jnp.asarray([0.05, -0.02, 0.0, 0.04])
     loss = lambda out, y: -jnp.square(out - c).sum()
-    attack = PGD(loss, BALLS[name], rate=0.02, schedule=lambda step: 0.9**step, steps=120)
+    attack = PGD(loss, BALLS[name], step_size=0.02, schedule=lambda step: 0.9**step, steps=120)
     found = attack(lambda x: x, X, Y)
     np.testing.assert_allclose(found, c, atol=2e-3)
 
@@ -80,12 +94,12 @@ def test_the_best_is_kept_and_the_goal_once_reached_is_the_end(net):
     """A step that is far too long leaps about; the best of what it saw is no worse than where it
     began.
     """
-    wild = PGD(away(), L2(3.0), rate=50.0, steps=7)(net, X, Y)
+    wild = PGD(untargeted(), L2(3.0), step_size=50.0, steps=7)(net, X, Y)
     assert float(log_loss(net(wild), Y)) >= float(log_loss(net(X), Y))
     climb = lambda reached, **more: PGD(
         Goal(lambda out, y: out[0], lambda out, y: reached(out[0])),
         Linf(0.2),
-        rate=0.01,
+        step_size=0.01,
         steps=9,
         **more,
     )(lambda x: x, X, Y)
@@ -100,7 +114,9 @@ def test_another_start_only_where_the_goal_is_not_reached():
     the first will do.
     """
     model = lambda x: jnp.stack([jnp.full((), 0.5), jnp.where(jnp.abs(x[0]) < 0.9, 0.0, 1.0)])
-    attack = lambda restarts: PGD(away(margin), Linf(1.0), rate=0.01, steps=1, restarts=restarts)
+    attack = lambda restarts: PGD(
+        untargeted(margin_loss), Linf(1.0), step_size=0.01, steps=1, restarts=restarts
+    )
     keys = jr.split(jr.key(0), 40)
     ends = lambda restarts: jax.vmap(lambda key: attack(restarts)(model, jnp.zeros(1), Y, key=key))(
         keys
@@ -118,11 +134,13 @@ def test_another_start_only_where_the_goal_is_not_reached():
 
 def test_more_steps_and_restarts_never_help_the_defender(net):
     gain = lambda **more: float(
-        margin(net(PGD(margin, Linf(0.5), rate=0.1, **more)(net, X, Y, key=jr.key(1))), Y)
+        margin_loss(
+            net(PGD(margin_loss, Linf(0.5), step_size=0.1, **more)(net, X, Y, key=jr.key(1))), Y
+        )
     )
     assert gain(steps=1) <= gain(steps=4) <= gain(steps=16)
     starts = [X + Linf(0.5).sample(key, (4,)) for key in jr.split(jr.key(1), 5)]
-    assert gain(steps=1, restarts=5) >= max(float(margin(net(start), Y)) for start in starts)
+    assert gain(steps=1, restarts=5) >= max(float(margin_loss(net(start), Y)) for start in starts)
 
 
 def test_one_long_step_is_the_fast_gradient_sign_method(net):
@@ -146,7 +164,7 @@ def test_one_long_step_is_the_fast_gradient_sign_method(net):
 @pytest.mark.parametrize("ball", [*BALLS.values(), L0(2)], ids=[*BALLS, "L0"])
 def test_it_stays_in_the_ball_and_in_the_range(net, ball):
     x = jnp.asarray([0.0, 1.0, 0.5, 0.9])
-    found = PGD(away(), ball, rate=0.3, steps=10, restarts=2, box=(0.0, 1.0))(
+    found = PGD(untargeted(), ball, step_size=0.3, steps=10, restarts=2, box=(0.0, 1.0))(
         net, x, Y, key=jr.key(0)
     )
     assert ball.norm(found - x) <= ball.radius * (1 + 1e-12)
@@ -157,14 +175,14 @@ def test_it_stays_in_the_ball_and_in_the_range(net, ball):
 def test_what_points_out_of_the_range_is_no_way():
     """The steepest number is at its edge, and the next one is moved in its place."""
     slopes = Linear(jnp.array([[0.0, 0.0], [5.0, 1.0]]), jnp.zeros(2))
-    found = PGD(margin, L1(0.4), rate=0.1, steps=4, box=(0.0, 1.0))(
+    found = PGD(margin_loss, L1(0.4), step_size=0.1, steps=4, box=(0.0, 1.0))(
         slopes, jnp.array([1.0, 0.5]), Y
     )
     np.testing.assert_allclose(found, [1.0, 0.9], atol=1e-12)
 
 
 def test_another_start_remembers_no_direction():
-    ascent = Ascent(X, jnp.ones(4), nothing(X), jnp.array(3))
+    ascent = Ascent(X, jnp.ones(4), no_candidate(X), jnp.array(3))
     eta, g, *_ = ascent.where(jnp.array(True), 2 * X)
     assert jnp.array_equal(eta, 2 * X)
     assert not g.any()
@@ -174,8 +192,8 @@ def test_another_start_remembers_no_direction():
 @pytest.mark.parametrize(
     "attack",
     [
-        PGD(away(), Linf(0.9), rate=0.3, steps=10),
-        APGD(away(), Linf(0.9), steps=10),
+        PGD(untargeted(), Linf(0.9), step_size=0.3, steps=10),
+        APGD(untargeted(), Linf(0.9), steps=10),
         DeepFool(),
     ],
     ids=["PGD", "APGD", "DeepFool"],
@@ -196,8 +214,8 @@ def test_what_is_no_number_is_no_way_and_no_success(net, attack):
 def test_half_precision_is_kept(net):
     x = X.astype(jnp.bfloat16)
     for attack in (
-        PGD(away(), Linf(0.2), rate=0.1, steps=2, momentum=0.5),
-        APGD(away(), Linf(0.2), steps=2),
+        PGD(untargeted(), Linf(0.2), step_size=0.1, steps=2, momentum=0.5),
+        APGD(untargeted(), Linf(0.2), steps=2),
         DeepFool(),
     ):
         assert attack(net, x, Y).dtype == jnp.bfloat16
@@ -206,29 +224,33 @@ def test_half_precision_is_kept(net):
 def test_an_input_out_of_the_range_stays_in_the_ball(net):
     """As in a compiled program, which cannot refuse it."""
     found = jax.jit(
-        lambda x: PGD(log_loss, Linf(0.1), rate=0.1, steps=3, box=(0.0, 1.0))(net, x, Y)
+        lambda x: PGD(log_loss, Linf(0.1), step_size=0.1, steps=3, box=(0.0, 1.0))(net, x, Y)
     )(100 * X)
     assert jnp.abs(found - 100 * X).max() <= 0.1 + 1e-12
 
 
 def test_momentum_is_the_sum_of_unit_gradients(net):
     """Two steps by hand."""
-    unit = lambda x: (lambda g: g / jnp.abs(g).sum())(jax.grad(lambda x: log_loss(net(x), Y))(x))
-    first = unit(X)
+    l1_normalise = lambda x: (lambda g: g / jnp.abs(g).sum())(
+        jax.grad(lambda x: log_loss(net(x), Y))(x)
+    )
+    first = l1_normalise(X)
     once = X + 0.05 * jnp.sign(first)
-    twice = once + 0.05 * jnp.sign(0.9 * first + unit(once))
-    found = PGD(log_loss, Linf(1.0), rate=0.05, steps=2, momentum=0.9, keep="last")(net, X, Y)
+    twice = once + 0.05 * jnp.sign(0.9 * first + l1_normalise(once))
+    found = PGD(log_loss, Linf(1.0), step_size=0.05, steps=2, momentum=0.9, output="last")(
+        net, X, Y
+    )
     np.testing.assert_allclose(found, twice, atol=1e-12)
 
 
 def test_towards_a_class(net):
     target = jnp.argmin(net(X))
-    found = PGD(towards(), L2(8.0), rate=1.0, steps=40)(net, X, target)
+    found = PGD(targeted(), L2(8.0), step_size=1.0, steps=40)(net, X, target)
     assert jnp.argmax(net(found)) == target
 
 
 def test_a_batch_is_a_vmap_and_a_key_decides(net):
-    attack = PGD(away(margin), Linf(0.2), rate=0.05, steps=3, restarts=2)
+    attack = PGD(untargeted(margin_loss), Linf(0.2), step_size=0.05, steps=3, restarts=2)
     xs = normal(1, 3, 4)
     keys = jr.split(jr.key(0), 3)
     together = jax.jit(jax.vmap(lambda x, key: attack(net, x, Y, key=key)))(xs, keys)
@@ -239,26 +261,28 @@ def test_a_batch_is_a_vmap_and_a_key_decides(net):
 
 def test_the_ratio_of_logits(unchecked):
     z = normal(0, 5)
-    assert float(logit_ratio(z, Y)) == pytest.approx(float(logit_ratio(100 * z + 7, Y)))
+    assert float(dlr_loss(z, Y)) == pytest.approx(float(dlr_loss(100 * z + 7, Y)))
     order = np.sort(np.asarray(z))
-    assert float(logit_ratio(z, Y)) == pytest.approx(float(margin(z, Y)) / (order[-1] - order[-3]))
+    assert float(dlr_loss(z, Y)) == pytest.approx(
+        float(margin_loss(z, Y)) / (order[-1] - order[-3])
+    )
     with pytest.raises(
         ValueError, match="logit_ratio: needs three classes or more, got 2; take the margin"
     ):
-        logit_ratio(z[:2], Y)
+        dlr_loss(z[:2], Y)
 
 
 def test_bad_input(net, unchecked):
     with pytest.raises(ValueError, match="steps and restarts must be at least 1; got steps=0"):
-        PGD(away(), Linf(0.1), rate=0.1, steps=0)
+        PGD(untargeted(), Linf(0.1), step_size=0.1, steps=0)
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\]; got 2"):
-        PGD(away(), Linf(0.1), rate=0.1, steps=1, momentum=2.0)
+        PGD(untargeted(), Linf(0.1), step_size=0.1, steps=1, momentum=2.0)
     with pytest.raises(ValueError, match="restarts=3 begin at different points; give a key"):
-        PGD(away(), Linf(0.1), rate=0.1, steps=1, restarts=3)(net, X, Y)
+        PGD(untargeted(), Linf(0.1), step_size=0.1, steps=1, restarts=3)(net, X, Y)
     with pytest.raises(ValueError, match="restarts=2 need a best one; leave out keep='last'"):
-        PGD(away(), Linf(0.1), rate=0.1, steps=1, restarts=2, keep="last")
+        PGD(untargeted(), Linf(0.1), step_size=0.1, steps=1, restarts=2, output="last")
     with pytest.raises(ValueError, match=r"rate must be finite and not negative; got -0\.1"):
-        PGD(away(), Linf(0.1), rate=-0.1, steps=1)
+        PGD(untargeted(), Linf(0.1), step_size=-0.1, steps=1)
     unknown: Any = "lst"
     with pytest.raises(ValueError, match="keep is 'best' or 'last'; got 'lst'"):
-        PGD(away(), Linf(0.1), rate=0.1, steps=1, keep=unknown)
+        PGD(untargeted(), Linf(0.1), step_size=0.1, steps=1, output=unknown)

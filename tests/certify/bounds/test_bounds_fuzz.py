@@ -10,7 +10,14 @@ import pytest
 from bounds_fuzz import BINARY, UNARY, Program, Step, Violation, binary, check, examine, unary
 
 from thetax.certify.bounds import interval, interval_rules
-from thetax.certify.bounds.interval_rules import ANY, BOOLS, FLOATS, Rule, falling, rising
+from thetax.certify.bounds.interval_rules import (
+    ANY,
+    BOOLS,
+    FLOATS,
+    Rule,
+    monotone_decreasing,
+    monotone_increasing,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 INTEGERS = ("int32", "uint8")
@@ -23,7 +30,7 @@ def test_no_point_leaves_the_bounds_of_a_random_program(seed):
 
 
 def clipped(domain):
-    return lambda do, how, ins: rising(
+    return lambda do, how, ins: monotone_increasing(
         do, how, [ins[0]._replace(low=jnp.maximum(ins[0].low, domain))]
     )
 
@@ -31,27 +38,30 @@ def clipped(domain):
 BROKEN = {  # a step that shows it, and rules without their domains
     "a cast to bool rises": (
         "to bool",
-        {"convert_element_type": Rule(rising, FLOATS + BOOLS, ANY)},
+        {"convert_element_type": Rule(monotone_increasing, FLOATS + BOOLS, ANY)},
     ),
     "a cast to an integer rises": (
         "wrap",
-        {"convert_element_type": Rule(rising, FLOATS + INTEGERS, ANY)},
+        {"convert_element_type": Rule(monotone_increasing, FLOATS + INTEGERS, ANY)},
     ),
     "bits of integers rise": (
         "last bit",
         {
-            "convert_element_type": Rule(rising, FLOATS + INTEGERS, ANY),
-            "and": Rule(rising, BOOLS + INTEGERS, ANY),
+            "convert_element_type": Rule(monotone_increasing, FLOATS + INTEGERS, ANY),
+            "and": Rule(monotone_increasing, BOOLS + INTEGERS, ANY),
             **{
-                name: Rule(rising, FLOATS + BOOLS + INTEGERS, ANY)
+                name: Rule(monotone_increasing, FLOATS + BOOLS + INTEGERS, ANY)
                 for name in ("broadcast_in_dim", "reshape")
             },
         },
     ),
     "a root has no NaN": ("sqrt", {"sqrt": Rule(clipped(0.0), FLOATS, ANY)}),
-    "a sine rises": ("sin", {"sin": Rule(rising, FLOATS, ANY)}),
-    "a negative rises": ("negative", {"neg": Rule(rising, FLOATS, ANY)}),
-    "any quotient has its corners": ("reciprocal", {"integer_pow": Rule(falling, FLOATS, ANY)}),
+    "a sine rises": ("sin", {"sin": Rule(monotone_increasing, FLOATS, ANY)}),
+    "a negative rises": ("negative", {"neg": Rule(monotone_increasing, FLOATS, ANY)}),
+    "any quotient has its corners": (
+        "reciprocal",
+        {"integer_pow": Rule(monotone_decreasing, FLOATS, ANY)},
+    ),
 }
 
 

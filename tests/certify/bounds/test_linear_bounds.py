@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from thetax.certify import interval_bounds, linear_bounds, worst_margins
+from thetax.certify import certified_margins, interval_bounds, linear_bounds
 from thetax.certify.bounds.interval_rules import Interval
-from thetax.certify.bounds.linear_relaxations import rectangle
+from thetax.certify.bounds.linear_relaxations import relax_product
 from thetax.layers import Chain, Linear, MaxPool, leaky_relu, relu, sigmoid, softplus, tanh
 from thetax.models import MLP
 from thetax.threat import L0, L1, L2, Linf
@@ -153,7 +153,7 @@ def test_the_planes_of_a_product_touch_it_at_the_edges(l_x, h_x, l_y, h_y):
     x, y, out = (
         Interval(np.float64(l), np.float64(h)) for l, h in ((l_x, h_x), (l_y, h_y), (-100, 100))
     )
-    low, high = rectangle(x, y, out)
+    low, high = relax_product(x, y, out)
     plane = lambda line, x, y: (
         np.asarray(line.slopes[0]) * x + np.asarray(line.slopes[1]) * y + np.asarray(line.offset)
     )
@@ -168,7 +168,7 @@ def test_the_planes_of_a_product_touch_it_at_the_edges(l_x, h_x, l_y, h_y):
 def test_where_an_end_is_infinite_the_planes_are_levels():
     wide = Interval(np.float64(1.0), np.float64(np.inf))
     y = Interval(np.float64(1.0), np.float64(2.0))
-    strip = rectangle(wide, y, Interval(np.float64(1.0), np.float64(np.inf)))
+    strip = relax_product(wide, y, Interval(np.float64(1.0), np.float64(np.inf)))
     assert [float(slope) for line in strip for slope in line.slopes] == [0.0] * 4
     assert (float(strip.low.offset), float(strip.high.offset)) == (1.0, np.inf)
 
@@ -247,7 +247,7 @@ def test_a_derivative_of_its_own_changes_no_bound():
     x = jnp.zeros(2)
     low, high = linear_bounds(lambda x: straight_through(W, x), x, Linf(1.0))
     np.testing.assert_allclose([low[0], high[0]], [-3.0, 3.0])
-    margins = worst_margins(
+    margins = certified_margins(
         lambda x: jnp.concatenate([straight_through(W, x), 1 - x[:1]]), x, jnp.array(1), Linf(0.1)
     )
     np.testing.assert_allclose(margins, [1 - 0.1 * 4, 0.0])

@@ -49,7 +49,7 @@ def test_too_many_candidates_are_thinned():
 def test_every_example_once_an_epoch(lengths, batch, epoch):
     xs = fill_rows([np.arange(length) for length in [*lengths, 9]])
     data = {"a": xs, "b": 2 * xs, "y": np.arange(len(xs))}
-    stream = by_length(data, batch=batch, count=3, multiple=4, key=jr.key(1))
+    stream = by_length(data, batch_size=batch, count=3, multiple=4, key=jr.key(1))
     batches = list(stream(epoch))
     rows = np.concatenate([b["y"] for b in batches])
     assert sorted(rows.tolist()) == list(range(len(xs)))
@@ -67,7 +67,7 @@ def test_every_example_once_an_epoch(lengths, batch, epoch):
 def test_order_is_a_function_of_key_and_epoch():
     xs = fill_rows([np.arange(1 + i % 13) for i in range(60)])
     order = lambda seed, epoch: np.concatenate(
-        [b[1] for b in by_length((xs, np.arange(60)), batch=4, key=jr.key(seed))(epoch)]
+        [b[1] for b in by_length((xs, np.arange(60)), batch_size=4, key=jr.key(seed))(epoch)]
     ).tolist()
     assert order(0, 1) == order(0, 1)
     assert len({tuple(order(seed, epoch)) for seed in range(2) for epoch in range(2)}) == 4
@@ -76,7 +76,7 @@ def test_order_is_a_function_of_key_and_epoch():
 def test_little_is_filled_up():
     lengths = np.random.default_rng(0).integers(4, 129, 600)
     xs = fill_rows([np.ones(length, int) for length in lengths])
-    used = sum(b.size for b in by_length(xs, batch=16, count=4, key=jr.key(0))(0))
+    used = sum(b.size for b in by_length(xs, batch_size=16, count=4, key=jr.key(0))(0))
     assert lengths.sum() <= used < 1.25 * lengths.sum() < xs.size / 1.4
 
 
@@ -87,7 +87,7 @@ def test_fit_takes_batches_of_several_shapes():
     rows = [[(3 * i + j) % 5 for j in range(2 + i % 6)] for i in range(12)]
     xs = fill_rows([row[:-1] for row in rows])
     ys = fill_rows([row[1:] for row in rows])
-    stream = by_length((xs, ys), batch=4, count=2, multiple=1, key=jr.key(0))
+    stream = by_length((xs, ys), batch_size=4, count=2, multiple=1, key=jr.key(0))
     model = Embedding.init(5, 5, key=jr.key(1))
     traced = []
 
@@ -121,15 +121,18 @@ def test_fit_takes_batches_of_several_shapes():
         (lambda: bucket_lengths(np.array([3]), count=0), "got count=0"),
         (lambda: bucket_lengths(np.array([], int), count=2), "0 lengths"),
         (
-            lambda: by_length(np.ones((2, 3)), batch=1, key=jr.key(0)),
+            lambda: by_length(np.ones((2, 3)), batch_size=1, key=jr.key(0)),
             "must be tokens .* got float64",
         ),
-        (lambda: by_length((), batch=1, key=jr.key(0)), "got nothing"),
+        (lambda: by_length((), batch_size=1, key=jr.key(0)), "got nothing"),
         (
-            lambda: by_length((np.ones((2, 3), int), np.ones(3)), batch=1, key=jr.key(0)),
+            lambda: by_length((np.ones((2, 3), int), np.ones(3)), batch_size=1, key=jr.key(0)),
             r"one length, got \[2, 3\]",
         ),
-        (lambda: by_length(np.ones((2, 3), int), batch=0, key=jr.key(0)), "batch counts examples"),
+        (
+            lambda: by_length(np.ones((2, 3), int), batch_size=0, key=jr.key(0)),
+            "batch_size must be at least 1; got 0",
+        ),
     ],
 )
 def test_bad_input(make, message):

@@ -15,7 +15,9 @@ from thetax.models import BERT, GPT, MLP, SentenceClassifier, ViT
 
 @pytest.fixture(scope="module")
 def model():
-    return jax.tree.map(lambda a: 6 * a, GPT.init(9, 8, depth=2, heads=2, length=8, key=jr.key(0)))
+    return jax.tree.map(
+        lambda a: 6 * a, GPT.init(9, 8, depth=2, heads=2, max_length=8, key=jr.key(0))
+    )
 
 
 TEXT = jnp.array([1, 4, 2, 7, -1, -1])
@@ -58,7 +60,9 @@ def test_places_count_and_rollout_flows():
 
 
 def test_an_image_has_a_grid():
-    net = ViT.init(3, size=(4, 6), channels=1, patch=2, d=4, depth=1, heads=2, key=jr.key(0))
+    net = ViT.init(
+        3, image_size=(4, 6), channels=1, patch_size=2, d=4, depth=1, heads=2, key=jr.key(0)
+    )
     found = explain.attention_maps(net, jnp.ones((1, 4, 6)))
     assert found.grid == (2, 3)
     assert found.tokens[:3] == ("class", "1, 1", "1, 2")
@@ -71,7 +75,7 @@ def test_saliency_is_the_slope_by_differences(model, x64):
     wide = jax.tree.map(lambda a: a.astype(jnp.float64), model)
     found = explain.token_saliency(wide, TEXT, names="abcdefghi", classes="abcdefghi")
     vectors = wide.embed(TEXT[:4])
-    logits = lambda v: wide.read(wide.trunk(wide.positions(v), mask=CAUSAL))[3]
+    logits = lambda v: wide.unembed(wide.trunk(wide.positions(v), mask=CAUSAL))[3]
     chosen = int(logits(vectors).argmax())
     assert found.about == "abcdefghi"[chosen]
     slope = np.zeros((4, 8))
@@ -102,7 +106,7 @@ def test_saliency_at_a_place_knows_nothing_of_what_comes_after(model):
 @pytest.mark.slow
 def test_saliency_of_a_judgement_with_segments():
     """A head on an encoder, which has three tables: it is the tokens' that is moved."""
-    bert = BERT.init(9, 8, depth=1, heads=2, length=8, key=jr.key(0))
+    bert = BERT.init(9, 8, depth=1, heads=2, max_length=8, key=jr.key(0))
     found = explain.token_saliency(
         SentenceClassifier.init(bert, 2, key=jr.key(1)),
         (TEXT, jnp.where(TEXT >= 0, 0, -1)),
@@ -134,7 +138,7 @@ def test_what_has_nothing_to_show_says_so():
         explain.embedding_map(net)
     with pytest.raises(ValueError, match="token 7 of the text has no name"):
         explain.attention_maps(
-            GPT.init(9, 8, depth=1, heads=2, length=8, key=jr.key(0)), TEXT, names="abc"
+            GPT.init(9, 8, depth=1, heads=2, max_length=8, key=jr.key(0)), TEXT, names="abc"
         )
 
 

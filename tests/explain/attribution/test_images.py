@@ -23,7 +23,7 @@ from thetax.layers import (
     relu,
 )
 from thetax.models import CNN, MLP, ResNet
-from thetax.models.vision.resnet import Layout
+from thetax.models.vision.resnet import ResNetLayout
 
 
 def conv(c, m, k=3, **how):
@@ -60,7 +60,7 @@ def test_a_turned_kernel_is_shown_as_it_meets_the_signal():
 @pytest.mark.parametrize(
     "net",
     [
-        lambda: CNN.init((2,), classes=3, places=2, key=jr.key(0)),
+        lambda: CNN.init((2,), classes=3, pool_size=2, key=jr.key(0)),
         lambda: Chain(jnp.ravel, MLP.init(16, 5, 3, activation=jnp.tanh, key=jr.key(0))),
         lambda: Chain(jnp.ravel, Linear.init(16, 1, key=jr.key(0))),
     ],
@@ -156,7 +156,7 @@ def test_between_the_strides_there_is_an_error_that_no_boundary_causes():
 
 def test_residual_networks_and_signals_have_places():
     bare = {"small": True, "normalise": lambda d: Chain()}
-    net = ResNet.init(Layout((1, 1)), classes=3, channels=1, width=2, key=jr.key(0), **bare)
+    net = ResNet.init(ResNetLayout((1, 1)), classes=3, channels=1, width=2, key=jr.key(0), **bare)
     found = explain.equivariance(net, jr.normal(jr.key(1), (1, 1, 10, 10)), shifts=(4,))
     assert found.stride[-1] == 2
     assert np.isnan(found.inside[-1, 0])  # its places see more than there is

@@ -22,7 +22,7 @@ def test_surprise_is_that_of_the_counts():
     """After 0 comes 1 three times of five and 2 twice; after 1 and 2 comes 0. A target of -1 does
     not count.
     """
-    cell = NGram.fit([TEXT], size=3, order=1, discount=0.0)
+    cell = NGram.fit([TEXT], vocab_size=3, order=1, discount=0.0)
     data = (
         jnp.array([[0, 1, 0, 2, 0], [0, 2, 0, 1, -1]]),
         jnp.array([[1, 0, 2, 0, 1], [2, 0, 1, -1, -1]]),
@@ -37,7 +37,7 @@ def test_surprise_is_that_of_the_counts():
 
 def test_the_surprise_at_every_target():
     """As above, for each place by itself; 0 where there is no target."""
-    cell = NGram.fit([TEXT], size=3, order=1, discount=0.0)
+    cell = NGram.fit([TEXT], vocab_size=3, order=1, discount=0.0)
     losses, there = _surprise(cell, jnp.array([[0, 1, 0, 2]]), jnp.array([[1, 0, 2, -1]]))
     np.testing.assert_allclose(losses, [[-np.log2(3 / 5), 0, -np.log2(2 / 5), 0]], atol=1e-5)
     assert there.tolist() == [[True, True, True, False]]
@@ -46,7 +46,7 @@ def test_the_surprise_at_every_target():
 @pytest.mark.slow
 def test_samples_follow_the_model():
     """Only pairs that were counted are said; draws differ, and the same key says the same."""
-    cell = NGram.fit([TEXT], size=3, order=1, discount=0.0)
+    cell = NGram.fit([TEXT], vocab_size=3, order=1, discount=0.0)
     data = jnp.array([[0]]), jnp.array([[1]])
     found = speech(cell, data, "abc", count=4, length=40, temperature=1.0, key=jr.key(0))
     assert all(len(text) == 40 for text in found.texts)
@@ -62,7 +62,7 @@ def test_samples_follow_the_model():
 
 @pytest.mark.slow
 def test_what_cannot_be_said():
-    cell = NGram.fit([TEXT], size=3, order=1)
+    cell = NGram.fit([TEXT], vocab_size=3, order=1)
     data = (jnp.array([[0]]), jnp.array([[1]]))
     with pytest.raises(ValueError, match="count must be at least 1; got 0"):
         speech(cell, data, "abc", count=0, key=jr.key(0))

@@ -22,7 +22,7 @@ NAMES = ("abcd", "<>xyz")
     "model",
     [
         Translator.init(4, 5, 4, depth=1, heads=1, key=jr.key(3)),
-        EncoderDecoder.init(4, 5, 3, 4, attend=3, key=jr.key(1)),
+        EncoderDecoder.init(4, 5, 3, 4, attention_width=3, key=jr.key(1)),
     ],
     ids=["attention alone", "recurrent"],
 )
@@ -54,16 +54,18 @@ def test_only_models_of_pairs_translate():
     data = (np.zeros((1, 2), int), np.zeros((1, 2), int)), np.zeros((1, 2), int)
     with pytest.raises(ValueError, match="expected a Translator or an EncoderDecoder, got GPT"):
         translations(
-            GPT.init(3, 4, depth=1, heads=1, length=4, key=jr.key(0)), data, names=("abc", "abc")
+            GPT.init(3, 4, depth=1, heads=1, max_length=4, key=jr.key(0)),
+            data,
+            names=("abc", "abc"),
         )
 
 
 @pytest.mark.slow
 def test_surprise_of_a_gpt_is_that_of_its_logits():
-    model = GPT.init(3, 4, depth=1, heads=1, length=6, key=jr.key(0))
+    model = GPT.init(3, 4, depth=1, heads=1, max_length=6, key=jr.key(0))
     xs = jnp.array([[0, 1, 2, 1]])
     ys = jnp.array([[1, 2, 1, -1]])
-    found = speech(model, (xs, ys), "abc", count=2, length=6, mass=0.5, key=jr.key(1))
+    found = speech(model, (xs, ys), "abc", count=2, length=6, top_p=0.5, key=jr.key(1))
     p = np.exp(np.asarray(model(xs[0]), np.float64))
     bits = [-np.log2(p[t, y] / p[t].sum()) for t, y in enumerate([1, 2, 1])]
     np.testing.assert_allclose(found.bits, [bits[0], bits[1], bits[2]], rtol=1e-4)
@@ -86,6 +88,6 @@ def test_dropout_in_stacked_layers_costs_what_it_costs_in_a_chain():
 
 @pytest.mark.slow
 def test_places_of_a_gpt_are_seen():
-    model = GPT.init(3, 4, depth=1, heads=1, length=6, key=jr.key(0))
+    model = GPT.init(3, 4, depth=1, heads=1, max_length=6, key=jr.key(0))
     found = activations(model, jnp.array([[0, 1, 2], [2, 2, 1]]))
     assert any("Learned" in name for name in found.layers)

@@ -97,7 +97,7 @@ def test_the_plane_of_a_trajectory():
     """
     net, batch = network()
     step = descend(lambda model, _, key: cross_entropy(model, batch), optax.sgd(0.3))
-    _, (models, _) = run(step, net, jnp.zeros(20), key=jr.key(0), keep=lambda state: state.model)
+    _, (models, _) = run(step, net, jnp.zeros(20), key=jr.key(0), record=lambda state: state.model)
     found = plane(models)
     flat = np.asarray(jax.vmap(lambda model: tree.ravel(model)[0])(models), np.float64)
     away = flat - flat[-1]

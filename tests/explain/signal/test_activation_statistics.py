@@ -164,7 +164,14 @@ def test_no_parameters():
 def test_what_is_mapped_or_scanned_within_a_model_is_out_of_hearing():
     """The blocks of a Mixer and any part that says so are wholes; of a bare map nothing leaks."""
     net = Mixer.init(
-        2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0)
+        2,
+        classes=3,
+        image_size=(4, 4),
+        channels=1,
+        patch_size=2,
+        width=3,
+        hidden=(2, 4),
+        key=jr.key(0),
     )
     paths, outputs = heard_paths(net, jnp.ones((5, 1, 4, 4)))
     assert paths == ("stem", "blocks", "head")
@@ -177,7 +184,14 @@ def test_the_blocks_of_a_mixer_are_heard_as_a_whole():
     hearing.
     """
     net = Mixer.init(
-        2, classes=3, size=(4, 4), channels=1, patch=2, width=3, hidden=(2, 4), key=jr.key(0)
+        2,
+        classes=3,
+        image_size=(4, 4),
+        channels=1,
+        patch_size=2,
+        width=3,
+        hidden=(2, 4),
+        key=jr.key(0),
     )
     images = jr.normal(jr.key(1), (5, 1, 4, 4))
     found = activations(net, images)

@@ -98,7 +98,7 @@ def test_only_the_last_times_and_only_what_is_there():
     whole = explain.through_time(cell, xs)
     few = explain.through_time(cell, xs, times=2)
     assert few.norms == pytest.approx(whole.norms[:, :2])
-    model = SequenceClassifier.init(3, 2, width=2, tokens=4, cell=Elman.init, key=jr.key(2))
+    model = SequenceClassifier.init(3, 2, width=2, vocab_size=4, cell=Elman.init, key=jr.key(2))
     padded = explain.through_time(model, jnp.array([[1, 3, 0, -1, -1]]))
     short = explain.through_time(model, jnp.array([[1, 3, 0]]))
     assert padded.norms[0, :2] == pytest.approx([1, 1])
@@ -131,7 +131,7 @@ def test_a_cell_is_found_within_models():
         assert found.norms == pytest.approx(inner.norms, rel=1e-5)
         assert found.layer == "Elman 1"
         assert found.bound is not None
-    pairs = EncoderDecoder.init(4, 4, 2, 3, attend=2, key=key)
+    pairs = EncoderDecoder.init(4, 4, 2, 3, attention_width=2, key=key)
     assert explain.through_time(pairs, (TOKENS, TOKENS)).layer == "LSTM 1"  # the encoder's
 
 
@@ -191,7 +191,7 @@ def test_eigenvalues_of_other_cells():
 
 @pytest.mark.slow
 def test_alignment_is_the_models_own_without_what_was_filled_up():
-    model = EncoderDecoder.init(7, 5, 3, 4, attend=6, key=jr.key(0))
+    model = EncoderDecoder.init(7, 5, 3, 4, attention_width=6, key=jr.key(0))
     source = jnp.array([2, 3, 6, -1])
     target = jnp.array([0, 4, 1, -1])
     found = explain.alignment(model, source, target, names=(tuple("abcdefg"), ()))
@@ -218,7 +218,7 @@ def test_an_orthogonal_matrix_never_fades(m):
 
 
 def test_a_state_of_whole_numbers_is_refused():
-    counted = Recurrent(NGram.fit([0, 1, 0, 1], size=2, order=1))
+    counted = Recurrent(NGram.fit([0, 1, 0, 1], vocab_size=2, order=1))
     for lens in (explain.through_time, explain.eigenvalues):
         with pytest.raises(
             ValueError, match="of whole numbers, as counts are, and has no derivative"

@@ -118,7 +118,7 @@ def test_it_trains_with_fit():
         h,
         (xs, ys),
         epochs=400,
-        batch=2,
+        batch_size=2,
         key=jr.key(0),
         progress=Silent(),
     )

@@ -136,7 +136,7 @@ def test_the_limit_is_a_number_of_sweeps():
     memory = Hebbian(patterns(0, 40, 60))
     x = patterns(1, 1, 60)[0]
     whole = asynchronous(memory, x)
-    part = asynchronous(memory, x, limit=1)
+    part = asynchronous(memory, x, max_sweeps=1)
     assert int(whole.sweeps) > 2
     assert int(part.sweeps) == 1
     assert not part.settled
@@ -158,7 +158,7 @@ def test_parallel_updates_end_with_period_one_or_two(seed):
     assert int(found.period) == period
     assert found.x.tolist() == seen[-1].tolist()
     assert int(found.steps) == len(seen) - 1
-    assert int(synchronous(Hopfield(jnp.asarray(W)), jnp.asarray(x), limit=0).period) == 0
+    assert int(synchronous(Hopfield(jnp.asarray(W)), jnp.asarray(x), max_steps=0).period) == 0
 
 
 def test_states_may_be_whole_numbers_and_numpy():

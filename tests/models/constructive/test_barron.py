@@ -13,9 +13,9 @@ from scipy import stats
 from thetax.layers import Chain, Linear, heaviside, relu, sigmoid, tanh
 from thetax.models import (
     MLP,
-    Waves,
+    CosineMixture,
     barron_network,
-    bell,
+    gaussian_bell,
     greedy_network,
     random_units,
     sample_units,
@@ -29,7 +29,7 @@ def test_bells_waves(n):
     """C_f is the mean of the χ law; frequencies are drawn from it weighted by length: χ with n + 1
     degrees.
     """
-    waves = bell(n)
+    waves = gaussian_bell(n)
     assert np.isclose(waves.constant, stats.chi(n).mean())
     omega, phase = jax.vmap(waves.draw)(jr.split(jr.key(0), 4000))
     length = np.linalg.norm(np.asarray(omega), axis=1)
@@ -40,7 +40,7 @@ def test_bells_waves(n):
 
 def test_the_mixture_of_waves_is_the_bell():
     """f(0) + C E[(cos ω·x − 1)/‖ω‖], by drawing."""
-    waves = bell(3)
+    waves = gaussian_bell(3)
     x = jnp.array([0.4, -0.3, 0.5])
     omega, phase = jax.vmap(waves.draw)(jr.split(jr.key(1), 20_000))
     terms = (jnp.cos(omega @ x + phase) - jnp.cos(phase)) / jnp.linalg.norm(omega, axis=1)
@@ -57,7 +57,7 @@ def test_the_mean_network_is_the_function(phase):
     omega = jnp.array([1.5, -2.0])
     radius = 1.2
     width = 20_000
-    waves = Waves(float(np.cos(phase)), 2.5, lambda key: (omega, jnp.asarray(phase)))
+    waves = CosineMixture(float(np.cos(phase)), 2.5, lambda key: (omega, jnp.asarray(phase)))
     net = barron_network(waves, radius=radius, width=width, key=jr.key(0))
     xs = normal(1, 40, 2)
     xs = xs * radius / jnp.maximum(radius, jnp.linalg.norm(xs, axis=1))[:, None]
@@ -71,7 +71,8 @@ def test_the_mean_network_is_the_function(phase):
 def test_sigmoids_for_steps():
     kinds = {np.inf: heaviside, 50.0: sigmoid}
     nets = {
-        k: barron_network(bell(2), radius=1.0, width=30, steepness=k, key=jr.key(0)) for k in kinds
+        k: barron_network(gaussian_bell(2), radius=1.0, width=30, steepness=k, key=jr.key(0))
+        for k in kinds
     }
     assert all(nets[k].body.layers[1].activation is phi for k, phi in kinds.items())
     assert jnp.allclose(nets[50.0].body.layers[0].W, 50 * nets[np.inf].body.layers[0].W)
@@ -81,9 +82,9 @@ def test_sigmoids_for_steps():
 @pytest.mark.parametrize("settings", [{"radius": 0.0}, {"width": 0}, {"steepness": -1.0}])
 def test_bad_settings_are_refused(settings):
     with pytest.raises(ValueError, match="barron_network"):
-        barron_network(bell(2), key=jr.key(0), **{"radius": 1.0, "width": 3} | settings)
+        barron_network(gaussian_bell(2), key=jr.key(0), **{"radius": 1.0, "width": 3} | settings)
     with pytest.raises(ValueError, match="dimension"):
-        bell(0)
+        gaussian_bell(0)
 
 
 def test_drawn_units_have_the_network_as_their_mean():

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from thetax.layers import Recurrent, unroll
-from thetax.models import EncoderDecoder, NextToken, beam, greedy, sample
+from thetax.models import EncoderDecoder, NextToken, beam_search, greedy, sample
 
 V, END = 3, 2
 CELL = NextToken.init(V, 2, 4, key=jr.key(3))
@@ -59,7 +59,7 @@ def test_greedy_takes_the_likeliest_each_time():
 
 
 def test_a_wide_beam_is_the_exhaustive_search(table):
-    said = beam(CELL, first=0, length=LENGTH, width=len(table), end=END)
+    said = beam_search(CELL, first=0, length=LENGTH, beam_width=len(table), end=END)
     best = sorted(table, key=table.get, reverse=True)
     assert [spoken(tokens) for tokens in said.tokens] == best
     np.testing.assert_allclose(said.log_p, [table[tokens] for tokens in best], atol=1e-5)
@@ -67,14 +67,16 @@ def test_a_wide_beam_is_the_exhaustive_search(table):
 
 def test_a_beam_of_one_is_greedy():
     for end in (None, END):
-        one = beam(CELL, first=1, length=5, width=1, end=end)
+        one = beam_search(CELL, first=1, length=5, beam_width=1, end=end)
         walk = greedy(CELL, first=1, length=5, end=end)
         assert one.tokens[0].tolist() == walk.tokens.tolist()
         assert float(one.log_p[0]) == pytest.approx(float(walk.log_p), abs=1e-5)
 
 
 def test_the_penalty_orders_by_length(table):
-    said = beam(CELL, first=0, length=LENGTH, width=len(table), end=END, penalty=1.0)
+    said = beam_search(
+        CELL, first=0, length=LENGTH, beam_width=len(table), end=END, length_penalty=1.0
+    )
     scores = [table[spoken(tokens)] / len(spoken(tokens)) for tokens in said.tokens]
     assert scores == sorted(scores, reverse=True)
 
@@ -103,11 +105,11 @@ def test_what_may_be_drawn():
     logits = unroll(CELL, jnp.array([0]))[1][0]
     p = np.asarray(jax.nn.softmax(logits))
     order = np.argsort(-p)
-    assert set(np.unique(drawn(200, top=1).tokens[:, 0])) == {order[0]}
-    assert set(np.unique(drawn(400, top=2).tokens[:, 0])) == set(order[:2])
+    assert set(np.unique(drawn(200, top_k=1).tokens[:, 0])) == {order[0]}
+    assert set(np.unique(drawn(400, top_k=2).tokens[:, 0])) == set(order[:2])
     just = float(p[order[0]])
-    assert set(np.unique(drawn(400, mass=0.99 * just).tokens[:, 0])) == {order[0]}
-    assert set(np.unique(drawn(400, mass=just + 0.9 * float(p[order[1]])).tokens[:, 0])) == set(
+    assert set(np.unique(drawn(400, top_p=0.99 * just).tokens[:, 0])) == {order[0]}
+    assert set(np.unique(drawn(400, top_p=just + 0.9 * float(p[order[1]])).tokens[:, 0])) == set(
         order[:2]
     )
     cold = drawn(50, temperature=1e-3).tokens[:, 0]
@@ -121,7 +123,7 @@ def test_it_goes_on_from_a_source():
     """The same sentence by one search as by teacher forcing, and padding of the source changes
     nothing.
     """
-    model = EncoderDecoder.init(5, V, 2, 3, attend=4, key=jr.key(0))
+    model = EncoderDecoder.init(5, V, 2, 3, attention_width=4, key=jr.key(0))
     source = jnp.array([1, 4, 2])
     cell, state = model.decoder(source)
     said = greedy(cell, state=state, first=0, length=4)
@@ -130,7 +132,10 @@ def test_it_goes_on_from_a_source():
     assert float(said.log_p) == pytest.approx(
         log_p(cell, said.tokens.tolist(), state=state), abs=1e-5
     )
-    assert beam(cell, state=state, first=0, length=4, width=3).log_p[0] >= said.log_p - 1e-6
+    assert (
+        beam_search(cell, state=state, first=0, length=4, beam_width=3).log_p[0]
+        >= said.log_p - 1e-6
+    )
 
 
 def test_a_model_speaks_by_its_cell():
@@ -143,13 +148,15 @@ def test_a_model_speaks_by_its_cell():
 def test_settings_may_be_traced():
     drawn = jax.jit(
         lambda heat: (
-            sample(CELL, first=0, length=2, temperature=heat, mass=heat, key=jr.key(0)).tokens
+            sample(CELL, first=0, length=2, temperature=heat, top_p=heat, key=jr.key(0)).tokens
         )
     )
     assert drawn(1e-3).tolist() == greedy(CELL, first=0, length=2).tokens.tolist()
 
 
-@pytest.mark.parametrize("speak", [greedy, partial(sample, key=jr.key(0)), partial(beam, width=2)])
+@pytest.mark.parametrize(
+    "speak", [greedy, partial(sample, key=jr.key(0)), partial(beam_search, beam_width=2)]
+)
 def test_tokens_of_another_vocabulary(speak):
     with pytest.raises(ValueError, match="first must be a token from 0 to 2; got 9"):
         speak(CELL, first=9, length=2)
@@ -161,8 +168,8 @@ def test_bad_settings():
     with pytest.raises(ValueError, match="length must be more than 0; got 0"):
         greedy(CELL, first=0, length=0)
     with pytest.raises(ValueError, match="width must be more than 0"):
-        beam(CELL, first=0, length=2, width=0)
+        beam_search(CELL, first=0, length=2, beam_width=0)
     with pytest.raises(ValueError, match="temperature must be more than 0"):
         sample(CELL, first=0, length=2, temperature=0.0, key=jr.key(0))
     with pytest.raises(ValueError, match="mass is a probability"):
-        sample(CELL, first=0, length=2, mass=1.5, key=jr.key(0))
+        sample(CELL, first=0, length=2, top_p=1.5, key=jr.key(0))

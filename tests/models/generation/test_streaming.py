@@ -30,7 +30,7 @@ def llama() -> GPT:
 
 @pytest.fixture(scope="module")
 def gpt2() -> GPT:
-    return drawn(partial(GPT.init, 11, 8, depth=1, heads=2, length=12))
+    return drawn(partial(GPT.init, 11, 8, depth=1, heads=2, max_length=12))
 
 
 def at_once(model, say, length: int, **options) -> list[int]:
@@ -81,7 +81,7 @@ def test_what_cannot_be_said_is_refused(gpt2, prompt, options, says):
 
 
 def test_a_sentence_is_the_mean_of_its_tokens():
-    bert = drawn(partial(BERT.init, 11, 8, depth=1, heads=2, length=6))
+    bert = drawn(partial(BERT.init, 11, 8, depth=1, heads=2, max_length=6))
     mean = np.asarray(jax.jit(BERT.__call__)(bert, jnp.array([1, 4, 2]))).mean(axis=0)
     found = jax.jit(SentenceEncoder.__call__)(SentenceEncoder(bert), jnp.array([1, 4, 2, -1, -1]))
     np.testing.assert_allclose(found, mean / np.linalg.norm(mean), atol=1e-5)

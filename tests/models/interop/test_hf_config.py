@@ -14,18 +14,18 @@ from thetax.models import (
     BERT,
     GPT,
     MLP,
+    BERTPretraining,
     MaskedLM,
-    Pretraining,
     SentenceClassifier,
-    SpanFinder,
-    Tagger,
+    SpanPredictor,
+    TokenClassifier,
     Trunk,
     ViT,
-    blank_model,
-    describe,
+    config_from_model,
+    model_from_config,
 )
 from thetax.models.interop.gguf import gguf_config
-from thetax.models.interop.hf_config import Settings
+from thetax.models.interop.hf_config import HFConfig
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 6}
 BERT_WORDS = {"model_type": "bert", "vocab_size": 5, "max_position_embeddings": 3, **SIZES}
@@ -77,15 +77,23 @@ def gpt(trunk, *, placed: bool = False) -> GPT:
 
 MODELS = {
     "bert": bert,
-    "pretraining": lambda *, key: Pretraining.init(bert(key=key), key=key),
+    "pretraining": lambda *, key: BERTPretraining.init(bert(key=key), key=key),
     "masked": lambda *, key: MaskedLM.init(bert(key=key), key=key),
     "classifier": lambda *, key: SentenceClassifier.init(
         bert(dropout=0.1, key=key), 3, dropout=0.2, key=key
     ),
-    "tagger": lambda *, key: Tagger.init(bert(activation=relu, key=key), 4, key=key),
-    "spans": lambda *, key: SpanFinder.init(bert(remat=True, key=key), key=key),
+    "tagger": lambda *, key: TokenClassifier.init(bert(activation=relu, key=key), 4, key=key),
+    "spans": lambda *, key: SpanPredictor.init(bert(remat=True, key=key), key=key),
     "vit": partial(
-        ViT.init, 3, image_size=(4, 2), channels=1, patch_size=2, d=8, depth=1, heads=2, epsilon=1e-6
+        ViT.init,
+        3,
+        image_size=(4, 2),
+        channels=1,
+        patch_size=2,
+        d=8,
+        depth=1,
+        heads=2,
+        epsilon=1e-6,
     ),
     "vit without classes": partial(
         ViT.init, 0, image_size=(4, 4), channels=1, patch_size=2, d=8, depth=1, heads=2
@@ -101,7 +109,7 @@ MODELS = {
 @pytest.mark.parametrize("case", MODELS)
 def test_a_model_and_its_words_make_each_other(case):
     like = jax.eval_shape(partial(MODELS[case], key=jr.key(0)))
-    again = blank_model(describe(like)).model
+    again = model_from_config(config_from_model(like)).model
     assert jax.tree.map(lambda leaf: leaf.shape, again).__class__ is like.__class__
     assert [leaf.shape for leaf in jax.tree.leaves(again)] == [
         leaf.shape for leaf in jax.tree.leaves(like)
@@ -116,24 +124,24 @@ def test_names_of_classes_are_kept():
         "id2label": {"0": "cat", "1": "dog", "2": "gnu"},
         "label2id": {"cat": 0, "dog": 1, "gnu": 2},
     }
-    assert describe(like, config=mine)["id2label"]["2"] == "gnu"
-    assert describe(like, config={"id2label": {"0": "cat"}})["id2label"]["2"] == "LABEL_2"
+    assert config_from_model(like, config=mine)["id2label"]["2"] == "gnu"
+    assert config_from_model(like, config={"id2label": {"0": "cat"}})["id2label"]["2"] == "LABEL_2"
 
 
 def test_how_many_classes_there_are():
-    assert Settings({}).classes() == 2
-    assert Settings({"num_labels": 5}).classes() == 5
-    assert Settings({"id2label": {"0": "a", "1": "b", "2": "c"}, "num_labels": 5}).classes() == 3
+    assert HFConfig({}).classes() == 2
+    assert HFConfig({"num_labels": 5}).classes() == 5
+    assert HFConfig({"id2label": {"0": "a", "1": "b", "2": "c"}, "num_labels": 5}).classes() == 3
 
 
 def test_what_is_not_said_is_as_usual():
-    block = blank_model(GPT2_WORDS).model.trunk.blocks.layers
+    block = model_from_config(GPT2_WORDS).model.trunk.blocks.layers
     assert (block.feed.up.W.shape, block.feed.activation, block.norm.epsilon) == (
         (2, 32, 8),
         gelu_tanh,
         1e-5,
     )
-    model = blank_model(LLAMA_WORDS).model
+    model = model_from_config(LLAMA_WORDS).model
     assert model.readout.W.shape == (5, 8)
     attention = model.trunk.blocks.layers.attention
     assert (attention.relative.base, attention.K.W.shape) == (1e4, (2, 4, 8))
@@ -148,21 +156,26 @@ def test_what_is_not_said_is_as_usual():
     ],
 )
 def test_the_base_of_rotary_places(more, base):
-    assert blank_model(LLAMA_WORDS | more).model.trunk.blocks.layers.attention.relative.base == base
+    assert (
+        model_from_config(LLAMA_WORDS | more).model.trunk.blocks.layers.attention.relative.base
+        == base
+    )
 
 
 def test_settings_with_their_usual_values_are_read():
     """As Llama's and ViT's own files and those of its relatives say them, null included."""
     usual = dict.fromkeys(RELATIVES) | {"embedding_multiplier": 1.0, "mlp_bias": False}
     usual |= {"attention_dropout": 0.0, "layer_types": ["full_attention"] * 2, "pretraining_tp": 1}
-    assert jax.tree.structure(blank_model(LLAMA_WORDS | usual).model) == jax.tree.structure(
-        blank_model(LLAMA_WORDS).model
+    assert jax.tree.structure(model_from_config(LLAMA_WORDS | usual).model) == jax.tree.structure(
+        model_from_config(LLAMA_WORDS).model
     )
-    blank_model(VIT_WORDS | {"pooler_act": "tanh", "pooler_output_size": 8, "pruned_heads": {}})
+    model_from_config(
+        VIT_WORDS | {"pooler_act": "tanh", "pooler_output_size": 8, "pruned_heads": {}}
+    )
 
 
 def test_heads_of_another_size():
-    attention = blank_model(LLAMA_WORDS | {"head_dim": 6}).model.trunk.blocks.layers.attention
+    attention = model_from_config(LLAMA_WORDS | {"head_dim": 6}).model.trunk.blocks.layers.attention
     assert (attention.Q.W.shape, attention.K.W.shape, attention.O.W.shape) == (
         (2, 12, 8),
         (2, 6, 8),
@@ -247,7 +260,7 @@ def test_heads_of_another_size():
 )
 def test_other_settings_are_refused_by_name(config, says):
     with pytest.raises(ValueError, match=says):
-        blank_model(config)
+        model_from_config(config)
 
 
 def test_the_largest_sizes_take_no_room():
@@ -257,7 +270,11 @@ def test_the_largest_sizes_take_no_room():
         "intermediate_size": 1 << 22,
         "num_hidden_layers": 1024,
     }
-    assert blank_model(most).model.trunk.blocks.layers.feed.up.W.shape == (1024, 1 << 22, 1 << 22)
+    assert model_from_config(most).model.trunk.blocks.layers.feed.up.W.shape == (
+        1024,
+        1 << 22,
+        1 << 22,
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,7 +316,7 @@ def test_the_largest_sizes_take_no_room():
 def test_what_transformers_has_no_word_for_is_refused(make, says):
     like = jax.eval_shape(partial(make, key=jr.key(0)))
     with pytest.raises(ValueError, match=says):
-        describe(like)
+        config_from_model(like)
 
 
 METADATA = {
@@ -320,7 +337,7 @@ METADATA = {
 def test_the_metadata_of_a_gguf_file():
     config = gguf_config(METADATA, {"output.weight": None})
     assert (config["eos_token_id"], config["tie_word_embeddings"]) == (4, False)
-    attention = blank_model(config).model.trunk.blocks.layers.attention
+    attention = model_from_config(config).model.trunk.blocks.layers.attention
     assert (attention.heads, attention.groups, attention.relative.base) == (2, 1, 1e5)
     assert gguf_config(METADATA, {})["tie_word_embeddings"] is True
 

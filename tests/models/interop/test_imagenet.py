@@ -8,7 +8,7 @@ import pytest
 from thetax.data import load_arrays, read_picture
 from thetax.data.io.bounded_read import Blob
 from thetax.models import resnet_imagenet
-from thetax.models.interop.imagenet import SIDE, centred_pixels
+from thetax.models.interop.imagenet import SIDE, imagenet_pixels
 
 pytestmark = pytest.mark.network
 
@@ -17,7 +17,7 @@ def test_pixels_are_centred():
     x = np.random.default_rng(0).random((3, 2, 2)).astype(np.float32)
     red, green, blue = 255 * x
     expected = np.stack([blue - 103.939, green - 116.779, red - 123.68])
-    np.testing.assert_allclose(centred_pixels(jnp.asarray(x)), expected, atol=1e-4)
+    np.testing.assert_allclose(imagenet_pixels(jnp.asarray(x)), expected, atol=1e-4)
 
 
 def test_the_photographs_are_named():

@@ -15,26 +15,28 @@ from thetax import tree
 from thetax.models import (
     BERT,
     GPT,
+    BERTPretraining,
     MaskedLM,
-    Pretraining,
     SentenceClassifier,
-    SpanFinder,
+    SpanPredictor,
     ViT,
     gguf_llama,
     huggingface_bert,
-    huggingface_bert_gaps,
-    huggingface_bert_spans,
+    huggingface_bert_masked_lm,
+    huggingface_bert_question_answering,
     huggingface_bert_tasks,
     huggingface_gpt2,
     huggingface_llama,
     huggingface_vit,
 )
 
-bert = partial(BERT.init, 5, 4, depth=2, heads=2, hidden=6, length=3)
-vit = partial(ViT.init, 3, size=(4, 2), channels=1, patch=2, d=4, depth=2, heads=2, hidden=6)
-gpt2 = partial(GPT.init, 5, 4, depth=2, heads=2, hidden=6, length=3)
+bert = partial(BERT.init, 5, 4, depth=2, heads=2, hidden=6, max_length=3)
+vit = partial(
+    ViT.init, 3, image_size=(4, 2), channels=1, patch_size=2, d=4, depth=2, heads=2, hidden=6
+)
+gpt2 = partial(GPT.init, 5, 4, depth=2, heads=2, hidden=6, max_length=3)
 llama = partial(GPT.llama, 5, 8, depth=2, heads=2, groups=1, hidden=6)
-in_gguf = gguf_llama(heads=2, groups=1)
+in_gguf = gguf_llama(heads=2, kv_heads=1)
 
 
 def on_bert(build):
@@ -43,13 +45,13 @@ def on_bert(build):
 
 MODELS = {
     "bert": (bert, huggingface_bert),
-    "pretraining": (on_bert(Pretraining.init), huggingface_bert_tasks),
-    "masked": (on_bert(MaskedLM.init), huggingface_bert_gaps),
+    "pretraining": (on_bert(BERTPretraining.init), huggingface_bert_tasks),
+    "masked": (on_bert(MaskedLM.init), huggingface_bert_masked_lm),
     "classifier": (
         on_bert(lambda b, key: SentenceClassifier.init(b, 3, key=key)),
         huggingface_bert_tasks,
     ),
-    "spans": (on_bert(SpanFinder.init), huggingface_bert_spans),
+    "spans": (on_bert(SpanPredictor.init), huggingface_bert_question_answering),
     "vit": (vit, huggingface_vit),
     "gpt2": (gpt2, huggingface_gpt2),
     "gpt2, untied": (partial(gpt2, tied=False), huggingface_gpt2),

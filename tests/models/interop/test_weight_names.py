@@ -15,22 +15,24 @@ from thetax import tree
 from thetax.layers import Affine, BatchNorm, Linear, fold
 from thetax.models import (
     DenseNet,
-    Layout,
     Mixer,
-    Names,
     ResNet,
-    Rule,
+    ResNetLayout,
+    WeightNames,
+    WeightRule,
     keras_resnet,
     timm_mixer,
     torchvision_densenet,
     torchvision_resnet,
 )
 
-resnet = partial(ResNet.init, Layout((1, 2), 2), classes=3, channels=2, width=2, small=True)
+resnet = partial(ResNet.init, ResNetLayout((1, 2), 2), classes=3, channels=2, width=2, small=True)
 densenet = partial(
-    DenseNet.init, (1, 2), classes=3, channels=2, growth=2, small=True, normalise=Affine.init
+    DenseNet.init, (1, 2), classes=3, channels=2, growth_rate=2, small=True, normalise=Affine.init
 )
-mixer = partial(Mixer.init, 2, classes=3, size=(2, 4), channels=2, patch=2, width=3, hidden=(4, 5))
+mixer = partial(
+    Mixer.init, 2, classes=3, image_size=(2, 4), channels=2, patch_size=2, width=3, hidden=(4, 5)
+)
 folded = partial(resnet, normalise=Affine.init)
 
 
@@ -202,9 +204,9 @@ def test_names_of_another_library_are_suspected():
     with pytest.raises(
         ValueError, match=r"these look like another library's names: give names=\.\.\."
     ):
-        Names().read({"weight": np.eye(2), "bias": np.ones(2)}, like)
+        WeightNames().read({"weight": np.eye(2), "bias": np.ones(2)}, like)
     with pytest.raises(ValueError, match="Give the tensors of this very network"):
-        Names().read({"W": np.eye(2), "bias": np.ones(2)}, like)
+        WeightNames().read({"W": np.eye(2), "bias": np.ones(2)}, like)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -218,15 +220,15 @@ def test_a_module_or_tensors_that_are_no_arrays_are_refused():
 
     like = {"b": jnp.ones(2)}
     with pytest.raises(ValueError, match=r"got a Module; give module\.state_dict\(\)"):
-        Names().read(Module(), like)  # pyright: ignore
+        WeightNames().read(Module(), like)  # pyright: ignore
     with pytest.raises(
         ValueError, match=r"b is no array .*BFloat16\); call \.float\(\) on the tensors"
     ):
-        Names().read({"b": Half()}, like)
+        WeightNames().read({"b": Half()}, like)
 
 
 def test_floats_of_another_width_are_converted():
-    names = Names((Rule.plain("W", "weight"), Rule.plain("b", "bias")))
+    names = WeightNames((WeightRule.plain("W", "weight"), WeightRule.plain("b", "bias")))
     like = Linear(jnp.zeros((2, 2)), jnp.zeros(2))
     found = names.read(
         {"weight": np.eye(2, dtype=np.float16), "bias": jnp.ones(2, jnp.bfloat16)}, like
@@ -239,7 +241,7 @@ def test_the_model_does_not_hang_on_the_tensors():
     raw = np.zeros(128, np.uint8)
     start = -raw.ctypes.data % 64
     tensors = {"b": raw[start : start + 8].view(np.float32)}
-    found = Names().read(tensors, {"b": jnp.ones(2)})
+    found = WeightNames().read(tensors, {"b": jnp.ones(2)})
     tensors["b"][:] = 7
     assert found["b"].tolist() == [0.0, 0.0]
 

@@ -29,7 +29,7 @@ def by_hand(text, context, order, discount, size=4):
 
 @pytest.mark.parametrize(("order", "discount"), [(0, 0.5), (1, 0.0), (2, 0.75), (3, 0.4)])
 def test_it_is_the_recursion(order, discount):
-    cell = NGram.fit(TEXT, size=4, order=order, discount=discount)
+    cell = NGram.fit(TEXT, vocab_size=4, order=order, discount=discount)
     read = [1, 3, 0, 0, 2]
     _, logits = unroll(cell, jnp.array(read))
     expected = [by_hand(TEXT, read[: t + 1], order, discount) for t in range(len(read))]
@@ -38,7 +38,7 @@ def test_it_is_the_recursion(order, discount):
 
 
 def test_several_texts_are_counted_apart():
-    both = NGram.fit([[0, 1], [2, 3]], size=4, order=1, discount=0.0)
+    both = NGram.fit([[0, 1], [2, 3]], vocab_size=4, order=1, discount=0.0)
     _, log_p = both(both.start, jnp.array(1))
     np.testing.assert_allclose(jnp.exp(log_p), 0.25)  # nothing followed 1, not even 2
     _, log_p = both(both.start, jnp.array(0))
@@ -57,7 +57,7 @@ def test_the_order_of_a_chain_is_found():
     held = text[-4000:]
 
     def bits(order):
-        cell = NGram.fit(text[:-4000], size=3, order=order)
+        cell = NGram.fit(text[:-4000], vocab_size=3, order=order)
         logits = jax.jit(lambda cell, xs: unroll(cell, xs)[1])(
             cell, jnp.asarray(held[:-1], jnp.int32)
         )
@@ -72,14 +72,17 @@ def test_the_order_of_a_chain_is_found():
 
 def test_it_speaks():
     cell = NGram.fit(
-        list(itertools.islice(itertools.cycle([0, 1, 1, 2]), 40)), size=3, order=2, discount=0.1
+        list(itertools.islice(itertools.cycle([0, 1, 1, 2]), 40)),
+        vocab_size=3,
+        order=2,
+        discount=0.1,
     )
     assert greedy(cell, first=0, length=6).tokens.tolist() == [1, 1, 2, 0, 1, 1]
     assert sample(cell, first=0, length=6, key=jr.key(0)).tokens.shape == (6,)
 
 
 def test_a_token_of_another_vocabulary():
-    cell = NGram.fit(TEXT, size=4, order=1)
+    cell = NGram.fit(TEXT, vocab_size=4, order=1)
     with pytest.raises(
         ValueError, match="NGram: the tokens must lie between 0 and 3, or be -1 for none; got 9"
     ):
@@ -91,12 +94,12 @@ def test_a_token_of_another_vocabulary():
 
 def test_bad_input():
     with pytest.raises(ValueError, match="between 0 and 2; got 0 to 3"):
-        NGram.fit(TEXT, size=3, order=1)
+        NGram.fit(TEXT, vocab_size=3, order=1)
     with pytest.raises(ValueError, match="no run of order"):
-        NGram.fit([0, 1], size=2, order=2)
+        NGram.fit([0, 1], vocab_size=2, order=2)
     with pytest.raises(ValueError, match="discount"):
-        NGram.fit(TEXT, size=4, order=1, discount=1.0)
+        NGram.fit(TEXT, vocab_size=4, order=1, discount=1.0)
     with pytest.raises(ValueError, match="whole numbers"):
-        NGram.fit(np.ones(4), size=4, order=1)
+        NGram.fit(np.ones(4), vocab_size=4, order=1)
     with pytest.raises(ValueError, match="too many contexts"):
-        NGram.fit(np.arange(50_000), size=50_000, order=1)
+        NGram.fit(np.arange(50_000), vocab_size=50_000, order=1)

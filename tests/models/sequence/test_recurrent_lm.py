@@ -56,7 +56,7 @@ def test_values_and_gradients_of_a_pair(cell, attend):
     """The compiled pass, whose matrix gradients are gathered, against a Python loop over the
     cell.
     """
-    model = EncoderDecoder.init(6, 5, 3, 2, attend=attend, cell=cell, key=jr.key(1))
+    model = EncoderDecoder.init(6, 5, 3, 2, attention_width=attend, cell=cell, key=jr.key(1))
     weights = jr.normal(jr.key(2), (4, 5))
 
     def loop(model):
@@ -85,7 +85,7 @@ def test_without_attention_the_state_is_handed_on():
 @pytest.mark.parametrize("cell", [LSTM.init, GRU.init])
 def test_alignment(cell):
     """Rows are distributions over what is there, and they give what the cell saw."""
-    model = EncoderDecoder.init(6, 5, 3, 2, attend=4, cell=cell, key=jr.key(3))
+    model = EncoderDecoder.init(6, 5, 3, 2, attention_width=4, cell=cell, key=jr.key(3))
     padded = jnp.array([1, 5, 0, -1])
     a = model.alignment(padded, TOKENS)
     np.testing.assert_allclose(a.sum(axis=1), 1, atol=1e-6)
@@ -97,14 +97,14 @@ def test_alignment(cell):
 
 
 def test_padding_of_either_side_changes_nothing():
-    model = EncoderDecoder.init(6, 5, 3, 2, attend=4, key=jr.key(4))
+    model = EncoderDecoder.init(6, 5, 3, 2, attention_width=4, key=jr.key(4))
     short = model((SOURCE, TOKENS))
     long = model((jnp.append(SOURCE, -1), jnp.append(TOKENS, -1)))
     np.testing.assert_allclose(long[:4], short, atol=1e-5)
 
 
 def test_a_classifier_reads_what_is_there():
-    model = SequenceClassifier.init(4, 3, tokens=5, width=2, key=jr.key(0))
+    model = SequenceClassifier.init(4, 3, vocab_size=5, width=2, key=jr.key(0))
     filled = jnp.concatenate([TOKENS, jnp.full(3, -1, jnp.int32)])
     np.testing.assert_allclose(model(filled), model(TOKENS), atol=1e-6)
     _, ys = unroll(model.cell, model.embed(TOKENS))
@@ -115,6 +115,6 @@ def test_a_classifier_reads_what_is_there():
 
 
 def test_attention_and_its_matrix_come_together():
-    model = EncoderDecoder.init(6, 5, 3, 2, attend=4, key=jr.key(4))
+    model = EncoderDecoder.init(6, 5, 3, 2, attention_width=4, key=jr.key(4))
     with pytest.raises(ValueError, match="come together"):
         EncoderDecoder(model.source, model.encoder, model.target, model.attention)

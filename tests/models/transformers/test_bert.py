@@ -11,7 +11,14 @@ import pytest
 from contracts import close, same_bits
 
 from thetax.core import predict
-from thetax.models import BERT, Pretraining, SentenceClassifier, SpanFinder, Tagger, best_span
+from thetax.models import (
+    BERT,
+    BERTPretraining,
+    SentenceClassifier,
+    SpanPredictor,
+    TokenClassifier,
+    best_span,
+)
 
 TOKENS = jnp.array([1, 4, 2, 5, 6], jnp.int32)
 SEGMENTS = jnp.array([0, 0, 0, 1, 1], jnp.int32)
@@ -36,7 +43,7 @@ def test_what_goes_in_is_the_sum_of_three():
     normed = (total - total.mean(axis=1, keepdims=True)) / jnp.sqrt(
         total.var(axis=1, keepdims=True) + 1e-5
     )
-    np.testing.assert_allclose(model.enter((TOKENS, SEGMENTS)), normed, atol=1e-10)
+    np.testing.assert_allclose(model.input_embeddings((TOKENS, SEGMENTS)), normed, atol=1e-10)
     np.testing.assert_allclose(model((TOKENS, SEGMENTS)), model.trunk(normed), atol=1e-10)
     np.testing.assert_allclose(model(TOKENS), model((TOKENS, jnp.zeros_like(TOKENS))), atol=1e-12)
     assert not close(model(TOKENS), model((TOKENS, SEGMENTS)), atol=1e-2)
@@ -46,16 +53,16 @@ def heads(model):
     key = jr.key(1)
     return {
         "BERT": model,
-        "Pretraining": Pretraining.init(model, key=key),
+        "BERTPretraining": BERTPretraining.init(model, key=key),
         "SentenceClassifier": SentenceClassifier.init(model, 3, key=key),
-        "Tagger": Tagger.init(model, 3, key=key),
-        "SpanFinder": SpanFinder.init(model, key=key),
+        "TokenClassifier": TokenClassifier.init(model, 3, key=key),
+        "SpanPredictor": SpanPredictor.init(model, key=key),
     }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["BERT", "Pretraining", "SentenceClassifier", "Tagger", "SpanFinder"]
+    "name", ["BERT", "BERTPretraining", "SentenceClassifier", "TokenClassifier", "SpanPredictor"]
 )
 def test_padding_changes_nothing(name):
     """However long, alone or in a batch."""
@@ -71,7 +78,7 @@ def test_padding_changes_nothing(name):
         )
         cut = jax.tree.map(lambda a, b: b[tuple(slice(n) for n in a.shape)], alone, padded)
         assert close(cut, alone, rtol=1e-5, atol=1e-5)
-    if name == "SpanFinder":
+    if name == "SpanPredictor":
         assert np.isneginf(padded[:, 5:]).all()
     batch = tuple(jnp.stack([a, jnp.flip(a)]) for a in (TOKENS, SEGMENTS))
     first = jax.tree.map(lambda a: a[0], predict(model, batch))
@@ -85,7 +92,7 @@ def test_every_token_sees_all_others():
         model.embed.E
     )
     assert (jnp.abs(slope[:, :, TOKENS]).sum(axis=(1, 3)) > 0).all()
-    A = model.weights(jnp.array([1, 4, 2, -1]))
+    A = model.attention_weights(jnp.array([1, 4, 2, -1]))
     assert A.shape == (2, 2, 4, 4)
     assert not A[..., 3].any()
     np.testing.assert_allclose(A.sum(axis=3), 1, atol=1e-6)
@@ -100,8 +107,8 @@ def test_the_heads_are_their_formulas():
     affine = lambda layer, x: x @ np.asarray(layer.W).T + np.asarray(layer.b)
     named = {name: loud(head) if name != "BERT" else head for name, head in heads(bert()).items()}
     classifier = named["SentenceClassifier"]
-    tagger = named["Tagger"]
-    span = named["SpanFinder"]
+    tagger = named["TokenClassifier"]
+    span = named["SpanPredictor"]
     pooled = np.tanh(affine(classifier.pool, found[0]))
     np.testing.assert_allclose(classifier(x), affine(classifier.head, pooled), atol=1e-10)
     np.testing.assert_allclose(tagger(x), affine(tagger.head, found), atol=1e-10)
@@ -110,13 +117,15 @@ def test_the_heads_are_their_formulas():
         np.arange(len(TOKENS)) < len(TOKENS) - 1
     )  # the last is the closing mark
     np.testing.assert_allclose(span(x), np.where(passage, scores, -np.inf), atol=1e-10)
-    pre = named["Pretraining"]
+    pre = named["BERTPretraining"]
     guesses = pre(x)
     np.testing.assert_allclose(
-        guesses.follows, affine(pre.follow, np.tanh(affine(pre.pool, found[0]))), atol=1e-10
+        guesses.next_sentence,
+        affine(pre.next_sentence, np.tanh(affine(pre.pool, found[0]))),
+        atol=1e-10,
     )
     turned = jax.vmap(pre.norm)(
-        jax.nn.gelu(jnp.asarray(affine(pre.turn, found)), approximate=False)
+        jax.nn.gelu(jnp.asarray(affine(pre.transform, found)), approximate=False)
     )
     np.testing.assert_allclose(
         guesses.tokens, turned @ pre.bert.embed.E.T + pre.b[None], atol=1e-10
@@ -145,13 +154,13 @@ def test_dropout_draws_by_the_key():
     assert same_bits(f(jr.key(0)), f(jr.key(0)))
     assert not close(f(jr.key(0)), f(jr.key(1)), atol=1e-2)
     assert same_bits(model(TOKENS), bert()(TOKENS))
-    for head in (SentenceClassifier, Tagger):
+    for head in (SentenceClassifier, TokenClassifier):
         one = head.init(bert(), 8, dropout=0.5, key=jr.key(2))
         assert not close(one(TOKENS, key=jr.key(0)), one(TOKENS, key=jr.key(1)), atol=1e-3)
 
 
 def test_a_pool_that_has_learned_is_kept():
-    pre = Pretraining.init(bert(), key=jr.key(3))
+    pre = BERTPretraining.init(bert(), key=jr.key(3))
     assert SentenceClassifier.init(pre.bert, 3, pool=pre.pool, key=jr.key(4)).pool is pre.pool
 
 

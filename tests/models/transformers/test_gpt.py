@@ -12,7 +12,7 @@ from contracts import close, same_bits
 
 from thetax.core import predict
 from thetax.layers import Linear
-from thetax.models import GPT, beam, greedy, sample
+from thetax.models import GPT, beam_search, greedy, sample
 
 V = 5
 MODELS = {
@@ -141,7 +141,7 @@ def test_a_beam_is_the_search_of_all():
     model = sharp(MODELS["llama"])
     prompt = [3, 1]
     cell, state = model.decoder(jnp.array(prompt[:-1]), length=6)
-    said = beam(cell, state=state, first=prompt[-1], length=2, beam_width=V * V)
+    said = beam_search(cell, state=state, first=prompt[-1], length=2, beam_width=V * V)
     texts = jnp.array([[*prompt, a, b] for a in range(V) for b in range(V)], jnp.int32)
     log_p = jax.nn.log_softmax(predict(model, texts))
     totals = np.array(

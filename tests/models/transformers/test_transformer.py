@@ -70,7 +70,9 @@ def test_a_block_is_its_parts(norms):
     y = add(block.norm, lambda x: block.attention(x, mask=CAUSAL), x)
     y = add(block.cross_norm, lambda x: block.cross(x, memory, mask=seen), y)
     y = add(block.feed_norm, block.feed, y)
-    np.testing.assert_allclose(block(x, mask=CAUSAL, memory=memory, seen=seen), y, atol=1e-12)
+    np.testing.assert_allclose(
+        block(x, mask=CAUSAL, memory=memory, memory_mask=seen), y, atol=1e-12
+    )
 
 
 @x64
@@ -175,8 +177,8 @@ def test_going_on_with_a_memory():
     x = normal(0, 4, 4)
     memory = normal(1, 5, 3)
     seen = Mask(length=jnp.array(3, jnp.int32))
-    whole = trunk(x, mask=CAUSAL, memory=memory, seen=seen)
-    past = trunk.start(4, memory=memory, seen=seen)
+    whole = trunk(x, mask=CAUSAL, memory=memory, memory_mask=seen)
+    past = trunk.start(4, memory=memory, memory_mask=seen)
     found = []
     for at in range(4):
         y, past = trunk.extend(x[at : at + 1], past)
@@ -190,7 +192,7 @@ def test_going_on_with_a_memory():
 def test_weights_are_those_of_each_block():
     trunk = Trunk.init(2, 4, 2, 6, key=jr.key(0))
     x = normal(0, 5, 4)
-    A = trunk.weights(x, mask=CAUSAL)
+    A = trunk.attention_weights(x, mask=CAUSAL)
     first = block_of(trunk, 0)
     second = block_of(trunk, 1)
     y = first(x, mask=CAUSAL)
@@ -200,7 +202,7 @@ def test_weights_are_those_of_each_block():
         )
     deep = Trunk.init(1, 4, 2, 6, memory=3, key=jr.key(0))
     memory = normal(1, 6, 3)
-    to_memory = deep.weights(x, memory=memory, seen=Mask(length=jnp.array(4)))
+    to_memory = deep.attention_weights(x, memory=memory, memory_mask=Mask(length=jnp.array(4)))
     assert to_memory.shape == (1, 2, 5, 6)
     np.testing.assert_allclose(to_memory.sum(axis=3), 1, atol=1e-12)
     assert not to_memory[..., 4:].any()

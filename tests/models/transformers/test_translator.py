@@ -14,7 +14,7 @@ from contracts import close, filled, same_bits
 
 from thetax.core import predict
 from thetax.layers import CAUSAL, Learned
-from thetax.models import Translator, beam, greedy
+from thetax.models import Translator, beam_search, greedy
 
 make = partial(Translator.init, 6, 5, 4, depth=2, heads=2, hidden=6)
 SOURCE = jnp.array([2, 3, 5, 1], jnp.int32)
@@ -41,7 +41,7 @@ def test_what_does_not_matter_and_what_does():
 
 def test_what_fills_up_a_source_has_no_weight():
     model = filled(partial(Translator.init, 6, 5, 4, depth=1, heads=2, hidden=3), 0)
-    weights = jax.jit(lambda model, *pair: model.weights(*pair))(
+    weights = jax.jit(lambda model, *pair: model.attention_weights(*pair))(
         model, jnp.array([2, 3, -1]), TARGET[:2]
     )
     np.testing.assert_array_equal(weights[..., 2], 0)
@@ -91,7 +91,7 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(model(padded)[:5], alone, rtol=1e-5, atol=1e-5)
     batch = tuple(jnp.stack([a, jnp.zeros_like(a)]) for a in padded)
     np.testing.assert_allclose(predict(model, batch)[0, :5], alone, rtol=1e-5, atol=1e-5)
-    A = model.weights(*padded)
+    A = model.attention_weights(*padded)
     assert A.shape == (2, 2, 7, 7)
     assert not A[..., 4:].any()
     np.testing.assert_allclose(model.alignment(*padded), A.mean(axis=(0, 1)), atol=1e-6)
@@ -153,7 +153,7 @@ def test_a_beam_is_the_search_of_all():
         [log_p[i, 0, a] + (0 if b < 0 else log_p[i, 1, b]) for i, (a, b) in enumerate(texts)]
     )
     order = np.argsort(-totals)
-    said = beam(cell, state=state, first=0, length=2, beam_width=len(texts), end=1)
+    said = beam_search(cell, state=state, first=0, length=2, beam_width=len(texts), end=1)
     assert said.tokens.tolist() == [list(texts[at]) for at in order]
     np.testing.assert_allclose(said.log_p, totals[order], atol=1e-10)
 

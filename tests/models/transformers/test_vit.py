@@ -30,8 +30,10 @@ def test_patches_are_squares_in_reading_order():
     squares = [np.asarray(x)[:, r : r + 2, c : c + 2].ravel() for r in (0, 2, 4) for c in (0, 2)]
     expected = np.stack([W @ square + b for square in squares])
     np.testing.assert_allclose(net.patches(x), expected, atol=1e-12)
-    tokens = np.concatenate([np.asarray(net.begin)[None], expected]) + np.asarray(net.positions.P)
-    np.testing.assert_allclose(net.enter(x), tokens, atol=1e-12)
+    tokens = np.concatenate([np.asarray(net.class_token)[None], expected]) + np.asarray(
+        net.positions.P
+    )
+    np.testing.assert_allclose(net.input_embeddings(x), tokens, atol=1e-12)
     last = np.asarray(net.trunk(jnp.asarray(tokens)))
     np.testing.assert_allclose(
         net(x), np.asarray(net.head.W) @ last[0] + np.asarray(net.head.b), atol=1e-12
@@ -56,7 +58,7 @@ def test_without_places_the_order_is_not_known():
 def test_weights_and_batches():
     net = loud(make(key=jr.key(0)))
     xs = normal(0, 3, 2, 6, 4)
-    A = net.weights(xs[0])
+    A = net.attention_weights(xs[0])
     assert A.shape == (1, 2, 7, 7)
     np.testing.assert_allclose(A.sum(axis=3), 1, atol=1e-6)
     np.testing.assert_allclose(predict(net, xs)[1], net(xs[1]), rtol=1e-5, atol=1e-5)
@@ -65,7 +67,7 @@ def test_weights_and_batches():
 def test_dropout_draws_by_the_key():
     net = make(dropout=0.5, key=jr.key(0))
     x = normal(0, 2, 6, 4)
-    f = jax.jit(lambda key: net.think(x, key=key))
+    f = jax.jit(lambda key: net.last_hidden(x, key=key))
     assert same_bits(f(jr.key(0)), f(jr.key(0)))
     assert not close(f(jr.key(0)), f(jr.key(1)), atol=1e-2)
     assert same_bits(net(x), make(key=jr.key(0))(x))

@@ -21,7 +21,7 @@ from thetax.train import Silent, cross_entropy, descend, error_rate, fit
 @pytest.mark.slow
 def test_a_network_is_its_equation():
     """Convolutions as sums over windows, maxima of 2 by 2, the mean: all by NumPy."""
-    net = CNN.init((2, 3), classes=4, channels=2, places=1, key=jr.key(0))
+    net = CNN.init((2, 3), classes=4, channels=2, pool_size=1, key=jr.key(0))
     x = np.random.default_rng(0).normal(size=(2, 8, 8)).astype(np.float32)
     y = x
     for stage in net.stages:
@@ -79,14 +79,20 @@ def test_it_tells_bars_apart(make, side):
     ys = jnp.repeat(jnp.arange(2, dtype=jnp.int32), 64)
     step = descend(cross_entropy, optax.adam(1e-2))
     found = fit(
-        step, make(classes=2, key=key), (xs, ys), epochs=15, batch=32, key=key, progress=Silent()
+        step,
+        make(classes=2, key=key),
+        (xs, ys),
+        epochs=15,
+        batch_size=32,
+        key=key,
+        progress=Silent(),
     )
     assert float(error_rate(found.model, (xs, ys))) < 0.05
 
 
 def test_lenet_has_the_known_number_of_parameters():
     assert tree.size(jax.eval_shape(partial(LeNet.init, classes=10), key=jr.key(0))) == 61_706
-    other = partial(LeNet.init, classes=10, channels=3, side=32)
+    other = partial(LeNet.init, classes=10, channels=3, image_size=32)
     assert jax.eval_shape(lambda key: other(key=key)(jnp.ones((3, 32, 32))), jr.key(0)).shape == (
         10,
     )
@@ -97,9 +103,9 @@ def test_lenet_has_the_known_number_of_parameters():
     [
         lambda: CNN.init((), classes=2, key=jr.key(0)),
         lambda: CNN.init((4,), classes=0, key=jr.key(0)),
-        lambda: CNN.init((4,), classes=2, places=0, key=jr.key(0)),
+        lambda: CNN.init((4,), classes=2, pool_size=0, key=jr.key(0)),
         lambda: CNN.init((4, 4), classes=2, key=jr.key(0))(jnp.ones((1, 8, 8))),
-        lambda: LeNet.init(classes=2, side=30, key=jr.key(0)),
+        lambda: LeNet.init(classes=2, image_size=30, key=jr.key(0)),
         lambda: LeNet.init(classes=2, key=jr.key(0))(jnp.ones((1, 32, 32))),
         lambda: LeNet.init(classes=0, key=jr.key(0)),
     ],
@@ -112,7 +118,7 @@ def test_what_cannot_be_meant_is_refused(make):
 @pytest.mark.slow
 def test_too_many_halvings_are_counted():
     """Up to as many as there are, the network runs."""
-    net = lambda stages, places: CNN.init((2,) * stages, classes=2, places=places, key=jr.key(0))
+    net = lambda stages, places: CNN.init((2,) * stages, classes=2, pool_size=places, key=jr.key(0))
     x = jnp.ones((1, 28, 20))
     with pytest.raises(ValueError, match="20 pixels can be halved 4 times, but there are 6 stages"):
         net(6, 1)(x)

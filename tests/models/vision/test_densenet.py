@@ -27,7 +27,7 @@ def test_parameters_and_depth_are_the_published_ones():
 @pytest.mark.parametrize(("small", "sizes"), [(False, [16, 8, 4]), (True, [64, 32, 16])])
 def test_channels_grow_and_space_halves(small, sizes):
     make = partial(
-        DenseNet.init, (2, 3, 1), classes=3, growth=4, small=small, normalise=Affine.init
+        DenseNet.init, (2, 3, 1), classes=3, growth_rate=4, small=small, normalise=Affine.init
     )
 
     def seen(key):
@@ -45,7 +45,7 @@ def test_channels_grow_and_space_halves(small, sizes):
 
 @pytest.mark.slow
 def test_a_layer_appends_and_a_transition_halves():
-    net = DenseNet.init((2, 1), classes=2, channels=1, growth=2, small=True, key=jr.key(0))
+    net = DenseNet.init((2, 1), classes=2, channels=1, growth_rate=2, small=True, key=jr.key(0))
     xs = jr.normal(jr.key(1), (6, 4, 4, 6))
     relu = lambda y: jnp.maximum(y, 0)
     folded = jax.jit(fold)(net.stages[0], xs)
@@ -66,7 +66,7 @@ def test_a_layer_appends_and_a_transition_halves():
 
 
 def test_folding_changes_nothing_on_the_batch():
-    net = DenseNet.init((1, 1), classes=2, channels=1, growth=2, small=True, key=jr.key(0))
+    net = DenseNet.init((1, 1), classes=2, channels=1, growth_rate=2, small=True, key=jr.key(0))
     xs = jr.normal(jr.key(1), (5, 1, 4, 4))
     found = jax.jit(predict)(jax.jit(fold)(net, xs), xs)
     np.testing.assert_allclose(jax.jit(predict)(net, xs), found, atol=1e-5)

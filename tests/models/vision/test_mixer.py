@@ -86,7 +86,14 @@ def test_patches_speak_by_the_first_map_only():
 @pytest.mark.slow
 def test_a_network_is_its_blocks_in_turn():
     net = Mixer.init(
-        3, classes=2, size=(4, 6), channels=2, patch=2, width=5, hidden=(3, 4), key=jr.key(0)
+        3,
+        classes=2,
+        image_size=(4, 6),
+        channels=2,
+        patch_size=2,
+        width=5,
+        hidden=(3, 4),
+        key=jr.key(0),
     )
     x = jr.normal(jr.key(1), (2, 4, 6))
     patches = (
@@ -109,14 +116,21 @@ def test_it_reads_digits():
     xs, ys = load("digits").train
     train, test = split((xs[:, None], ys), 0.8, key=jr.key(0), by=ys)
     net = Mixer.init(
-        2, classes=10, size=(8, 8), channels=1, patch=2, width=32, hidden=(32, 64), key=jr.key(0)
+        2,
+        classes=10,
+        image_size=(8, 8),
+        channels=1,
+        patch_size=2,
+        width=32,
+        hidden=(32, 64),
+        key=jr.key(0),
     )
     found = fit(
         descend(cross_entropy, optax.adam(3e-3)),
         net,
         train,
         epochs=12,
-        batch=64,
+        batch_size=64,
         key=jr.key(1),
         progress=Silent(),
     )
@@ -134,7 +148,14 @@ def test_what_is_no_image_is_told():
     with pytest.raises(ValueError, match="all sizes are at least 1; got classes=0"):
         Mixer.init(classes=0, key=jr.key(0))
     net = Mixer.init(
-        1, classes=2, size=(4, 6), channels=1, patch=2, width=3, hidden=(3, 4), key=jr.key(0)
+        1,
+        classes=2,
+        image_size=(4, 6),
+        channels=1,
+        patch_size=2,
+        width=3,
+        hidden=(3, 4),
+        key=jr.key(0),
     )
     for shape, says in (
         ((4, 6), r"x\[None\]"),

@@ -10,7 +10,7 @@ import pytest
 
 from thetax import tree
 from thetax.layers import Affine, BatchNorm, Convolution, Linear, fold
-from thetax.models import Layout, ResNet
+from thetax.models import ResNet, ResNetLayout
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,9 @@ def test_space_halves_and_channels_double(small, sizes):
 
 @pytest.mark.slow
 def test_a_block_is_its_equation():
-    net = ResNet.init(Layout((1,), 2), classes=2, channels=1, width=2, small=True, key=jr.key(0))
+    net = ResNet.init(
+        ResNetLayout((1,), 2), classes=2, channels=1, width=2, small=True, key=jr.key(0)
+    )
     xs = jr.normal(jr.key(1), (6, 2, 5, 5))
     (block,) = fold(net.stages[0], xs).layers
     narrow, n1, _, across, n2, _, widen, n3 = block.layers[0].inner.layers
@@ -64,24 +66,26 @@ def test_norms_have_the_moments_of_images():
 
 
 def test_an_unknown_depth_is_refused():
-    with pytest.raises(ValueError, match="the depth is one of 18, 34, 50, or a Layout; got 20"):
+    with pytest.raises(
+        ValueError, match="the depth is one of 18, 34, 50, or a ResNetLayout; got 20"
+    ):
         ResNet.init(20, classes=2, key=jr.key(0))
 
 
 def test_a_tuple_of_blocks_is_a_layout():
     make = partial(ResNet.init, classes=3, width=2)
     form = lambda layout: jax.tree.structure(jax.eval_shape(partial(make, layout), key=jr.key(0)))
-    assert form((2, 1)) == form(Layout((2, 1)))
-    assert form((2, 1)) != form(Layout((1, 2)))
+    assert form((2, 1)) == form(ResNetLayout((2, 1)))
+    assert form((2, 1)) != form(ResNetLayout((1, 2)))
 
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("layout", "sizes", "says"),
     [
-        ("resnet18", {}, "one of 18, 34, 50, or a Layout; got 'resnet18'"),
+        ("resnet18", {}, "one of 18, 34, 50, or a ResNetLayout; got 'resnet18'"),
         ((), {}, "every stage has at least one block"),
-        (Layout((0, 1)), {}, r"at least one block, .*; got Layout\(blocks=\(0, 1\)"),
+        (ResNetLayout((0, 1)), {}, r"at least one block, .*; got ResNetLayout\(blocks=\(0, 1\)"),
         (18, {"classes": 0}, "all sizes are at least 1; got classes=0"),
     ],
 )

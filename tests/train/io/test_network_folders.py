@@ -17,11 +17,11 @@ from contracts import same_bits
 from thetax.data import BytePairs, WordPiece
 from thetax.data.text.bytepairs import BYTE
 from thetax.layers import Linear
-from thetax.models import BERT, GPT, MaskedLM, Pretraining, ViT, gguf_llama
+from thetax.models import BERT, GPT, BERTPretraining, MaskedLM, ViT, gguf_llama
 from thetax.train import load_pretrained, save_pretrained
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b"]
-bert = partial(BERT.init, len(PIECES), 4, depth=2, heads=2, hidden=6, length=7)
+bert = partial(BERT.init, len(PIECES), 4, depth=2, heads=2, hidden=6, max_length=7)
 llama = partial(GPT.llama, 260, 8, depth=2, heads=2, groups=1, hidden=32)
 
 
@@ -81,7 +81,9 @@ def test_settings_that_a_model_does_not_know_go_on(folder, tmp_path):
 
 
 def test_a_vit_without_classes_has_no_head_in_its_file(tmp_path):
-    model = drawn(partial(ViT.init, 0, size=(4, 4), channels=1, patch=2, d=4, depth=1, heads=2))
+    model = drawn(
+        partial(ViT.init, 0, image_size=(4, 4), channels=1, patch_size=2, d=4, depth=1, heads=2)
+    )
     pool = drawn(partial(Linear.init, 4, 4), 1)
     save_pretrained(tmp_path, model, pool=pool)
     names = set(safetensors.numpy.load_file(tmp_path / "model.safetensors"))
@@ -158,9 +160,9 @@ def test_a_masked_language_model(tmp_path, kind):
     save(tmp_path, tensors)
     (tmp_path / "config.json").write_text(json.dumps(MASKED))
     network = load_pretrained(tmp_path)
-    assert type(network.model) is (Pretraining if kind == "with both heads" else MaskedLM)
+    assert type(network.model) is (BERTPretraining if kind == "with both heads" else MaskedLM)
     np.testing.assert_array_equal(
-        network.model.turn.W, tensors["cls.predictions.transform.dense.weight"]
+        network.model.transform.W, tensors["cls.predictions.transform.dense.weight"]
     )
     np.testing.assert_array_equal(network.model.b, tensors["cls.predictions.bias"])
     save_pretrained(tmp_path / "again", network.model, config=network.config)
@@ -325,7 +327,7 @@ def write_gguf(path, model, **more):
     writer.add_token_merges(["l o"])
     writer.add_eos_token_id(2)
     writer.add_chat_template("<|im_start|>system\nBe kind<|im_end|>")
-    for name, tensor in gguf_llama(heads=2, groups=1).write(model).items():
+    for name, tensor in gguf_llama(heads=2, kv_heads=1).write(model).items():
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

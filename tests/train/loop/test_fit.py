@@ -78,7 +78,11 @@ def data(n=24):
 
 def quiet(iteration, model, data, silent, **settings):
     return fit(
-        iteration, model, data, progress=silent, **{"epochs": 2, "batch": 8, "key": KEY, **settings}
+        iteration,
+        model,
+        data,
+        progress=silent,
+        **{"epochs": 2, "batch_size": 8, "key": KEY, **settings},
     )
 
 
@@ -95,9 +99,9 @@ def test_an_epoch_visits_every_example_once(silent):
 
 def test_an_epoch_never_repeats_an_example(silent):
     """Where it does not divide, the rest waits; over many epochs nobody is left out."""
-    once = quiet(counting, Numbers(jnp.zeros(10)), jnp.arange(10), silent, epochs=1, batch=4)
+    once = quiet(counting, Numbers(jnp.zeros(10)), jnp.arange(10), silent, epochs=1, batch_size=4)
     assert sorted(once.model.values.tolist()) == [0] * 2 + [1] * 8
-    many = quiet(counting, Numbers(jnp.zeros(10)), jnp.arange(10), silent, epochs=30, batch=4)
+    many = quiet(counting, Numbers(jnp.zeros(10)), jnp.arange(10), silent, epochs=30, batch_size=4)
     assert many.model.values.sum() == 240
     assert 15 < many.model.values.min() <= many.model.values.max() <= 30
 
@@ -118,7 +122,12 @@ def test_every_epoch_has_its_own_order(silent):
 
     logging = Iteration(lambda model: Log(model, jnp.zeros((), jnp.int32)), note)
     found = quiet(
-        logging, Numbers(jnp.zeros((6, 4), jnp.int32)), jnp.arange(12), silent, epochs=2, batch=4
+        logging,
+        Numbers(jnp.zeros((6, 4), jnp.int32)),
+        jnp.arange(12),
+        silent,
+        epochs=2,
+        batch_size=4,
     )
     first = found.model.values[:3].ravel().tolist()
     second = found.model.values[3:].ravel().tolist()
@@ -336,7 +345,7 @@ def test_batch_norm_is_folded_for_validation(silent):
         (xs, ys),
         silent,
         epochs=20,
-        batch=16,
+        batch_size=16,
         validation=one_class,
         metrics={"error": error_rate},
     )
@@ -356,7 +365,7 @@ def test_a_batch_of_one_is_refused_where_there_are_batch_norms(silent, monkeypat
             net,
             data,
             epochs=1,
-            batch=1,
+            batch_size=1,
             key=KEY,
             progress=silent,
         )
@@ -419,7 +428,7 @@ def test_weights_that_are_not_finite_are_never_an_answer(silent):
             (normal(0, 8, 3), normal(1, 8)),
             silent,
             epochs=1,
-            batch=8,
+            batch_size=8,
         )
 
 
@@ -530,7 +539,7 @@ def test_progress_is_told_everything(monkeypatch):
         Linear(jnp.ones((1, 3)), jnp.zeros(1)),
         (normal(0, 24, 3), normal(1, 24)),
         epochs=2,
-        batch=8,
+        batch_size=8,
         key=KEY,
         progress=diary,
     )
@@ -554,7 +563,7 @@ def test_progress_is_closed_when_a_fit_fails():
             Numbers(jnp.zeros(())),
             jnp.arange(24),
             epochs=4,
-            batch=8,
+            batch_size=8,
             key=KEY,
             progress=diary,
         )
@@ -569,7 +578,7 @@ def test_loss_per_example_is_comparable(silent):
     model = Linear(jnp.ones((1, 3)), jnp.zeros(1))
     expected = float(np.mean([squared_loss(model(x), y) for x, y in zip(xs, ys)]))
     for batch in (4, 24):
-        found = quiet(still, model, (xs, ys), silent, epochs=1, batch=batch)
+        found = quiet(still, model, (xs, ys), silent, epochs=1, batch_size=batch)
         assert np.isclose(found.history["train loss"][0], expected, rtol=1e-5)
 
 
@@ -588,7 +597,7 @@ def test_batch_norms_are_folded_on_a_fair_sample(silent):
             model,
             (xs[order], ys[order]),
             epochs=3,
-            batch=50,
+            batch_size=50,
             validation=held_out,
             metrics={"error": error_rate},
             key=KEY,
@@ -614,5 +623,5 @@ def draw(state, batch, *, key):
 def test_every_step_of_every_epoch_has_chance_of_its_own(silent, data):
     """Twelve steps in three epochs draw twelve different numbers."""
     start = Iteration(lambda model: Drawn(model, jnp.zeros((), jnp.int32)), draw)
-    found = quiet(start, Numbers(jnp.zeros(12)), data, silent, epochs=3, batch=8)
+    found = quiet(start, Numbers(jnp.zeros(12)), data, silent, epochs=3, batch_size=8)
     assert len(set(found.model.values.tolist())) == 12

@@ -94,7 +94,7 @@ BAD_DATA = [
 )
 def test_bad_data(silent, data, message):
     with pytest.raises(ValueError, match=message):
-        fit(descent, model(), data, epochs=1, batch=5, key=jr.key(0), progress=silent)
+        fit(descent, model(), data, epochs=1, batch_size=5, key=jr.key(0), progress=silent)
 
 
 BAD_VALIDATION = [
@@ -113,7 +113,7 @@ def test_bad_validation_data(silent, data, message):
             model(),
             (xs, ys),
             epochs=1,
-            batch=5,
+            batch_size=5,
             validation=data,
             metrics=metrics,
             key=jr.key(0),
@@ -123,8 +123,8 @@ def test_bad_validation_data(silent, data, message):
 
 BAD_SETTINGS = [
     ({"epochs": 0}, "epochs must be a whole number of at least 1; got 0"),
-    ({"batch": 0}, "batch must be a whole number of at least 1; got 0"),
-    ({"batch": 21}, "batch=21 is larger than the 20 examples"),
+    ({"batch_size": 0}, "batch_size must be a whole number of at least 1; got 0"),
+    ({"batch_size": 21}, "batch_size=21 is larger than the 20 examples"),
     (
         {"patience": 0, "validation": 0.2, "metrics": metrics},
         "patience must be a whole number of at least 1",
@@ -158,7 +158,7 @@ def test_bad_settings(silent, settings, message):
             model(),
             (xs, ys),
             progress=silent,
-            **{"epochs": 1, "batch": 5, "key": jr.key(0), **settings},
+            **{"epochs": 1, "batch_size": 5, "key": jr.key(0), **settings},
         )
 
 
@@ -201,7 +201,7 @@ def test_wrong_targets_are_refused(silent):
             model(),
             (xs, xs),
             epochs=1,
-            batch=5,
+            batch_size=5,
             key=jr.key(0),
             progress=silent,
         )
@@ -213,5 +213,6 @@ def test_what_is_not_wrong_is_let_through(silent):
     """
     batch = xs.astype(np.float64), ys.astype(np.int64)
     assert (
-        fit(descent, model(), batch, epochs=1, batch=20, key=jr.key(0), progress=silent).steps == 1
+        fit(descent, model(), batch, epochs=1, batch_size=20, key=jr.key(0), progress=silent).steps
+        == 1
     )

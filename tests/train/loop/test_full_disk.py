@@ -23,7 +23,7 @@ MODEL = MLP.init(3, 4, 2, key=jr.key(1))
 
 def train(run: Run | None, epochs: int = 400):
     return fit(
-        DESCENT, MODEL, DATA, epochs=epochs, batch=8, key=jr.key(2), run=run, progress=Silent()
+        DESCENT, MODEL, DATA, epochs=epochs, batch_size=8, key=jr.key(2), run=run, progress=Silent()
     )
 
 

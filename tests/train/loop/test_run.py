@@ -33,7 +33,7 @@ def data():
 
 
 def train(run, silent, iteration=descent, **settings):
-    asked = {"epochs": 2, "batch": 8, "key": jr.key(0), **settings}
+    asked = {"epochs": 2, "batch_size": 8, "key": jr.key(0), **settings}
     return fit(iteration, model(), data(), run=run, progress=silent, **asked)
 
 
@@ -160,7 +160,7 @@ def test_a_done_run_returns_at_once(run, silent):
     assert (again.reason, again.steps) == (found.reason, found.steps)
 
 
-@pytest.mark.parametrize(("name", "value"), [("epochs", 3), ("batch", 4)])
+@pytest.mark.parametrize(("name", "value"), [("epochs", 3), ("batch_size", 4)])
 def test_another_fit_in_the_folder_is_refused(run, silent, name, value):
     train(run, silent)
     (run.folder / "done.json").unlink()

@@ -8,7 +8,7 @@ import pytest
 
 from thetax.core import predict
 from thetax.data import cloze
-from thetax.models import BERT, Pretraining, SpanFinder
+from thetax.models import BERT, BERTPretraining, SpanPredictor
 from thetax.train import (
     follow_error_rate,
     masked_cross_entropy,
@@ -24,9 +24,9 @@ GAPS = {"mask": 4, "special": (0, 1, 2, 3, 4), "share": 0.3}
 
 
 @pytest.fixture(scope="module")
-def model() -> Pretraining:
-    return Pretraining.init(
-        BERT.init(12, 4, depth=1, heads=1, hidden=5, length=8, key=jr.key(0)), key=jr.key(1)
+def model() -> BERTPretraining:
+    return BERTPretraining.init(
+        BERT.init(12, 4, depth=1, heads=1, hidden=5, max_length=8, key=jr.key(0)), key=jr.key(1)
     )
 
 
@@ -54,7 +54,7 @@ def by_hand(model, batch, key):
     guesses = jax.jit(lambda model, xs: predict(model, xs))(model, (inputs, segments))
     return (
         jax.nn.log_softmax(guesses.tokens),
-        jax.nn.log_softmax(guesses.follows),
+        jax.nn.log_softmax(guesses.next_sentence),
         np.asarray(targets),
     )
 
@@ -86,8 +86,8 @@ def test_all_of_it_is_what_the_whole_logits_give(model, batch, seed):
 
 def test_each_objective_is_one_number():
     """Traced, not run."""
-    bert = lambda: BERT.init(12, 4, depth=1, heads=1, hidden=5, length=8, key=jr.key(0))
-    model = jax.eval_shape(lambda: Pretraining.init(bert(), key=jr.key(1)))
+    bert = lambda: BERT.init(12, 4, depth=1, heads=1, hidden=5, max_length=8, key=jr.key(0))
+    model = jax.eval_shape(lambda: BERTPretraining.init(bert(), key=jr.key(1)))
     batch = jax.eval_shape(
         lambda: ((jnp.zeros((5, 8), int), jnp.zeros((5, 8), int)), jnp.zeros(5, int))
     )
@@ -144,8 +144,8 @@ def test_spans(x64):
     """Half the sum of both, and finite with its slopes though no score is, outside of the
     passage.
     """
-    model = SpanFinder.init(
-        BERT.init(12, 4, depth=1, heads=1, hidden=5, length=6, key=jr.key(0)), key=jr.key(1)
+    model = SpanPredictor.init(
+        BERT.init(12, 4, depth=1, heads=1, hidden=5, max_length=6, key=jr.key(0)), key=jr.key(1)
     )
     xs = (
         jnp.array([[2, 5, 3, 6, 7, 3], [2, 5, 3, 8, 3, -1]]),

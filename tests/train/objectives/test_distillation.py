@@ -160,7 +160,7 @@ def test_a_teacher_may_be_asked_once(silent):
         student,
         data,
         epochs=3,
-        batch=16,
+        batch_size=16,
         key=jr.key(0),
         progress=silent,
     )
@@ -220,7 +220,7 @@ def test_a_student_with_dropout_and_batch_norm_learns(silent):
         student,
         (xs,),
         epochs=5,
-        batch=16,
+        batch_size=16,
         key=jr.key(0),
         progress=silent,
     )

@@ -62,7 +62,7 @@ def train(model, xs, ys):
         model,
         (xs, ys),
         epochs=1,
-        batch=1,
+        batch_size=1,
         key=jr.key(0),
         progress=Silent(),
     )
@@ -83,7 +83,7 @@ def test_tokens_out_of_range(bad):
 
 @pytest.mark.slow
 def test_pairs_are_trained_and_checked():
-    model = EncoderDecoder.init(4, 4, 2, 3, attend=2, key=jr.key(0))
+    model = EncoderDecoder.init(4, 4, 2, 3, attention_width=2, key=jr.key(0))
     found = train(model, (XS, XS), YS)
     assert np.isfinite(found.history["train loss"]).all()
     with pytest.raises(ValueError, match="got 4"):

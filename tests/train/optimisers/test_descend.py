@@ -50,7 +50,7 @@ def by_hand(n=STEPS, rate=0.1):
 def test_sgd_is_the_loop():
     """Weights, losses and gradient lengths of every step, by numpy in float64."""
     state, (kept, info) = run(
-        plain, start(), batches(), key=jr.key(0), keep=lambda state: state.model
+        plain, start(), batches(), key=jr.key(0), record=lambda state: state.model
     )
     W, b, losses, lengths = (np.stack(column) for column in zip(*by_hand()))
     assert np.allclose(kept.W[:, 0], W, atol=1e-5)
@@ -162,7 +162,11 @@ def test_clipping_and_schedule_reach_the_step():
     schedule = optax.exponential_decay(0.5, transition_steps=1, decay_rate=0.5)
     optimiser = optax.chain(optax.clip_by_global_norm(1e-3), optax.sgd(schedule))
     _, (kept, _) = run(
-        descend(squared_error, optimiser), start(), batches(), key=jr.key(0), keep=lambda s: s.model
+        descend(squared_error, optimiser),
+        start(),
+        batches(),
+        key=jr.key(0),
+        record=lambda s: s.model,
     )
     path = jnp.concatenate([start().W, kept.W[:, 0]]), jnp.concatenate([start().b[None], kept.b])
     moved = tree.norm  # of each difference

@@ -27,7 +27,7 @@ def bowl(theta, batch=None, key=None):
 
 def path(optimiser, keep=iterate):
     return run(
-        descend(bowl, optimiser), jnp.asarray(START), jnp.zeros(STEPS), key=jr.key(0), keep=keep
+        descend(bowl, optimiser), jnp.asarray(START), jnp.zeros(STEPS), key=jr.key(0), record=keep
     )[1][0]
 
 
@@ -129,7 +129,7 @@ def test_adaptive_methods_are_their_loops(delta):
         rms.append(-0.1 * row / (np.sqrt(fading) + delta))
         raw.append(-0.1 * m / (np.sqrt(fading) + delta))
         corrected.append(-0.1 * (m / (1 - 0.8**t)) / (np.sqrt(fading / (1 - 0.95**t)) + delta))
-    constants = {"momentum": 0.8, "decay": 0.95, "delta": delta}
+    constants = {"beta1": 0.8, "beta2": 0.95, "delta": delta}
     assert np.allclose(stream(train.rmsprop(0.1, decay=0.95, delta=delta), g), rms, rtol=1e-10)
     assert np.allclose(stream(train.uncorrected_adam(0.1, **constants), g), raw, rtol=1e-10)
     assert np.allclose(stream(train.adam(0.1, **constants), g), corrected, rtol=1e-10)
@@ -177,7 +177,7 @@ def test_each_trains_a_network(optimiser):
         MLP.init(2, 16, 2, key=jr.key(0)),
         data,
         epochs=60,
-        batch=32,
+        batch_size=32,
         key=jr.key(1),
         progress=Silent(),
     )
@@ -204,8 +204,8 @@ def test_works_in_half_precision():
         lambda: train.heavy_ball(0.1, momentum=1.0),
         lambda: train.nesterov(0.1, momentum=-0.1),
         lambda: train.rmsprop(0.1, decay=1.0),
-        lambda: train.adam(0.1, momentum=1.5),
-        lambda: train.uncorrected_adam(0.1, decay=2.0),
+        lambda: train.adam(0.1, beta1=1.5),
+        lambda: train.uncorrected_adam(0.1, beta2=2.0),
     ],
 )
 def test_shares_outside_the_unit_interval_are_refused(make):

@@ -41,7 +41,9 @@ def lanes(data, **settings) -> Lanes:
     return Lanes(Task(data, make), parts, jr.key(2), **settings)
 
 
-ONE = Setting(width=5, depth=1, decay=1e-2, dropout=0.0, rate=3e-2, batch=8, epochs=4)
+ONE = Setting(
+    width=5, depth=1, weight_decay=1e-2, dropout=0.0, learning_rate=3e-2, batch_size=8, epochs=4
+)
 
 
 @pytest.mark.slow
@@ -51,18 +53,18 @@ def test_a_lane_is_a_network_trained_alone(data, smoothing):
     batches.
     """
     many = lanes(data, thinned=False, classes=2 if smoothing else 0)
-    c = many.begin(ONE._replace(smoothing=smoothing))
+    c = many.begin(ONE._replace(label_smoothing=smoothing))
     start = jax.tree.map(lambda leaf: leaf[1], c.state).model
     many.advance([c], lambda setting: setting.epochs)
-    steps = many.steps(ONE.batch)
-    assert steps == min(len(part.train) for part in many.parts) // ONE.batch
-    schedule = optax.cosine_decay_schedule(ONE.rate, ONE.epochs * steps)
+    steps = many.steps(ONE.batch_size)
+    assert steps == min(len(part.train) for part in many.parts) // ONE.batch_size
+    schedule = optax.cosine_decay_schedule(ONE.learning_rate, ONE.epochs * steps)
     smooth = smooth_labels(cross_entropy, 2, strength=smoothing)
-    alone = descend(weight_decay(smooth, strength=ONE.decay), optax.adam(schedule))
+    alone = descend(weight_decay(smooth, strength=ONE.weight_decay), optax.adam(schedule))
     state = alone.init(start)
     part = many.parts[1]
     for epoch in range(ONE.epochs):
-        for rows in many._rows(epoch, ONE.batch)[1]:
+        for rows in many._rows(epoch, ONE.batch_size)[1]:
             assert set(rows) <= set(part.train)
             state, _ = alone.step(
                 state, (jnp.asarray(data[0][rows]), jnp.asarray(data[1][rows])), key=None
@@ -81,7 +83,7 @@ def test_a_lane_is_a_network_trained_alone(data, smoothing):
 def test_errors_do_not_depend_on_the_company(data):
     """Alone, in a pair, with others that are longer, in parts: the same numbers."""
     settings = [
-        ONE._replace(dropout=0.3, rate=rate, epochs=epochs)
+        ONE._replace(dropout=0.3, learning_rate=rate, epochs=epochs)
         for rate, epochs in [(0.03, 9), (0.01, 12), (0.1, 3)]
     ]
     apart = []
@@ -104,11 +106,13 @@ def test_the_rate_falls_along_a_cosine_and_a_lane_that_is_done_stands_still():
     rates.
     """
     objective = lambda model, batch, *, key=None: model.W.sum() * batch
-    knobs = Knobs(rate=0.1, decay=0.0, dropout=jnp.array(0.0), smoothing=0.0, steps=4)
+    knobs = Knobs(
+        learning_rate=0.1, weight_decay=0.0, dropout=jnp.array(0.0), label_smoothing=0.0, steps=4
+    )
     descent = lane(objective, knobs, 0)
     rows = jax.jit(
         lambda model: run(
-            descent, model, jnp.ones(6), key=jr.key(0), keep=lambda state: state.model.W[0, 0]
+            descent, model, jnp.ones(6), key=jr.key(0), record=lambda state: state.model.W[0, 0]
         )
     )
     way = np.asarray(rows(Linear(jnp.zeros((1, 1)), jnp.zeros(1)))[1][0])

@@ -19,7 +19,12 @@ from thetax.train.tuning.search_space import check_space, parse
 from thetax.train.tuning.trial_table import simplest, winner
 
 CHILD = Path(__file__).parents[2] / "tune_child.py"
-SPACE = {"rate": Range(1e-3, 1e-1, log=True), "width": Choice(3, 4), "batch": 16, "epochs": 9}
+SPACE = {
+    "learning_rate": Range(1e-3, 1e-1, log=True),
+    "width": Choice(3, 4),
+    "batch_size": 16,
+    "epochs": 9,
+}
 
 
 def make(hidden, dropout, key):
@@ -54,7 +59,8 @@ def test_a_search_finds_counts_and_trains(found, task):
     assert len(result.trials) == 7
     assert {trial.setting.width for trial in result.trials} <= {3, 4}
     assert all(
-        1e-3 <= trial.setting.rate <= 1e-1 and trial.setting.batch == 16 for trial in result.trials
+        1e-3 <= trial.setting.learning_rate <= 1e-1 and trial.setting.batch_size == 16
+        for trial in result.trials
     )
     whole = [trial for trial in result.trials if not trial.stopped]
     assert result.best.error == min(trial.error for trial in whole)
@@ -119,7 +125,7 @@ def test_the_same_seed_finds_the_same(task, found):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"space": {**SPACE, "rate": Range(1e-3, 1.0, log=True)}}, "space="),
+        ({"space": {**SPACE, "learning_rate": Range(1e-3, 1.0, log=True)}}, "space="),
         ({"folds": 3}, "folds=2, not 3"),
         ({"key": jr.key(2)}, "key="),
         ({"task": "other"}, "task='halves', not 'other'"),
@@ -138,20 +144,20 @@ def test_a_folder_of_another_study_is_refused(found, task, changed, says):
     ("space", "says"),
     [
         ({}, "search space is empty"),
-        ({"rate": 0.1, "width": Choice(3)}, "search space is empty"),
-        ({"rate": Range(0.1, 0.1)}, "search space is empty"),
-        ({"rate": Range(0.2, 0.1)}, "ranges from 0.2 to 0.1; the low end comes first"),
-        ({"rate": Range(0.0, 0.1)}, "rate must be more than 0"),
-        ({"decay": Range(0.0, 0.1, log=True)}, "must begin above 0"),
+        ({"learning_rate": 0.1, "width": Choice(3)}, "search space is empty"),
+        ({"learning_rate": Range(0.1, 0.1)}, "search space is empty"),
+        ({"learning_rate": Range(0.2, 0.1)}, "ranges from 0.2 to 0.1; the low end comes first"),
+        ({"learning_rate": Range(0.0, 0.1)}, "learning_rate must be more than 0"),
+        ({"weight_decay": Range(0.0, 0.1, log=True)}, "must begin above 0"),
         ({"widht": Choice(1, 2)}, "did you mean width"),
         ({"dropout": Range(0.0, 1.0)}, "less than 1; got 1.0"),
-        ({"smoothing": Range(0.0, 1.1)}, r"in \[0, 1\]; got 1.1"),
+        ({"label_smoothing": Range(0.0, 1.1)}, r"in \[0, 1\]; got 1.1"),
         ({"width": Range(1.5, 3.0)}, "whole number; got 1.5"),
         ({"width": Choice(0, 3)}, "width must be at least 1; got 0"),
-        ({"batch": Choice(16, 64)}, "batch=64 is larger than the 32 of 64 examples"),
-        ({"rate": Choice()}, "rate has no options"),
-        ({"rate": "big"}, "got 'big'"),
-        ({"rate": Range(float("nan"), 1.0)}, "rate must be at least 0; got nan"),
+        ({"batch_size": Choice(16, 64)}, "batch_size=64 is larger than the 32 of 64 examples"),
+        ({"learning_rate": Choice()}, "learning_rate has no options"),
+        ({"learning_rate": "big"}, "got 'big'"),
+        ({"learning_rate": Range(float("nan"), 1.0)}, "learning_rate must be at least 0; got nan"),
     ],
     ids=str,
 )
@@ -189,7 +195,7 @@ def test_bad_data_and_batch_norms_are_refused(task):
         ValueError,
         match=r"two or more classes; here the labels are int32 and the output has shape \(1,",
     ):
-        search(replace(task, make=single), {"smoothing": Range(0.0, 0.2)})
+        search(replace(task, make=single), {"label_smoothing": Range(0.0, 0.2)})
     normed = lambda hidden, dropout, key: MLP.init(2, *hidden, 2, normalise=BatchNorm.init, key=key)
     with pytest.raises(ValueError, match="batch norms"):
         search(replace(task, make=normed))
@@ -208,7 +214,9 @@ def test_divergence_ends_no_search(task):
         train=(task.train[0], task.train[1].astype(np.float32)),
     )
     wild = replace(wild, test=None)
-    result = search(wild, {"rate": Choice(1e-2, 1e30), "width": 3, "batch": 16, "epochs": 9})
+    result = search(
+        wild, {"learning_rate": Choice(1e-2, 1e30), "width": 3, "batch_size": 16, "epochs": 9}
+    )
     assert np.isfinite(result.best.error)
     assert len(result.trials) == 7
 
@@ -226,7 +234,7 @@ def test_one_standard_error_prefers_the_small():
 
 def test_places_as_the_command_line_has_them():
     assert parse("dropout", "0:0.5") == Range(0, 0.5)
-    assert parse("decay", "1e-5:1e-2").log
+    assert parse("weight_decay", "1e-5:1e-2").log
     assert parse("width", "8") == 8
     with pytest.raises(ValueError, match=r"width is a number, .*got '8;9'"):
         parse("width", "8;9")

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ...core import Model, Scalar
 from ...threat.ball import L2, Ball, Linf, Shift
 from ...threat.inputs import Range, check_box, check_input
-from ..goal import Goal, as_goal, away
+from ..goal import Goal, as_goal, untargeted
 
 Wrong = Callable[[Any], Bool[Array, ""]]
 HALVINGS = 25  # of a step, after which it is none
@@ -32,10 +32,10 @@ HALVINGS = 25  # of a step, after which it is none
 
 class HopSkipJump(eqx.Module):
     r"""The nearest wrong input that `steps` hops along the boundary find, in the norm of `L2` or
-    `Linf`; the model is asked for its class only, `queries` times a hop for the direction (Chen,
+    `Linf`; the model is asked for its class only, `n_queries` times a hop for the direction (Chen,
     Jordan & Wainwright 2020).
 
-    It begins at the nearest wrong one of `tries` points drawn from the `box`, and needs a key.
+    It begins at the nearest wrong one of `n_starts` points drawn from the `box`, and needs a key.
     Where none of them is wrong, and where x itself is, it gives x. `goal` says what is wrong; its
     gain is never looked at.
 
@@ -43,7 +43,7 @@ class HopSkipJump(eqx.Module):
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [0.0, 1.0]]), jnp.array([0.0, -0.5]))
-    >>> attack = HopSkipJump(L2, steps=10, queries=50, box=(0.0, 1.0))
+    >>> attack = HopSkipJump(L2, steps=10, n_queries=50, box=(0.0, 1.0))
     >>> x = attack(line, jnp.array([0.5, 0.25]), jnp.array(0), key=jr.key(0))
     >>> bool(0.5 < x[1] < 0.51), bool(abs(x[0] - 0.5) < 0.1)
     (True, True)
@@ -51,18 +51,18 @@ class HopSkipJump(eqx.Module):
 
     norm: type[Ball] = eqx.field(static=True, default=L2)
     steps: int = eqx.field(static=True, kw_only=True)
-    queries: int = eqx.field(static=True, kw_only=True, default=100)
-    tries: int = eqx.field(static=True, kw_only=True, default=100)
+    n_queries: int = eqx.field(static=True, kw_only=True, default=100)
+    n_starts: int = eqx.field(static=True, kw_only=True, default=100)
     box: Range = eqx.field(static=True, kw_only=True)
-    goal: Goal = eqx.field(static=True, kw_only=True, converter=as_goal, default=away())
+    goal: Goal = eqx.field(static=True, kw_only=True, converter=as_goal, default=untargeted())
 
     def __check_init__(self):
         if self.norm not in (L2, Linf):
             raise ValueError(
                 f"HopSkipJump: norm is L2 or Linf; got {getattr(self.norm, '__name__', self.norm)}."
             )
-        if min(self.steps, self.queries, self.tries) < 1:
-            came = f"steps={self.steps}, queries={self.queries}, tries={self.tries}"
+        if min(self.steps, self.n_queries, self.n_starts) < 1:
+            came = f"steps={self.steps}, queries={self.n_queries}, tries={self.n_starts}"
             raise ValueError(
                 f"HopSkipJump: steps, queries and tries must be at least 1; got {came}."
             )
@@ -97,7 +97,7 @@ class HopSkipJump(eqx.Module):
             return (here, jnp.where(distance(here) < distance(best), here, best)), None
 
         key_start, key_hops = jr.split(key)
-        drawn = jr.uniform(key_start, (self.tries, *x.shape), x.dtype, *self.box)
+        drawn = jr.uniform(key_start, (self.n_starts, *x.shape), x.dtype, *self.box)
         hits = jax.vmap(wrong)(drawn)
         here = self._back(
             wrong, x, drawn[jnp.argmin(jnp.where(hits, jax.vmap(distance)(drawn), jnp.inf))]
@@ -108,7 +108,7 @@ class HopSkipJump(eqx.Module):
 
     def _direction(self, wrong: Wrong, here: Shift, reach: Scalar, key: PRNGKeyArray) -> Shift:
         """Where the answer becomes wrong, of norm 1, as the answers around a point tell."""
-        shape = self.queries, *here.shape
+        shape = self.n_queries, *here.shape
         u = (
             jr.normal(key, shape)
             if self.norm is L2

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from ...core import Model, Scalar
 from ...threat.ball import Linf, limits_of
 from ...threat.inputs import Range, check_box, check_input
-from ..base import placed
+from ..base import clip_to_box
 from ..goal import Goal, as_goal
 
 HALVED = (
@@ -37,27 +37,27 @@ HALVED = (
 
 
 class Square(eqx.Module):
-    r"""The largest score that `queries` answers of the model find in the ball of the maximum norm;
-    it stops where the goal is reached (Andriushchenko et al. 2020). It needs a key.
+    r"""The largest score that `n_queries` answers of the model find in the ball of the maximum
+    norm; it stops where the goal is reached (Andriushchenko et al. 2020). It needs a key.
 
     The last two axes are height and width, those before them channels; a vector is an image of one
     row. `share` is the part of the image that the first squares cover. The paper's score is
-    `away(margin)`.
+    `untargeted(margin)`.
 
     Departs: where a square would change nothing, its signs are turned, so that no query is spent on
     what is known.
 
-    >>> from thetax.attack import margin
+    >>> from thetax.attack import margin_loss
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [1.0, -2.0]]), jnp.zeros(2))
-    >>> attack = Square(margin, Linf(0.1), queries=50)
+    >>> attack = Square(margin_loss, Linf(0.1), n_queries=50)
     >>> attack(line, jnp.array([0.5, 0.5]), jnp.array(0), key=jr.key(0)).tolist()
     [0.6..., 0.4...]
     """
 
     goal: Goal = eqx.field(static=True, converter=as_goal)
     ball: Linf
-    queries: int = eqx.field(static=True, kw_only=True)
+    n_queries: int = eqx.field(static=True, kw_only=True)
     share: float = eqx.field(static=True, kw_only=True, default=0.8)
     box: Range | None = eqx.field(static=True, kw_only=True, default=None)
 
@@ -66,9 +66,9 @@ class Square(eqx.Module):
             raise ValueError(
                 f"Square: its squares are made for Linf; got {type(self.ball).__name__}."
             )
-        if self.queries < 2:
+        if self.n_queries < 2:
             raise ValueError(
-                f"Square: queries must be at least 2, the input and a start; got {self.queries}."
+                f"Square: queries must be at least 2, the input and a start; got {self.n_queries}."
             )
         if not 0 < self.share <= 1:
             raise ValueError(f"Square: share must lie in (0, 1]; got {self.share}.")
@@ -85,9 +85,9 @@ class Square(eqx.Module):
         image = channels, height, width = _as_image(x.shape)
         key_start, key_place, key_sign = jr.split(key, 3)
         limits = limits_of(x.reshape(image), self.box)
-        places = jr.uniform(key_place, (self.queries, 2), x.dtype)
-        signs = jr.rademacher(key_sign, (self.queries, channels), x.dtype)
-        sizes = jnp.asarray(windows(self.queries, height, width, self.share))
+        places = jr.uniform(key_place, (self.n_queries, 2), x.dtype)
+        signs = jr.rademacher(key_sign, (self.n_queries, channels), x.dtype)
+        sizes = jnp.asarray(windows(self.n_queries, height, width, self.share))
 
         def inside(eta):
             return self.ball.project(eta, limits).astype(x.dtype)
@@ -110,9 +110,9 @@ class Square(eqx.Module):
         stripes = jr.rademacher(key_start, (channels, 1, width), x.dtype)
         stripes = see(inside(jnp.broadcast_to(self.ball.radius * stripes, image)))
         start = jax.tree.map(lambda a, b: jnp.where(plain.reached, a, b), plain, stripes)
-        more = lambda state: (state[0] < self.queries) & ~state[1].reached
+        more = lambda state: (state[0] < self.n_queries) & ~state[1].reached
         _, best = jax.lax.while_loop(more, search, (jnp.asarray(2), start))
-        return placed(x, plain.beside(best).eta.reshape(x.shape), self.box)
+        return clip_to_box(x, plain.beside(best).eta.reshape(x.shape), self.box)
 
 
 def windows(queries: int, height: int, width: int, share: float) -> Int[np.ndarray, "t 2"]:

@@ -22,10 +22,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from ...core import Model, Scalar
 from ...threat.ball import L2, Ball, Linf, Shift, limits_of
 from ...threat.inputs import Range, check_box, check_input
-from ..base import Attempt, nothing, placed
-from ..continuous_batching import Search
+from ..base import Candidate, clip_to_box, no_candidate
+from ..continuous_batching import AttackLoop
 from ..goal import Goal, as_goal
-from .pgd import free, starts
+from .pgd import feasible_gradient, start_points
 
 ONWARDS = 0.75  # of a step is the new direction, the rest is that of the step before
 RISES = 0.75  # the share of the steps that has to gain
@@ -34,7 +34,7 @@ RISES = 0.75  # the share of the steps that has to gain
 class Place(NamedTuple):
     """A point of the ascent and the gradient there."""
 
-    seen: Attempt
+    seen: Candidate
     slope: Shift
 
 
@@ -46,8 +46,8 @@ class Climb(NamedTuple):
     here: Place
     before: Shift
     peak: Place  # of most gain
-    best: Attempt  # the answer: what reached the goal comes first
-    rate: Scalar
+    best: Candidate  # the answer: what reached the goal comes first
+    step_size: Scalar
     rises: Int[Array, ""]  # steps since the last checkpoint that gained
     halved: Bool[Array, ""]  # at the last checkpoint
     level: Scalar  # the gain of the peak there
@@ -67,7 +67,7 @@ class Climb(NamedTuple):
         halved = (self.rises < RISES * span) | stuck
         after = self._replace(
             here=_choose(halved, self.peak, self.here),
-            rate=jnp.where(halved, self.rate / 2, self.rate),
+            rate=jnp.where(halved, self.step_size / 2, self.step_size),
             rises=jnp.zeros_like(self.rises),
             halved=halved,
             level=self.peak.seen.gain,
@@ -83,10 +83,10 @@ class APGD(eqx.Module):
     reached, and of all points that it came to, over all `restarts`, it gives the best, as `PGD`
     does. `box` is the range of valid inputs. A plain loss is a goal never reached.
 
-    >>> from thetax.attack import margin
+    >>> from thetax.attack import margin_loss
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [1.0, -2.0]]), jnp.zeros(2))
-    >>> APGD(margin, Linf(0.1), steps=10)(line, jnp.array([0.5, 0.5]), jnp.array(0)).tolist()
+    >>> APGD(margin_loss, Linf(0.1), steps=10)(line, jnp.array([0.5, 0.5]), jnp.array(0)).tolist()
     [0.6..., 0.4...]
     """
 
@@ -114,11 +114,13 @@ class APGD(eqx.Module):
         check_input("APGD", model, x, y, self.box)
         return self.search(model, x, y, key=key).run()
 
-    def search(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Search:
+    def search(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> AttackLoop:
         """Step by step; the first of each ascent only looks at its start."""
         x = jnp.asarray(x)
         limits = limits_of(x, self.box)
-        start = starts("APGD", self.ball, x, limits, self.restarts, key)
+        start = start_points("APGD", self.ball, x, limits, self.restarts, key)
         spans = jnp.concatenate([jnp.zeros(1, jnp.int32), _spans(self.steps)])
         rate = jnp.asarray(2 * self.ball.radius, x.dtype)
 
@@ -131,10 +133,10 @@ class APGD(eqx.Module):
 
         def look(eta):
             (_, seen), slope = jax.value_and_grad(gained, has_aux=True)(eta)
-            return Place(seen, free(slope, eta, limits))
+            return Place(seen, feasible_gradient(slope, eta, limits))
 
         def begin():
-            none = nothing(jnp.zeros_like(x))
+            none = no_candidate(jnp.zeros_like(x))
             return _begin(Place(none, jnp.zeros_like(x)), none, rate), jnp.zeros((), jnp.int32)
 
         def unfinished(now):
@@ -147,7 +149,7 @@ class APGD(eqx.Module):
             onwards = jnp.where(k == 1, 1.0, ONWARDS).astype(
                 x.dtype
             )  # there is no step before the first
-            z = inside(eta + climb.rate * self.ball.steepest(climb.here.slope))
+            z = inside(eta + climb.step_size * self.ball.steepest(climb.here.slope))
             next_one = inside(eta + onwards * (z - eta) + (1 - onwards) * (eta - climb.before))
             seen = look(jnp.where(k == 0, start(step // (1 + self.steps)), next_one))
             return _choose(
@@ -155,9 +157,9 @@ class APGD(eqx.Module):
             ), step + 1
 
         def answer(now):
-            return placed(x, now[0].best.eta, self.box)
+            return clip_to_box(x, now[0].best.eta, self.box)
 
-        return Search(begin, unfinished, move, answer)
+        return AttackLoop(begin, unfinished, move, answer)
 
 
 def checkpoints(steps: int) -> tuple[int, ...]:
@@ -184,7 +186,7 @@ def _spans(steps: int) -> Int[Array, " t"]:
     return jnp.asarray(spans)
 
 
-def _begin(here: Place, best: Attempt, rate: Scalar) -> Climb:
+def _begin(here: Place, best: Candidate, rate: Scalar) -> Climb:
     """An ascent from here, after others of which the best is known."""
     eta, gain = here.seen.eta, here.seen.gain
     rises = jnp.zeros((), jnp.int32)

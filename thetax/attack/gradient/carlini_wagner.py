@@ -18,20 +18,21 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...core import Model, Scalar
 from ...threat.inputs import Range, check_box, check_input
-from ..base import placed
-from ..goal import Goal, as_goal, away, margin
+from ..base import clip_to_box
+from ..goal import Goal, as_goal, margin_loss, untargeted
 
 
 class CarliniWagner(eqx.Module):
     r"""The nearest input in the Euclidean norm that reaches the goal, by Adam and a bisection on c
     (§13.1).
 
-    `goal` is `away(margin)`, or `towards(margin)` with the wanted class for y. Success is a margin
-    of at least `confidence` $\kappa$. Each of the `rounds` makes `steps` from x, at a `rate` that
-    falls to 0, and then takes a c ten times as large, or halfway between the largest that failed
-    and the smallest that succeeded; the first is `price`. Of all points seen the nearest successful
-    one is kept. `box` is the range of valid inputs. An input at which the goal is reached already
-    stays as it is, and so does one for which nothing is found. (Carlini & Wagner 2017)
+    `goal` is `untargeted(margin)`, or `targeted(margin)` with the wanted class for y. Success is a
+    margin of at least `confidence` $\kappa$. Each of the `binary_search_steps` makes `steps` from
+    x, at a `learning_rate` that falls to 0, and then takes a c ten times as large, or halfway
+    between the largest that failed and the smallest that succeeded; the first is `initial_const`.
+    Of all points seen the nearest successful one is kept. `box` is the range of valid inputs. An
+    input at which the goal is reached already stays as it is, and so does one for which nothing is
+    found. (Carlini & Wagner 2017)
 
     Departs: the paper's rate is constant, and then the last steps leap to and fro across the tie;
     and there a c has succeeded if any step did, also the first and longest ones, which c does not
@@ -40,22 +41,24 @@ class CarliniWagner(eqx.Module):
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.zeros(2))
-    >>> found = CarliniWagner(steps=100, rate=0.1)(line, jnp.array([0.3, 0.4]), jnp.array(0))
+    >>> found = CarliniWagner(steps=100, learning_rate=0.1)(
+    ...     line, jnp.array([0.3, 0.4]), jnp.array(0)
+    ... )
     >>> bool(jnp.argmax(line(found)) == 1), bool(jnp.abs(found).max() < 1e-3)
     (True, True)
     """
 
-    goal: Goal = eqx.field(static=True, converter=as_goal, default=away(margin))
+    goal: Goal = eqx.field(static=True, converter=as_goal, default=untargeted(margin_loss))
     steps: int = eqx.field(static=True, kw_only=True, default=1000)
-    rounds: int = eqx.field(static=True, kw_only=True, default=9)
-    rate: float | Scalar = eqx.field(kw_only=True, default=0.01)
-    price: float | Scalar = eqx.field(kw_only=True, default=0.01)
+    binary_search_steps: int = eqx.field(static=True, kw_only=True, default=9)
+    learning_rate: float | Scalar = eqx.field(kw_only=True, default=0.01)
+    initial_const: float | Scalar = eqx.field(kw_only=True, default=0.01)
     confidence: float | Scalar = eqx.field(kw_only=True, default=0.0)
     box: Range | None = eqx.field(static=True, kw_only=True, default=None)
 
     def __check_init__(self):
-        if self.steps < 1 or self.rounds < 1:
-            came = f"steps={self.steps}, rounds={self.rounds}"
+        if self.steps < 1 or self.binary_search_steps < 1:
+            came = f"steps={self.steps}, rounds={self.binary_search_steps}"
             raise ValueError(f"CarliniWagner: steps and rounds must be at least 1; got {came}.")
         for name, least in (("rate", ">"), ("price", ">"), ("confidence", ">=")):
             _check_sign(name, getattr(self, name), least)
@@ -82,9 +85,9 @@ class CarliniWagner(eqx.Module):
             tried, moments, c, best = state
             g, seen = jax.grad(cost, has_aux=True)(tried, c)
             direction, moments = adam.update(g, moments)
-            eta = tried - x - self.rate * left * direction
+            eta = tried - x - self.learning_rate * left * direction
             return (
-                placed(x, eta.astype(x.dtype), self.box),
+                clip_to_box(x, eta.astype(x.dtype), self.box),
                 moments,
                 c,
                 _nearer(best, seen),
@@ -101,11 +104,11 @@ class CarliniWagner(eqx.Module):
             c = jnp.where(jnp.isfinite(worked), (failed + worked) / 2, 10 * c)
             return (failed, worked, c, _nearer(best, last)), None
 
-        c = jnp.asarray(self.price, x.dtype)
+        c = jnp.asarray(self.initial_const, x.dtype)
         wrong = self.goal.reached(model(x), y) & (self.goal.gain(model(x), y) >= self.confidence)
         best = x, jnp.where(wrong, 0.0, jnp.inf).astype(x.dtype)
         state = jnp.zeros_like(c), jnp.full_like(c, jnp.inf), c, best
-        (_, _, _, (found, _)), _ = jax.lax.scan(once, state, None, length=self.rounds)
+        (_, _, _, (found, _)), _ = jax.lax.scan(once, state, None, length=self.binary_search_steps)
         return found
 
 

@@ -21,11 +21,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ...core import Model, Scalar
 from ...threat.ball import L1, L2, Ball, Shift, limits_of
 from ...threat.inputs import Range, check_box, check_input
-from ..base import placed
-from ..continuous_batching import Search
-from ..goal import margin
+from ..base import clip_to_box
+from ..continuous_batching import AttackLoop
+from ..goal import margin_loss
 from .affine import check_norm, check_overshoot, distances, nearest_tie
-from .pgd import free
+from .pgd import feasible_gradient
 
 # late steps are short, and so is their overshoot: they go this part of the first one further
 FIRM = 1e-3
@@ -73,12 +73,14 @@ class DeepFool(eqx.Module):
         check_input("DeepFool", model, x, y, self.box)
         return self.search(model, x, y).run()
 
-    def search(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Search:
+    def search(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> AttackLoop:
         """Step by step; chance is not in it."""
         x = jnp.asarray(x)
 
         def at(eta):
-            return placed(x, ((1 + self.overshoot) * eta).astype(x.dtype), self.box)
+            return clip_to_box(x, ((1 + self.overshoot) * eta).astype(x.dtype), self.box)
 
         def begin():
             z = model(x)
@@ -95,13 +97,15 @@ class DeepFool(eqx.Module):
             """The slope without what is no number; in L1, where one number is moved, of those that
             still can be.
             """
-            return -free(-slope, here - x, limits_of(x, self.box) if self.norm is L1 else None)
+            return -feasible_gradient(
+                -slope, here - x, limits_of(x, self.box) if self.norm is L1 else None
+            )
 
         def unfinished(way):
             firm = jnp.where(
                 self.overshoot > 0, 32 * jnp.finfo(way.z.dtype).eps, 0.0
             )  # or rounding could undo it
-            return (margin(way.z, y) <= firm * jnp.abs(way.z).max()) & (way.step < self.steps)
+            return (margin_loss(way.z, y) <= firm * jnp.abs(way.z).max()) & (way.step < self.steps)
 
         def move(way):
             here = at(way.eta)
@@ -114,12 +118,12 @@ class DeepFool(eqx.Module):
         def answer(way):
             z = way.z
             tied = (
-                margin(z, y) >= -8 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()
+                margin_loss(z, y) >= -8 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()
             )  # where rounding decides
             found = (jnp.argmax(z) != y) | (tied & (self.overshoot == 0))
             return jnp.where(found & ~jnp.isnan(z).any(), at(way.eta), x)
 
-        return Search(begin, unfinished, move, answer)
+        return AttackLoop(begin, unfinished, move, answer)
 
 
 class Way(NamedTuple):

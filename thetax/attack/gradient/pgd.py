@@ -21,8 +21,8 @@ from ...core import Model, Scalar
 from ...threat.ball import Ball, Limits, Linf, Shift, limits_of
 from ...threat.inputs import Range, check_box, check_input
 from ...train.objectives.loss import Loss
-from ..base import Attempt, nothing, placed
-from ..continuous_batching import Search
+from ..base import Candidate, clip_to_box, no_candidate
+from ..continuous_batching import AttackLoop
 from ..goal import Goal, as_goal
 
 
@@ -30,43 +30,43 @@ class PGD(eqx.Module):
     r"""Projected gradient ascent from the input itself, or with a key from points of the ball
     (§13.2).
 
-    `rate` is $\alpha$, times `schedule` of the number of the step. With `momentum` $\mu$ the
+    `step_size` is $\alpha$, times `schedule` of the number of the step. With `momentum` $\mu$ the
     direction is that of $g \leftarrow \mu g + \nabla / \|\nabla\|_1$. `box` is the range of valid
     inputs, which is kept to exactly. It stops at the first point that reaches its goal. A plain
     loss is a goal never reached: then it gives the best of all points that it came to, over all
-    `restarts`, so that more of either never helps the defender. With `keep="last"` it makes all
+    `restarts`, so that more of either never helps the defender. With `output="last"` it makes all
     steps and gives the last point, as robust training wants it. Madry et al. 2018; with momentum,
     Dong et al. 2018.
 
     Departs: the notes rescale to the sphere after every step, and miss a maximum inside the ball.
 
-    >>> from thetax.attack import margin
+    >>> from thetax.attack import margin_loss
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [1.0, -2.0]]), jnp.zeros(2))
-    >>> attack = PGD(margin, Linf(0.1), rate=0.05, steps=4)
+    >>> attack = PGD(margin_loss, Linf(0.1), step_size=0.05, steps=4)
     >>> attack(line, jnp.array([0.5, 0.5]), jnp.array(0)).tolist()
     [0.6..., 0.4...]
     """
 
     goal: Goal = eqx.field(static=True, converter=as_goal)
     ball: Ball
-    rate: float | Scalar = eqx.field(kw_only=True)
+    step_size: float | Scalar = eqx.field(kw_only=True)
     steps: int = eqx.field(static=True, kw_only=True)
     restarts: int = eqx.field(static=True, kw_only=True, default=1)
     momentum: float | Scalar = eqx.field(kw_only=True, default=0.0)
     schedule: Callable[[Any], Any] = eqx.field(static=True, kw_only=True, default=lambda step: 1.0)
     box: Range | None = eqx.field(static=True, kw_only=True, default=None)
-    keep: Literal["best", "last"] = eqx.field(static=True, kw_only=True, default="best")
+    output: Literal["best", "last"] = eqx.field(static=True, kw_only=True, default="best")
 
     def __check_init__(self):
         if self.steps < 1 or self.restarts < 1:
             came = f"steps={self.steps}, restarts={self.restarts}"
             raise ValueError(f"PGD: steps and restarts must be at least 1; got {came}.")
-        if isinstance(self.rate, float | int) and not 0 <= self.rate < jnp.inf:
-            raise ValueError(f"PGD: rate must be finite and not negative; got {self.rate}.")
-        if self.keep not in ("best", "last"):
-            raise ValueError(f"PGD: keep is 'best' or 'last'; got {self.keep!r}.")
-        if self.keep == "last" and self.restarts > 1:
+        if isinstance(self.step_size, float | int) and not 0 <= self.step_size < jnp.inf:
+            raise ValueError(f"PGD: rate must be finite and not negative; got {self.step_size}.")
+        if self.output not in ("best", "last"):
+            raise ValueError(f"PGD: keep is 'best' or 'last'; got {self.output!r}.")
+        if self.output == "last" and self.restarts > 1:
             raise ValueError(
                 f"PGD: restarts={self.restarts} need a best one; leave out keep='last'."
             )
@@ -80,18 +80,20 @@ class PGD(eqx.Module):
     ) -> Float[Array, "*s"]:
         check_input("PGD", model, x, y, self.box)
         search = self.search(model, x, y, key=key)
-        if self.keep == "best":
+        if self.output == "best":
             return search.run()
         return search.answer(
             jax.lax.fori_loop(0, self.steps, lambda _, now: search.move(now), search.begin())
         )
 
-    def search(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> Search:
+    def search(
+        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
+    ) -> AttackLoop:
         """Step by step: a point is judged when it is left, so the last is left too."""
         x = jnp.asarray(x)
         limits = limits_of(x, self.box)
-        start = starts("PGD", self.ball, x, limits, self.restarts, key)
-        climb = self.steps + (self.keep == "best")
+        start = start_points("PGD", self.ball, x, limits, self.restarts, key)
+        climb = self.steps + (self.output == "best")
 
         def gained(eta):
             seen = self.goal.judge(model, x, eta, y)
@@ -99,10 +101,10 @@ class PGD(eqx.Module):
 
         def begin():
             eta = start(0)
-            return Ascent(eta, jnp.zeros_like(x), nothing(eta), jnp.zeros((), jnp.int32))
+            return Ascent(eta, jnp.zeros_like(x), no_candidate(eta), jnp.zeros((), jnp.int32))
 
         def unfinished(now):
-            over = now.best.reached & (self.keep == "best")
+            over = now.best.reached & (self.output == "best")
             return ~over & (now.step < climb * self.restarts)
 
         def move(now):
@@ -111,15 +113,17 @@ class PGD(eqx.Module):
                 now if self.restarts == 1 else now.where(again, start(now.step // climb))
             )
             (_, seen), slope = jax.value_and_grad(gained, has_aux=True)(eta)
-            g = (self.momentum * g + unit(free(slope, eta, limits))).astype(x.dtype)
-            rate = self.rate * self.schedule(step % climb)
+            g = (self.momentum * g + l1_normalise(feasible_gradient(slope, eta, limits))).astype(
+                x.dtype
+            )
+            rate = self.step_size * self.schedule(step % climb)
             eta = self.ball.project(eta + rate * self.ball.steepest(g), limits).astype(x.dtype)
             return Ascent(eta, g, best.beside(seen), step + 1)
 
         def answer(now):
-            return placed(x, now.best.eta if self.keep == "best" else now.eta, self.box)
+            return clip_to_box(x, now.best.eta if self.output == "best" else now.eta, self.box)
 
-        return Search(begin, unfinished, move, answer)
+        return AttackLoop(begin, unfinished, move, answer)
 
 
 class Ascent(NamedTuple):
@@ -129,7 +133,7 @@ class Ascent(NamedTuple):
 
     eta: Shift
     g: Shift
-    best: Attempt
+    best: Candidate
     step: Any
 
     def where(self, again: Any, start: Shift) -> "Ascent":
@@ -143,16 +147,16 @@ def fgsm(goal: Goal | Loss, ball: Linf, *, box: Range | None = None) -> PGD:
 
     Departs: the notes call it descent; it climbs.
 
-    >>> from thetax.attack import margin
+    >>> from thetax.attack import margin_loss
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [1.0, -2.0]]), jnp.zeros(2))
-    >>> fgsm(margin, Linf(0.5))(line, jnp.zeros(2), jnp.array(0)).tolist()
+    >>> fgsm(margin_loss, Linf(0.5))(line, jnp.zeros(2), jnp.array(0)).tolist()
     [0.5, -0.5]
     """
-    return PGD(goal, ball, rate=ball.radius, steps=1, box=box, keep="last")
+    return PGD(goal, ball, step_size=ball.radius, steps=1, box=box, output="last")
 
 
-def starts(
+def start_points(
     name: str, ball: Ball, x: Array, limits: Limits | None, restarts: int, key: PRNGKeyArray | None
 ) -> Callable[[Any], Shift]:
     """Where the ascent of each number begins: at the input itself, or with a key anywhere in the
@@ -166,7 +170,7 @@ def starts(
     return lambda number: ball.project(ball.sample(keys[number], x.shape).astype(x.dtype), limits)
 
 
-def free(g: Shift, eta: Shift, limits: Limits | None) -> Shift:
+def feasible_gradient(g: Shift, eta: Shift, limits: Limits | None) -> Shift:
     """The gradient without what points out of the range, or is no number."""
     g = jnp.where(jnp.isnan(g), 0.0, g)
     if limits is None:
@@ -175,7 +179,7 @@ def free(g: Shift, eta: Shift, limits: Limits | None) -> Shift:
     return jnp.where(((eta >= high) & (g > 0)) | ((eta <= low) & (g < 0)), 0.0, g)
 
 
-def unit(g: Shift) -> Shift:
+def l1_normalise(g: Shift) -> Shift:
     """The gradient with numbers of sum 1, whatever the loss is scaled by."""
     size = jnp.abs(g).sum()
     return g / jnp.where(size > 0, size, 1.0)

@@ -93,9 +93,8 @@ def fit_evidence(
         )
     if steps < 1 or restarts < 0 or not spread > 0 or not tolerance > 0:
         raise ValueError(
-            "fit_evidence: steps, spread and tolerance must be positive and restarts not "
-            f"negative; got {steps}, "
-            f"{spread}, {tolerance} and {restarts}."
+            "fit_evidence: steps, spread and tolerance must be positive and restarts not negative; "
+            f"got {steps}, {spread}, {tolerance} and {restarts}."
         )
     model = cast(model, dtype_of(model))
     begun = float(model.log_evidence(xs, ys))  # type: ignore[attr-defined]  refuses bad data

@@ -181,8 +181,7 @@ def prior(process: GaussianProcess, xs: Any, shape: tuple[int, ...] = ()) -> Flo
     elif found.shape != (n, *shape):
         raise ValueError(
             f"GaussianProcess: the mean gives {found.shape[1:]} for one example, but the outputs "
-            f"have {shape}; "
-            "make it a model of as many outputs, or of one."
+            f"have {shape}; make it a model of as many outputs, or of one."
         )
     return jnp.broadcast_to(found, (n, *shape))
 

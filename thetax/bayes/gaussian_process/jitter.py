@@ -105,17 +105,15 @@ def tell(name: str, jitter: Any) -> None:
     if not np.isfinite(jitter):
         raise ValueError(
             f"{name}: the covariance is not positive definite, even with {SHARES[-1]:g} of its "
-            "mean variance added. "
-            "Likely causes: duplicate points and no noise, a hyper-parameter out of all bounds, "
-            "or a function that is "
-            "no kernel. Give the process some noise, or drop the duplicates."
+            "mean variance added. Likely causes: duplicate points and no noise, a hyper-parameter "
+            "out of all bounds, or a function that is no kernel. Give the process some noise, or "
+            "drop the duplicates."
         )
     if jitter > 0:
         warnings.warn(
             f"{name}: added {jitter:.1e} to the diagonal of a covariance that is singular to "
-            "rounding. "
-            "Likely causes: duplicate or very near points, and little noise. Give the process "
-            "more noise.",
+            "rounding. Likely causes: duplicate or very near points, and little noise. Give the "
+            "process more noise.",
             JitterWarning,
             stacklevel=4,
         )

@@ -23,10 +23,10 @@ from jaxtyping import Array, Float
 
 from ...core import expect_floats
 from ...jaxpr import Scan, called, done, scan_of
-from .interval_rules import Do, Interval, bounded, number
+from .interval_rules import Interval, Operation, apply_rule, as_scalar
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
-LINEAR = (
+LAYOUT_OPERATIONS = (
     "reshape",
     "transpose",
     "broadcast_in_dim",
@@ -54,15 +54,15 @@ def interval_bounds(
     >>> low.tolist(), high.tolist()
     ([-2.0, -5.0], [3.0, 1.0])
     """
-    low, high = check_ends(low, high)
-    program, shapes = traced(f, low)
-    outs = Walk().run(program.jaxpr, program.consts, [Interval(low, high)])
-    lows, highs = zip(*map(known, outs))
+    low, high = check_interval(low, high)
+    program, shapes = trace_program(f, low)
+    outs = IntervalInterpreter().run(program.jaxpr, program.consts, [Interval(low, high)])
+    lows, highs = zip(*map(output_bounds, outs))
     put = partial(jax.tree.unflatten, jax.tree.structure(shapes))
     return put(lows), put(highs)
 
 
-def check_ends(low: Any, high: Any) -> tuple[Array, Array]:
+def check_interval(low: Any, high: Any) -> tuple[Array, Array]:
     """The ends as arrays, once they are known to be ends."""
     expect_floats("interval_bounds: low", low)
     low = jnp.asarray(low)
@@ -76,12 +76,12 @@ def check_ends(low: Any, high: Any) -> tuple[Array, Array]:
     return low, high
 
 
-def traced(f: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
+def trace_program(f: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
     """The program of a function, and the shapes of what it gives."""
     return jax.make_jaxpr(lambda x: f(x), return_shape=True)(jax.ShapeDtypeStruct(x.shape, x.dtype))
 
 
-def known(out: Any) -> tuple[Any, Any]:
+def output_bounds(out: Any) -> tuple[Any, Any]:
     """The ends of an output; those about which nothing is known are infinite."""
     if not isinstance(out, Interval):
         return out, out
@@ -92,7 +92,7 @@ def known(out: Any) -> tuple[Any, Any]:
     )
 
 
-class Walk:
+class IntervalInterpreter:
     """One run through a program, with intervals; a trail is told of every step, and may narrow
     them.
     """
@@ -118,7 +118,7 @@ class Walk:
         if name == "stop_gradient":  # which changes no number, though its derivative says so
             return ins
         if name == "scan":
-            return looped(scan_of(equation), ins)
+            return bound_scan(scan_of(equation), ins)
         inner = called(equation)
         if inner is not None and not (name.startswith("custom_") and _is_product(inner.jaxpr)):
             return self.run(inner.jaxpr, inner.consts, ins)
@@ -130,21 +130,22 @@ class Walk:
         name, do, ins = _spelt(name, partial(_alone, equation), ins)
         return self.bound(name, do, how, ins, do)
 
-    def bound(self, name: str, do: Do, how: Any, ins: list[Any], plain: Do) -> list[Any]:
+    def bound(
+        self, name: str, do: Operation, how: Any, ins: list[Any], plain: Operation
+    ) -> list[Any]:
         """Bounds of one operation. A trail has it as `plain`, without a derivative of its own,
         which may be any.
         """
         if self.trail is not None:
             ins = self.trail.before(name, ins)
-        outs = bounded(name, do, how, ins)
+        outs = apply_rule(name, do, how, ins)
         if outs is None:
             kinds = ", ".join(str(value.low.dtype) for value in ins if isinstance(value, Interval))
             to = f" to {how['new_dtype']}" if name == "convert_element_type" else ""
             raise ValueError(
                 f"interval_bounds: cannot bound '{name}' of {kinds}{to}, which is done to what "
-                "depends on the input. "
-                "Bounds are for feed-forward networks; to certify any classifier at all, take "
-                "smoothed."
+                "depends on the input. Bounds are for feed-forward networks; to certify any "
+                "classifier at all, take smoothed."
             )
         return outs if self.trail is None else self.trail.after(name, plain, ins, outs)
 
@@ -176,14 +177,14 @@ def _is_product(program: Any) -> bool:
             and come[ins[0]] != come[ins[1]]
         ):
             come[equation.outvars[0]] = {0, 1}
-        elif name in LINEAR and len(ins) == 1:
+        elif name in LAYOUT_OPERATIONS and len(ins) == 1:
             come[equation.outvars[0]] = come[ins[0]]
         else:
             return False
     return not isinstance(program.outvars[0], Literal) and come[program.outvars[0]] == {0, 1}
 
 
-def _spelt(name: str, do: Do, ins: list[Any]) -> tuple[str, Do, list[Any]]:
+def _spelt(name: str, do: Operation, ins: list[Any]) -> tuple[str, Operation, list[Any]]:
     """A maximum, a minimum or a leaky ReLU that is written as a choice, by its name."""
     if name != "select_n" or not isinstance(ins[0], Interval) or ins[0].greater is None:
         return name, do, ins
@@ -193,12 +194,12 @@ def _spelt(name: str, do: Do, ins: list[Any]) -> tuple[str, Do, list[Any]]:
     if yes is b and no is a:
         return "min", lambda a, b: [jnp.minimum(a, b)], [a, b]
     slope, of = no.multiple if isinstance(no, Interval) and no.multiple else (None, None)
-    if yes is a and of is a and number(b) == 0 and slope is not None and 0 <= slope <= 1:
+    if yes is a and of is a and as_scalar(b) == 0 and slope is not None and 0 <= slope <= 1:
         return "leaky", lambda z: [jnp.where(z >= 0, z, slope * z)], [a]
     return name, do, ins
 
 
-def looped(how: Scan, ins: list[Any]) -> list[Any]:
+def bound_scan(how: Scan, ins: list[Any]) -> list[Any]:
     """A scan: what it carries is an interval as soon as one round makes it one."""
     kept, carried, body = how.consts, how.carry, how.body
     fixed = ins[:kept]
@@ -207,7 +208,10 @@ def looped(how: Scan, ins: list[Any]) -> list[Any]:
     free = {at for at, value in enumerate(start) if isinstance(value, Interval)}
 
     def one(state: list[Any], items: list[Any]) -> tuple[list[Any], list[Any]]:
-        outs = [_bare(out) for out in Walk().run(body.jaxpr, body.consts, [*fixed, *state, *items])]
+        outs = [
+            _bare(out)
+            for out in IntervalInterpreter().run(body.jaxpr, body.consts, [*fixed, *state, *items])
+        ]
         found.update(at for at, out in enumerate(outs[:carried]) if isinstance(out, Interval))
         return [_wide(out) if at in free else out for at, out in enumerate(outs[:carried])], outs[
             carried:

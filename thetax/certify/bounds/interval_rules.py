@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-Do = Callable[..., list[Any]]  # the operation itself, on numbers
+Operation = Callable[..., list[Any]]  # the operation itself, on numbers
 
 
 class Interval(NamedTuple):
@@ -46,7 +46,7 @@ class Rule(NamedTuple):
     """How an operation is bounded, and for which arguments the rule is valid."""
 
     bounds: Callable[
-        [Do, Any, list[Any]], list[Interval] | None
+        [Operation, Any, list[Any]], list[Interval] | None
     ]  # of the operation, its parameters, its arguments
     dtypes: tuple[str, ...]  # that uncertain arguments may have
     places: Container[int]  # at which arguments may be uncertain
@@ -55,7 +55,7 @@ class Rule(NamedTuple):
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 BOOLS = ("bool",)
 ANY = range(10**6)
-SHIFTS: dict[
+DATA_MOVEMENT: dict[
     str, Any
 ] = {  # numbers change their places, whatever they are; uncertain ones at these arguments
     **dict.fromkeys(
@@ -71,12 +71,12 @@ SUMS: dict[str, Any] = {
     **dict.fromkeys(("reduce_sum", "cumsum", "reduce_window_sum", "add", "add_any"), ANY),
     "scatter-add": (0, 2),
 }
-MOVES = {
-    **SHIFTS,
+AFFINE_MOVES = {
+    **DATA_MOVEMENT,
     **SUMS,
     "convert_element_type": ANY,
 }  # of floats: affine in the arguments at these places
-RISING = (  # in every argument, wherever it is a float
+INCREASING = (  # in every argument, wherever it is a float
     *("max", "min", "clamp", "reduce_max", "reduce_min", "cummax", "cummin", "cumlogsumexp"),
     *(
         "reduce_window_max",
@@ -90,7 +90,7 @@ RISING = (  # in every argument, wherever it is a float
     ),
     *("tanh", "logistic", "exp", "exp2", "expm1", "erf", "cbrt", "sinh", "asinh", "atan"),
 )
-FALLING = ("neg", "erfc")
+DECREASING = ("neg", "erfc")
 DOMAINS: dict[
     str, Callable[[Any], Any]
 ] = {  # where the least that the argument can be has to lie; else it may be NaN
@@ -101,7 +101,7 @@ DOMAINS: dict[
 }
 
 
-def bounded(name: str, do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
+def apply_rule(name: str, do: Operation, how: Any, ins: list[Any]) -> list[Interval] | None:
     """What the operation gives, or nothing if no rule is valid for it."""
     rule = RULES.get(name)
     if rule is None:
@@ -116,38 +116,38 @@ def bounded(name: str, do: Do, how: Any, ins: list[Any]) -> list[Interval] | Non
     return outs if valid else None
 
 
-def rising(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def monotone_increasing(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """What grows with everything it reads: lows from lows, highs from highs."""
-    lows = do(*[ends(v)[0] for v in ins])
-    highs = do(*[ends(v)[1] for v in ins])
+    lows = do(*[endpoints(v)[0] for v in ins])
+    highs = do(*[endpoints(v)[1] for v in ins])
     return [Interval(low, high) for low, high in zip(lows, highs)]
 
 
-def falling(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def monotone_decreasing(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """What falls with its only argument."""
-    return rising(do, how, [Interval(ins[0].high, ins[0].low)])
+    return monotone_increasing(do, how, [Interval(ins[0].high, ins[0].low)])
 
 
-def summed(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_sum(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """A sum: as what rises, unless infinities may cancel."""
-    return [settled(out.low, out.high) for out in rising(do, how, ins)]
+    return [interval_or_unknown(out.low, out.high) for out in monotone_increasing(do, how, ins)]
 
 
-def cast(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
+def bound_cast(do: Operation, how: Any, ins: list[Any]) -> list[Interval] | None:
     """To a float, which rises up to infinity; a cast of floats to bool or to an integer does not
     rise.
     """
-    return rising(do, how, ins) if how["new_dtype"].name in FLOATS else None
+    return monotone_increasing(do, how, ins) if how["new_dtype"].name in FLOATS else None
 
 
-def within(
+def on_domain(
     domain: Callable[[Any], Any], rule: Callable[..., Any]
-) -> Callable[[Do, Any, list[Any]], Any]:
+) -> Callable[[Operation, Any, list[Any]], Any]:
     """A function that is defined above a number only: where its argument may lie below, nothing is
     known.
     """
 
-    def bounds(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+    def bounds(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
         (out,) = rule(do, how, ins)
         inside = domain(ins[0].low)
         return [Interval(jnp.where(inside, out.low, jnp.nan), jnp.where(inside, out.high, jnp.nan))]
@@ -155,7 +155,7 @@ def within(
     return bounds
 
 
-def settled(low: Any, high: Any) -> Interval:
+def interval_or_unknown(low: Any, high: Any) -> Interval:
     """The ends, or NaN where infinities may have met: where one end is NaN, or where nothing is
     left to say.
     """
@@ -163,43 +163,43 @@ def settled(low: Any, high: Any) -> Interval:
     return Interval(jnp.where(lost, jnp.nan, low), jnp.where(lost, jnp.nan, high))
 
 
-def ends(value: Any) -> tuple[Any, Any]:
+def endpoints(value: Any) -> tuple[Any, Any]:
     """Low and high; of what is certain both the same."""
     return (value.low, value.high) if isinstance(value, Interval) else (value, value)
 
 
-def ball_of(value: Any) -> tuple[Any, Any]:
+def centre_and_radius(value: Any) -> tuple[Any, Any]:
     """Centre and radius; none of what is certain."""
     if not isinstance(value, Interval):
         return value, None
     return (value.low + value.high) / 2, (value.high - value.low) / 2
 
 
-def multiplied(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_bilinear(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """A product of two arrays in any sense: of matrices, of a kernel and a signal, of numbers."""
-    (c_v, r_v), (c_z, r_z) = map(ball_of, ins)
+    (c_v, r_v), (c_z, r_z) = map(centre_and_radius, ins)
     (c,) = do(c_v, c_z)
     parts = [] if r_z is None else [(jnp.abs(c_v) + (0 if r_v is None else r_v), r_z)]
     parts += [] if r_v is None else [(r_v, jnp.abs(c_z))]
     r = sum(do(*part)[0] for part in parts)
-    return [settled(c - r, c + r)]
+    return [interval_or_unknown(c - r, c + r)]
 
 
-def times(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_multiplication(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """A product, number by number: of a value with itself a square, otherwise the extremes of the
     corners.
     """
     a, b = ins
     if a is b:
-        return bowl(lambda z: do(z, z), how, ins[:1])
+        return bound_even(lambda z: do(z, z), how, ins[:1])
     out = _extremes(do, a, b)
     if isinstance(a, Interval) and isinstance(b, Interval):
         return [out]
     factor, of = (b, a) if isinstance(a, Interval) else (a, b)
-    return [out._replace(multiple=(number(factor), of))]
+    return [out._replace(multiple=(as_scalar(factor), of))]
 
 
-def divided(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_division(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """A quotient; nothing is known where the divisor may be 0."""
     a, b = ins
     out = _extremes(do, a, b)
@@ -209,15 +209,15 @@ def divided(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     return [Interval(jnp.where(apart, out.low, jnp.nan), jnp.where(apart, out.high, jnp.nan))]
 
 
-def less(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_subtraction(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """A difference: least where the first is least and the second largest."""
-    (a, b), (c, d) = ends(ins[0]), ends(ins[1])
-    return [settled(do(a, d)[0], do(b, c)[0])]
+    (a, b), (c, d) = endpoints(ins[0]), endpoints(ins[1])
+    return [interval_or_unknown(do(a, d)[0], do(b, c)[0])]
 
 
-def bowl(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_even(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """An even function that grows with $|z|$."""
-    low, high = ends(ins[0])
+    low, high = endpoints(ins[0])
     return [
         Interval(
             do(jnp.clip(0.0, low, high).astype(low.dtype))[0], jnp.maximum(do(low)[0], do(high)[0])
@@ -225,71 +225,71 @@ def bowl(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
     ]
 
 
-def powered(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
+def bound_integer_power(do: Operation, how: Any, ins: list[Any]) -> list[Interval] | None:
     """A power; one with a negative exponent has no rule."""
     if how["y"] < 0:
         return None
-    return rising(do, how, ins) if how["y"] % 2 else bowl(do, how, ins)
+    return monotone_increasing(do, how, ins) if how["y"] % 2 else bound_even(do, how, ins)
 
 
-def ordered(do: Do, how: Any, ins: list[Any]) -> list[Interval] | None:
+def bound_sort(do: Operation, how: Any, ins: list[Any]) -> list[Interval] | None:
     """Numbers in order rise with each of them; where one may be NaN, it may take any place."""
     if len(ins) != 1:
         return None
-    (out,) = rising(do, how, ins)
+    (out,) = monotone_increasing(do, how, ins)
     lost = jnp.isnan(ins[0].low).any(how["dimension"], keepdims=True)
     return [Interval(jnp.where(lost, jnp.nan, out.low), jnp.where(lost, jnp.nan, out.high))]
 
 
-def chosen(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_select(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """A choice that hangs on an undecided truth: either, where it is undecided."""
     which, no, yes = ins
     if not isinstance(which, Interval):
-        return rising(do, how, ins)
-    (a, b), (c, d) = ends(no), ends(yes)
+        return monotone_increasing(do, how, ins)
+    (a, b), (c, d) = endpoints(no), endpoints(yes)
     low = jnp.where(which.low, c, jnp.where(which.high, jnp.minimum(a, c), a))
     return [Interval(low, jnp.where(which.low, d, jnp.where(which.high, jnp.maximum(b, d), b)))]
 
 
-def over(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_greater(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """a > b or a ≥ b: certain if it holds at the worst ends, possible unless it fails at the
     best.
     """
-    (a, b), (c, d) = ends(ins[0]), ends(ins[1])
+    (a, b), (c, d) = endpoints(ins[0]), endpoints(ins[1])
     return [
         Interval(do(a, d)[0], do(b, c)[0] | jnp.isnan(b) | jnp.isnan(c), greater=(ins[0], ins[1]))
     ]
 
 
-def under(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_less(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """a < b or a ≤ b, as b over a."""
-    return over(lambda a, b: do(b, a), how, ins[::-1])
+    return bound_greater(lambda a, b: do(b, a), how, ins[::-1])
 
 
-def equal(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_equal(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """Certain if both are single numbers and the same, or one value that is not NaN; possible if
     they overlap.
     """
-    (a, b), (c, d) = ends(ins[0]), ends(ins[1])
+    (a, b), (c, d) = endpoints(ins[0]), endpoints(ins[1])
     certain = (a == b) & (c == d) & (a == c)
     if ins[0] is ins[1]:
         certain = ~jnp.isnan(a)
     return [Interval(certain, ~((b < c) | (d < a)))]
 
 
-def unequal(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_not_equal(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """The contrary of equal."""
-    (same,) = equal(do, how, ins)
+    (same,) = bound_equal(do, how, ins)
     return [Interval(~same.high, ~same.low)]
 
 
-def finite(do: Do, how: Any, ins: list[Any]) -> list[Interval]:
+def bound_is_finite(do: Operation, how: Any, ins: list[Any]) -> list[Interval]:
     """Certain if both ends are finite; always possible."""
     certain = do(ins[0].low)[0] & do(ins[0].high)[0]
     return [Interval(certain, jnp.ones_like(certain))]
 
 
-def number(value: Any) -> float | None:
+def as_scalar(value: Any) -> float | None:
     """The value, if it is a single number of the program itself."""
     return (
         float(value)
@@ -298,38 +298,44 @@ def number(value: Any) -> float | None:
     )
 
 
-def _extremes(do: Do, a: Any, b: Any) -> Interval:
+def _extremes(do: Operation, a: Any, b: Any) -> Interval:
     """The least and the largest at the corners."""
-    sides = [ends(v) if isinstance(v, Interval) else (v,) for v in (a, b)]
+    sides = [endpoints(v) if isinstance(v, Interval) else (v,) for v in (a, b)]
     corners = [do(*corner)[0] for corner in pairs(*sides)]
-    return settled(reduce(jnp.minimum, corners), reduce(jnp.maximum, corners))
+    return interval_or_unknown(reduce(jnp.minimum, corners), reduce(jnp.maximum, corners))
 
 
 RULES: dict[str, Rule] = {
-    **{name: Rule(rising, FLOATS + BOOLS, places) for name, places in SHIFTS.items()},
-    **{name: Rule(summed, FLOATS, places) for name, places in SUMS.items()},
-    **dict.fromkeys(RISING, Rule(rising, FLOATS, ANY)),
-    **dict.fromkeys(FALLING, Rule(falling, FLOATS, ANY)),
+    **{
+        name: Rule(monotone_increasing, FLOATS + BOOLS, places)
+        for name, places in DATA_MOVEMENT.items()
+    },
+    **{name: Rule(bound_sum, FLOATS, places) for name, places in SUMS.items()},
+    **dict.fromkeys(INCREASING, Rule(monotone_increasing, FLOATS, ANY)),
+    **dict.fromkeys(DECREASING, Rule(monotone_decreasing, FLOATS, ANY)),
     **dict.fromkeys(
-        ("and", "or", "reduce_and", "reduce_or"), Rule(rising, BOOLS, ANY)
+        ("and", "or", "reduce_and", "reduce_or"), Rule(monotone_increasing, BOOLS, ANY)
     ),  # bitwise on integers
-    "not": Rule(falling, BOOLS, ANY),
-    "convert_element_type": Rule(cast, FLOATS + BOOLS, ANY),
-    **{name: Rule(within(DOMAINS[name], rising), FLOATS, ANY) for name in ("log", "log1p", "sqrt")},
-    "rsqrt": Rule(within(DOMAINS["rsqrt"], falling), FLOATS, ANY),
+    "not": Rule(monotone_decreasing, BOOLS, ANY),
+    "convert_element_type": Rule(bound_cast, FLOATS + BOOLS, ANY),
+    **{
+        name: Rule(on_domain(DOMAINS[name], monotone_increasing), FLOATS, ANY)
+        for name in ("log", "log1p", "sqrt")
+    },
+    "rsqrt": Rule(on_domain(DOMAINS["rsqrt"], monotone_decreasing), FLOATS, ANY),
     **dict.fromkeys(
-        ("dot_general", "conv_general_dilated", "product"), Rule(multiplied, FLOATS, ANY)
+        ("dot_general", "conv_general_dilated", "product"), Rule(bound_bilinear, FLOATS, ANY)
     ),
-    "mul": Rule(times, FLOATS, ANY),
-    "div": Rule(divided, FLOATS, ANY),
-    "sub": Rule(less, FLOATS, ANY),
-    **dict.fromkeys(("square", "abs"), Rule(bowl, FLOATS, ANY)),
-    "integer_pow": Rule(powered, FLOATS, ANY),
-    "sort": Rule(ordered, FLOATS, ANY),
-    "select_n": Rule(chosen, FLOATS + BOOLS, ANY),
-    **dict.fromkeys(("ge", "gt"), Rule(over, FLOATS, ANY)),
-    **dict.fromkeys(("le", "lt"), Rule(under, FLOATS, ANY)),
-    "eq": Rule(equal, FLOATS, ANY),
-    "ne": Rule(unequal, FLOATS, ANY),
-    "is_finite": Rule(finite, FLOATS, ANY),
+    "mul": Rule(bound_multiplication, FLOATS, ANY),
+    "div": Rule(bound_division, FLOATS, ANY),
+    "sub": Rule(bound_subtraction, FLOATS, ANY),
+    **dict.fromkeys(("square", "abs"), Rule(bound_even, FLOATS, ANY)),
+    "integer_pow": Rule(bound_integer_power, FLOATS, ANY),
+    "sort": Rule(bound_sort, FLOATS, ANY),
+    "select_n": Rule(bound_select, FLOATS + BOOLS, ANY),
+    **dict.fromkeys(("ge", "gt"), Rule(bound_greater, FLOATS, ANY)),
+    **dict.fromkeys(("le", "lt"), Rule(bound_less, FLOATS, ANY)),
+    "eq": Rule(bound_equal, FLOATS, ANY),
+    "ne": Rule(bound_not_equal, FLOATS, ANY),
+    "is_finite": Rule(bound_is_finite, FLOATS, ANY),
 }

@@ -16,14 +16,21 @@ from jaxtyping import Array
 
 from ...core import Scalar
 from ...threat.ball import L0, Ball
-from .interval_rules import MOVES, Do, Interval, ends, less
-from .linear_relaxations import Strip, bend, flat, largest, rectangle, smallest
+from .interval_rules import AFFINE_MOVES, Interval, Operation, bound_subtraction, endpoints
+from .linear_relaxations import (
+    Relaxation,
+    constant_relaxation,
+    relax,
+    relax_max,
+    relax_min,
+    relax_product,
+)
 
-Bounds = Literal["interval", "mixed", "linear"]
-ROWS = 256  # so many outputs are followed back at once
+BoundMethod = Literal["interval", "mixed", "linear"]
+MAX_ROWS_AT_ONCE = 256  # so many outputs are followed back at once
 
 
-class Affine(NamedTuple):
+class AffineNode(NamedTuple):
     """A step that is affine in what it came from."""
 
     parents: tuple[int, ...]
@@ -36,11 +43,11 @@ class Affine(NamedTuple):
         return pull(g), 0.0 if self.offset is None else _weighed(g, self.offset)
 
 
-class Bent(NamedTuple):
+class RelaxedNode(NamedTuple):
     """A step of which only a strip is known in which it lies."""
 
     parents: tuple[int, ...]
-    strip: Strip
+    strip: Relaxation
 
     def back(self, g: Array) -> tuple[Any, Any]:
         low, high = self.strip
@@ -49,10 +56,10 @@ class Bent(NamedTuple):
         return [g * slope for slope in slopes], _weighed(g, take(low.offset, high.offset))
 
 
-class Trail:
+class BackwardGraph:
     """The steps of a walk, so that a combination of numbers can be followed back to the input."""
 
-    def __init__(self, x: Array, start: Interval, ball: Ball, bounds: Bounds):
+    def __init__(self, x: Array, start: Interval, ball: Ball, bounds: BoundMethod):
         self.x, self.start, self.ball, self.bounds = x, start, ball, bounds
         self.nodes: list[Any] = [None]  # the first is the input
         self.narrowed: dict[int, Interval] = {}
@@ -64,7 +71,9 @@ class Trail:
         )
         return ins if level or self.bounds != "linear" else [self.tight(value) for value in ins]
 
-    def after(self, name: str, do: Do, ins: list[Any], outs: list[Interval]) -> list[Interval]:
+    def after(
+        self, name: str, do: Operation, ins: list[Any], outs: list[Interval]
+    ) -> list[Interval]:
         if not jnp.issubdtype(outs[0].low.dtype, jnp.floating):
             return outs
         if _affine(name, ins):
@@ -76,11 +85,11 @@ class Trail:
                 return [self.extreme(name, ins, outs[0])]
             if name == "mul" and ins[0] is not ins[1]:
                 x, y = (self.spread(value, outs[0]) for value in ins)
-                return [self.add([x, y], rectangle(x, y, outs[0]), outs[0])]
-            strip = bend(name, lambda z: do(z)[0], ins[0], outs[0]) if len(ins) == 1 else None
+                return [self.add([x, y], relax_product(x, y, outs[0]), outs[0])]
+            strip = relax(name, lambda z: do(z)[0], ins[0], outs[0]) if len(ins) == 1 else None
             if strip is not None:
                 return [self.add(ins, strip, outs[0])]
-        return [self.add([], flat(out), out) for out in outs]
+        return [self.add([], constant_relaxation(out), out) for out in outs]
 
     def affine(self, do: Callable[..., Any], ins: list[Any], out: Interval) -> Interval:
         """A step whose certain arguments are part of it."""
@@ -93,20 +102,22 @@ class Trail:
         shapes = tuple(jax.ShapeDtypeStruct(ins[at].low.shape, ins[at].low.dtype) for at in free)
         offset = step(*map(_zeros, shapes)) if len(free) < len(ins) else None
         return self.put(
-            Affine(tuple(self.place(ins[at]) for at in free), step, shapes, offset), out
+            AffineNode(tuple(self.place(ins[at]) for at in free), step, shapes, offset), out
         )
 
     def extreme(self, name: str, ins: list[Any], out: Interval) -> Interval:
         """The larger or the smaller of two, by their difference."""
         a, b = (self.spread(value, out) for value in ins)
         minus = lambda a, b: [a - b]
-        d = self.tight(self.affine(lambda a, b: a - b, [a, b], less(minus, None, [a, b])[0]))
+        d = self.tight(
+            self.affine(lambda a, b: a - b, [a, b], bound_subtraction(minus, None, [a, b])[0])
+        )
         part = jax.nn.relu(d.low), jax.nn.relu(d.high)
         if name == "max":
             out = _meet(out, b.low + part[0], b.high + part[1])
-            return self.add([a, b], largest(d, out), out)
+            return self.add([a, b], relax_max(d, out), out)
         out = _meet(out, a.low - part[1], a.high - part[0])
-        return self.add([a, b], smallest(d, out), out)
+        return self.add([a, b], relax_min(d, out), out)
 
     def spread(self, value: Any, like: Interval) -> Interval:
         """The value as an interval of the shape that comes out."""
@@ -114,13 +125,13 @@ class Trail:
         if isinstance(value, Interval) and value.low.shape == shape:
             return value
         wide = partial(jnp.broadcast_to, shape=shape)
-        low, high = (wide(jnp.asarray(end)) for end in ends(value))
+        low, high = (wide(jnp.asarray(end)) for end in endpoints(value))
         if isinstance(value, Interval):
             return self.affine(wide, [value], Interval(low, high))
-        return self.add([], flat(Interval(low, high)), Interval(low, high))
+        return self.add([], constant_relaxation(Interval(low, high)), Interval(low, high))
 
-    def add(self, ins: list[Any], strip: Strip, out: Interval) -> Interval:
-        return self.put(Bent(tuple(map(self.place, ins)), strip), out)
+    def add(self, ins: list[Any], strip: Relaxation, out: Interval) -> Interval:
+        return self.put(RelaxedNode(tuple(map(self.place, ins)), strip), out)
 
     def put(self, node: Any, out: Interval) -> Interval:
         self.nodes.append(node)
@@ -128,7 +139,7 @@ class Trail:
 
     def place(self, value: Interval) -> int:
         """Where a value is on the trail; what came from elsewhere is put there as two numbers."""
-        found = value if value.node is not None else self.add([], flat(value), value)
+        found = value if value.node is not None else self.add([], constant_relaxation(value), value)
         assert found.node is not None
         return found.node
 
@@ -151,7 +162,9 @@ class Trail:
         )
         rows = jnp.arange(2 * like.size)
         found = (
-            jax.vmap(row)(rows) if len(rows) <= ROWS else jax.lax.map(row, rows, batch_size=ROWS)
+            jax.vmap(row)(rows)
+            if len(rows) <= MAX_ROWS_AT_ONCE
+            else jax.lax.map(row, rows, batch_size=MAX_ROWS_AT_ONCE)
         )
         return found.reshape(2, *like.shape).astype(like.dtype)  # the input may have another
 
@@ -184,8 +197,8 @@ def _affine(name: str, ins: list[Any]) -> bool:
     free = [at for at, value in enumerate(ins) if isinstance(value, Interval)]
     if any(not jnp.issubdtype(ins[at].low.dtype, jnp.floating) for at in free):
         return False
-    if name in MOVES:
-        return all(at in MOVES[name] for at in free)
+    if name in AFFINE_MOVES:
+        return all(at in AFFINE_MOVES[name] for at in free)
     if name == "div":
         return free == [0]
     return name in ("neg", "sub") or (

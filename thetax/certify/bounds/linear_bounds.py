@@ -25,9 +25,9 @@ from jaxtyping import Array, Float
 
 from ...threat.ball import L0, Ball
 from ...threat.inputs import Range, check_box
-from .interval import Walk, check_ends, known, traced
+from .interval import IntervalInterpreter, check_interval, output_bounds, trace_program
 from .interval_rules import Interval
-from .linear_backward import Bounds, Trail
+from .linear_backward import BackwardGraph, BoundMethod
 
 
 def linear_bounds(
@@ -46,37 +46,39 @@ def linear_bounds(
     >>> low.tolist(), high.tolist()
     ([-5.0], [5.0])
     """
-    walked = follow(f, x, ball, box, "linear")
-    return known(walked.trail.tight(walked.out))
+    walked = trace_bounds(f, x, ball, box, "linear")
+    return output_bounds(walked.trail.tight(walked.out))
 
 
-class Walked(NamedTuple):
+class TracedBounds(NamedTuple):
     """What came out, and how."""
 
     out: Any
-    trail: Trail
+    trail: BackwardGraph
 
 
-def follow(
-    f: Callable[[Any], Any], x: Any, ball: Ball, box: Range | None, bounds: Bounds
-) -> Walked:
+def trace_bounds(
+    f: Callable[[Any], Any], x: Any, ball: Ball, box: Range | None, bounds: BoundMethod
+) -> TracedBounds:
     """One way through a function of one array, with a trail."""
     if box is not None:
         check_box("linear_bounds", box)
     x = jnp.asarray(x)
-    low, high = check_ends(*around(x, ball, box))
-    program, shapes = traced(f, x)
+    low, high = check_interval(*input_interval(x, ball, box))
+    program, shapes = trace_program(f, x)
     if len(jax.tree.leaves(shapes)) != 1:
         raise ValueError(
             "linear_bounds: expected a function with one array to give, got "
             f"{jax.tree.structure(shapes)}."
         )
-    trail = Trail(x, Interval(low, high), ball, bounds)
-    (out,) = Walk(trail).run(program.jaxpr, program.consts, [Interval(low, high, node=0)])
-    return Walked(out, trail)
+    trail = BackwardGraph(x, Interval(low, high), ball, bounds)
+    (out,) = IntervalInterpreter(trail).run(
+        program.jaxpr, program.consts, [Interval(low, high, node=0)]
+    )
+    return TracedBounds(out, trail)
 
 
-def around(x: Any, ball: Ball, box: Range | None) -> tuple[Any, Any]:
+def input_interval(x: Any, ball: Ball, box: Range | None) -> tuple[Any, Any]:
     """The least and the largest that each number of an input can be."""
     if isinstance(ball, L0):
         if box is None:

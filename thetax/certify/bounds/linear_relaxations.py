@@ -18,7 +18,7 @@ from .interval_rules import Interval
 
 CONVEX = ("exp", "exp2", "expm1", "square", "abs", "rsqrt", "leaky")
 CONCAVE = ("log", "log1p", "sqrt")
-CURVES = ("tanh", "logistic", "erf")
+S_CURVES = ("tanh", "logistic", "erf")
 
 
 class Line(NamedTuple):
@@ -28,41 +28,41 @@ class Line(NamedTuple):
     offset: Any
 
 
-class Strip(NamedTuple):
+class Relaxation(NamedTuple):
     """The line below and the line above."""
 
     low: Line
     high: Line
 
 
-def flat(out: Interval) -> Strip:
+def constant_relaxation(out: Interval) -> Relaxation:
     """Two numbers."""
-    return Strip(Line((), out.low), Line((), out.high))
+    return Relaxation(Line((), out.low), Line((), out.high))
 
 
-def bend(name: str, f: Callable[[Any], Any], z: Interval, out: Interval) -> Strip | None:
+def relax(name: str, f: Callable[[Any], Any], z: Interval, out: Interval) -> Relaxation | None:
     """That of a function of one number, if it has a shape that is known."""
     if name in CONVEX:
-        strip = convex(f, z)
+        strip = relax_convex(f, z)
     elif name in CONCAVE:
-        low, high = convex(lambda z: -f(z), z)
-        strip = Strip(_negative(high), _negative(low))
-    elif name in CURVES:
-        strip = curve(f, z)
+        low, high = relax_convex(lambda z: -f(z), z)
+        strip = Relaxation(_negative(high), _negative(low))
+    elif name in S_CURVES:
+        strip = relax_s_curve(f, z)
     else:
         return None
     return _sound(strip, (z.low >= -_far(z)) & (z.high <= _far(z)), out)
 
 
-def convex(f: Callable[[Any], Any], z: Interval) -> Strip:
+def relax_convex(f: Callable[[Any], Any], z: Interval) -> Relaxation:
     """Above the tangent in the middle, below the chord."""
     l, h = _finite(z)
     middle = l / 2 + h / 2
     value, slope = _tangent(f, middle)
-    return Strip(Line((slope,), value - slope * middle), _chord(f, l, h))
+    return Relaxation(Line((slope,), value - slope * middle), _chord(f, l, h))
 
 
-def curve(f: Callable[[Any], Any], z: Interval) -> Strip:
+def relax_s_curve(f: Callable[[Any], Any], z: Interval) -> Relaxation:
     """Of an S, steepest at 0: chords where it bends one way only, else lines of its least slope
     through its ends.
     """
@@ -71,31 +71,33 @@ def curve(f: Callable[[Any], Any], z: Interval) -> Strip:
     k = jnp.minimum(slope_l, slope_h)
     low = Line((k,), at_l - k * l)
     high = Line((k,), at_h - k * h)
-    return Strip(_where(l >= 0, chord, low), _where(h <= 0, chord, high))
+    return Relaxation(_where(l >= 0, chord, low), _where(h <= 0, chord, high))
 
 
-def largest(d: Interval, out: Interval) -> Strip:
+def relax_max(d: Interval, out: Interval) -> Relaxation:
     r"""$\max(a, b) = b + (a - b)_+$, for the difference $d = a - b$."""
     low, high = (
-        Line((line.slopes[0], 1 - line.slopes[0]), line.offset) for line in convex(jax.nn.relu, d)
+        Line((line.slopes[0], 1 - line.slopes[0]), line.offset)
+        for line in relax_convex(jax.nn.relu, d)
     )
-    return _sound(Strip(low, high), _decided(d), out)
+    return _sound(Relaxation(low, high), _decided(d), out)
 
 
-def smallest(d: Interval, out: Interval) -> Strip:
+def relax_min(d: Interval, out: Interval) -> Relaxation:
     r"""$\min(a, b) = a - (a - b)_+$."""
     high, low = (
-        Line((1 - line.slopes[0], line.slopes[0]), -line.offset) for line in convex(jax.nn.relu, d)
+        Line((1 - line.slopes[0], line.slopes[0]), -line.offset)
+        for line in relax_convex(jax.nn.relu, d)
     )
-    return _sound(Strip(low, high), _decided(d), out)
+    return _sound(Relaxation(low, high), _decided(d), out)
 
 
-def rectangle(x: Interval, y: Interval, out: Interval) -> Strip:
+def relax_product(x: Interval, y: Interval, out: Interval) -> Relaxation:
     r"""$xy \ge l_y x + l_x y - l_x l_y$ and $xy \le h_y x + l_x y - l_x h_y$."""
     low = Line((y.low, x.low), -x.low * y.low)
     high = Line((y.high, x.low), -x.low * y.high)
     finite = jnp.isfinite(x.low) & jnp.isfinite(x.high) & jnp.isfinite(y.low) & jnp.isfinite(y.high)
-    return _sound(Strip(low, high), finite, out)
+    return _sound(Relaxation(low, high), finite, out)
 
 
 def _far(z: Interval) -> Any:
@@ -136,9 +138,9 @@ def _where(which: Any, one: Line, other: Line) -> Line:
     return jax.tree.map(lambda a, b: jnp.where(which, a, b), one, other)
 
 
-def _sound(strip: Strip, valid: Any, out: Interval) -> Strip:
+def _sound(strip: Relaxation, valid: Any, out: Interval) -> Relaxation:
     """The lines, or level ones where they are not valid or not finite."""
-    return Strip(
+    return Relaxation(
         *(_or_level(line, valid, level) for line, level in zip(strip, (out.low, out.high)))
     )
 

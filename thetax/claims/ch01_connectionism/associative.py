@@ -25,7 +25,8 @@ def flip_rate(memory, count):
     starts = memory.patterns[:count]
     return float(
         np.mean(
-            each(lambda x: models.synchronous(memory, x, limit=1).x, starts) != np.asarray(starts)
+            each(lambda x: models.synchronous(memory, x, max_steps=1).x, starts)
+            != np.asarray(starts)
         )
     )
 
@@ -72,7 +73,9 @@ def polynomial(key):
     sizes = (1000, 2000)
     X = random_patterns(keys[0], 40, d)
     starts = random_patterns(keys[1], 1000, d)
-    quadratic = each(lambda x: models.synchronous(models.DenseMemory(X, 2), x, limit=1).x, starts)
+    quadratic = each(
+        lambda x: models.synchronous(models.DenseMemory(X, 2), x, max_steps=1).x, starts
+    )
     hopfield = np.asarray(starts) @ (np.asarray(X).T @ np.asarray(X) - 40 * np.eye(d))
     rates = []
     for K in sizes:

@@ -79,7 +79,7 @@ def dichotomies(key):
     "1.2-general-position",
     title="General position",
     kind="definition",
-    of=("certify.general_position",),
+    of=("certify.in_general_position",),
     cites="Cover 1965",
 )
 def general_position(key):
@@ -89,7 +89,7 @@ def general_position(key):
     """
     rng = chance(key)
     gaussian = [
-        certify.general_position(rng.normal(size=(n, d)))
+        certify.in_general_position(rng.normal(size=(n, d)))
         for n, d in 25 * [(3, 4), (6, 2), (7, 3), (8, 4)]
     ]
     xs = rng.normal(size=(6, 3))
@@ -100,9 +100,9 @@ def general_position(key):
     )  # fewer points than dimensions, and yet dependent
     return Verdict(
         equal("Gaussian sets in general position, of 100", sum(gaussian), 100),
-        equal("with a repeated direction", certify.general_position(repeated), False),
-        equal("with three points in a plane", certify.general_position(flat), False),
-        equal("two parallel points in space", certify.general_position(few), False),
+        equal("with a repeated direction", certify.in_general_position(repeated), False),
+        equal("with three points in a plane", certify.in_general_position(flat), False),
+        equal("two parallel points in space", certify.in_general_position(few), False),
     )
 
 
@@ -221,7 +221,7 @@ def cover(key):
         assumptions=[
             equal(
                 "in general position",
-                [certify.general_position(xs) for xs in sets.values()],
+                [certify.in_general_position(xs) for xs in sets.values()],
                 [True] * 28,
             )
         ],

@@ -306,7 +306,7 @@ def synchronous_cycle(key):
     net = models.Hopfield(jnp.array([[0.0, 1.0], [1.0, 0.0]]))
     start = jnp.array([1.0, -1.0])
     ended = models.synchronous(net, start)
-    after = [np.asarray(models.synchronous(net, start, limit=k).x) for k in (1, 2)]
+    after = [np.asarray(models.synchronous(net, start, max_steps=k).x) for k in (1, 2)]
     rest = models.asynchronous(net, start)
     Ws, _ = jax.vmap(lambda key: random_couplings(key, 12))(jr.split(key, 100))
     starts = random_patterns(jr.fold_in(key, 1), 100, 12)

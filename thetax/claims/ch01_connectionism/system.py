@@ -79,7 +79,7 @@ def _hopfield(rng):
         equal(
             "Hopfield: one turn of all sites",
             jax.vmap(replace(system, connectivity=(direct,)))(states),
-            [models.synchronous(direct, x, limit=1)[0] for x in states],
+            [models.synchronous(direct, x, max_steps=1)[0] for x in states],
         ),
         equal(
             "Hopfield: by hand",

@@ -74,7 +74,7 @@ def _four_waves(rng, n):
         k = jr.categorical(key, jnp.log(jnp.asarray(share)))
         return jnp.asarray(omega)[k], jnp.asarray(phase)[k]
 
-    return models.Waves(
+    return models.CosineMixture(
         (a * np.cos(phase)).sum(), share.sum(), draw
     ), lambda xs: np.cos(xs @ omega.T + phase) @ a
 
@@ -85,9 +85,10 @@ def _slope(widths, errors):
 
 def _grid_error(n, k):
     """The least mean square error of a function constant on each of k^n equal cells of [−1, 1]^n,
-    for the bell.
+    for the Gaussian bell.
 
-    The bell is a product, so the integrals of its square and of its cell means are n-th powers.
+    The Gaussian bell is a product, so the integrals of its square and of its cell means are n-th
+    powers.
     """
     edges = np.linspace(-1, 1, k + 1)
     means = np.sqrt(np.pi / 2) * np.diff(special.erf(edges / np.sqrt(2))) / (2 / k)
@@ -119,7 +120,7 @@ def _waves_with_phases(key):
     "2.5-barron-dim",
     title="Barron's theorem, in any dimension",
     kind="theorem",
-    of=("models.barron_network", "models.bell", "models.Waves"),
+    of=("models.barron_network", "models.gaussian_bell", "models.CosineMixture"),
     cites="Barron 1993",
 )
 def barron(key):
@@ -135,7 +136,7 @@ def barron(key):
     errors = {}
     bounds = {}
     for n in DIMENSIONS:
-        outputs, xs, gap = _outputs(jr.fold_in(key, n), models.bell(n), n)
+        outputs, xs, gap = _outputs(jr.fold_in(key, n), models.gaussian_bell(n), n)
         f, (mean, error) = _bell(xs), _moments(outputs[:, :, -1])
         errors[n] = np.square(outputs - f[None, :, None]).mean(axis=(0, 1))
         bounds[n] = (2 * RADIUS * stats.chi(n).mean()) ** 2 / WIDTHS
@@ -143,7 +144,7 @@ def barron(key):
         checks += [
             close(
                 f"n={n}: C_f, against the χ law",
-                models.bell(n).constant,
+                models.gaussian_bell(n).constant,
                 stats.chi(n).mean(),
                 tolerance=1e-9,
             ),
@@ -152,7 +153,7 @@ def barron(key):
             at_most(f"n={n}: mean error over the bound, m=1..256", errors[n] / bounds[n], 1.0),
             between(f"n={n}: slope of the error in m", _slope(WIDTHS, errors[n]), -1.1, -0.9),
         ]
-    soft, xs, _ = _outputs(jr.fold_in(key, 0), models.bell(5), 5, steepness=1e3)
+    soft, xs, _ = _outputs(jr.fold_in(key, 0), models.gaussian_bell(5), 5, steepness=1e3)
     steep = np.square(soft - _bell(xs)[None, :, None]).mean(axis=(0, 1))
     cells = {n: np.array([_grid_error(n, k) for k in (4, 8, 16, 32)]) for n in (1, 2, 4)}
     many = {n: np.array([4.0, 8.0, 16.0, 32.0]) ** n for n in cells}

@@ -85,8 +85,8 @@ def _by_counting(n, widths):
     title="Montufar's networks with many regions",
     kind="theorem",
     of=(
-        "certify.montufar",
-        "certify.region_bound",
+        "certify.montufar_bound",
+        "certify.region_upper_bound",
         "certify.fold_network",
         "explain.pieces",
         "explain.regions",
@@ -107,8 +107,8 @@ def montufar(key, scale):
     cells = [explain.regions(net, unit) for net in nets]
     best = max(range(30), key=lambda i: (cells[i].count, cells[i].areas.min()))
     side = 1500 if scale == "full" else 700
-    most = [certify.region_bound(*[m] * L, inputs=1) for m, L in sizes]
-    many = certify.montufar(inputs=2, width=4, depth=2)
+    most = [certify.region_upper_bound(*[m] * L, inputs=1) for m, L in sizes]
+    many = certify.montufar_bound(inputs=2, width=4, depth=2)
     t = np.linspace(0, 1, 2000)
     shown = jax.vmap(certify.fold_network(width=3, depth=3))(jnp.asarray(t)[:, None])[:, 0]
     return Verdict(
@@ -124,7 +124,7 @@ def montufar(key, scale):
         ),
         equal(
             "the bound for one input",
-            [certify.montufar(inputs=1, width=m, depth=L) for m, L in sizes],
+            [certify.montufar_bound(inputs=1, width=m, depth=L) for m, L in sizes],
             [(m + 1) * m ** (L - 1) for m, L in sizes],
         ),
         at_most("pieces, against the upper bound", counted, most),
@@ -137,12 +137,12 @@ def montufar(key, scale):
         at_least("the same on a grid", _on_grid(nets[best], side), many),
         equal(
             "the upper bound, by counting",
-            [certify.region_bound(*w, inputs=n) for n, w in NARROW],
+            [certify.region_upper_bound(*w, inputs=n) for n, w in NARROW],
             [_by_counting(n, w) for n, w in NARROW],
         ),
         equal(
             "(1 − (x)₊)₊: pieces, and the upper bound",
-            [explain.pieces(_ramp(), exact=True).count, certify.region_bound(1, 1, inputs=1)],
+            [explain.pieces(_ramp(), exact=True).count, certify.region_upper_bound(1, 1, inputs=1)],
             [3, 3],
         ),
         figure=Chart(
@@ -159,7 +159,7 @@ def montufar(key, scale):
     corrected=r"\text{the maximal number of linear regions is bounded by } R(m, L) \ge R(m) "
     r"\lfloor m/n "
     r"\rfloor^{n(L-1)}",
-    of=("certify.montufar", "certify.fold_network"),
+    of=("certify.montufar_bound", "certify.fold_network"),
     cites="Montufar, Pascanu, Cho & Bengio 2014",
     slip=True,
 )
@@ -170,7 +170,7 @@ def montufar_is_a_maximum(key):
     drawn = MLP.init(1, 4, 4, 4, 1, key=key)
     zero = jax.tree.map(jnp.zeros_like, drawn)
     count = lambda net: explain.pieces(net, exact=True).count
-    bound = certify.montufar(inputs=1, width=4, depth=3)
+    bound = certify.montufar_bound(inputs=1, width=4, depth=3)
     folded = certify.fold_network(width=4, depth=3)
     return Verdict(
         at_least("the best of three networks", max(map(count, (zero, drawn, folded))), bound),
@@ -186,7 +186,7 @@ def montufar_is_a_maximum(key):
     "2.6-depth-vs-width",
     title="Depth against width",
     kind="experiment",
-    of=("certify.fold_network", "explain.pieces", "certify.zaslavsky"),
+    of=("certify.fold_network", "explain.pieces", "certify.zaslavsky_bound"),
     cites="Telgarsky 2016",
 )
 def depth_against_width(key):
@@ -212,7 +212,7 @@ def depth_against_width(key):
         equal(
             "shallow, exactly, against R(Lm, 1)",
             shallow,
-            [certify.zaslavsky(int(L) * m, inputs=1) for L in depth],
+            [certify.zaslavsky_bound(int(L) * m, inputs=1) for L in depth],
         ),
         at_least("16 units: deep over shallow", deep[-1] / shallow[-1], 10.0),
         rises("deep over shallow", deep / shallow),

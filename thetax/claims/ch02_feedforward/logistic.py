@@ -67,7 +67,7 @@ def logistic_fit(key):
     descent = train.descend(train.binary_cross_entropy, optax.sgd(4.0))
     follow = jax.jit(
         lambda batches: run(
-            descent, origin, batches, key=jr.key(0), keep=lambda state: tree.norm(state.model.W)
+            descent, origin, batches, key=jr.key(0), record=lambda state: tree.norm(state.model.W)
         )
     )
     norms, info = follow(batches)[1]

@@ -177,7 +177,7 @@ def at_most_all(key):
     "2.6-zaslavsky",
     title="Zaslavsky's count of regions",
     kind="theorem",
-    of=("certify.zaslavsky", "explain.arrangement_cells"),
+    of=("certify.zaslavsky_bound", "explain.arrangement_cells"),
     cites="Zaslavsky 1975",
 )
 def zaslavsky(key):
@@ -194,7 +194,7 @@ def zaslavsky(key):
     ]
     parallel = len(explain.arrangement_cells(np.tile([[1.0, 2.0]], (4, 1)), rng.normal(size=4)))
     central = len(explain.arrangement_cells(rng.normal(size=(4, 2)), np.zeros(4)))
-    R = lambda m, n: certify.zaslavsky(m, inputs=n)
+    R = lambda m, n: certify.zaslavsky_bound(m, inputs=n)
     grid = [(m, n) for m in range(1, 13) for n in range(1, 13)]
     few = np.arange(1, 9)
     return Verdict(
@@ -259,7 +259,7 @@ def patterns_and_regions(key):
     rng = chance(key)
     cells = explain.arrangement_cells
     patterns = explain.arrangement_patterns
-    R = lambda m, n: certify.zaslavsky(m, inputs=n)
+    R = lambda m, n: certify.zaslavsky_bound(m, inputs=n)
     opposite = np.array([[1.0], [-1.0]]), np.zeros(2)
     generic = [
         (rng.normal(size=(m, n)), rng.normal(size=m))
@@ -313,7 +313,7 @@ def patterns_are_not_regions(key):
     counts = lambda f, where: [len(f(*h)) for h in where]
     cells = explain.arrangement_cells
     patterns = explain.arrangement_patterns
-    bound = [certify.zaslavsky(len(W), inputs=W.shape[1]) for W, _ in planes]
+    bound = [certify.zaslavsky_bound(len(W), inputs=W.shape[1]) for W, _ in planes]
     return Verdict(
         at_most("regions, against patterns", counts(cells, planes), counts(patterns, planes)),
         at_most("patterns, against R(m, n)", counts(patterns, planes), bound),
@@ -353,7 +353,7 @@ def cover_link(key):
         equal(
             "Cover's count, against 2R(n - 1, d - 1)",
             [certify.cover_count(n, d) for n, d in sizes],
-            [2 * certify.zaslavsky(n - 1, inputs=d - 1) for n, d in sizes],
+            [2 * certify.zaslavsky_bound(n - 1, inputs=d - 1) for n, d in sizes],
         ),
     )
 
@@ -362,7 +362,7 @@ def cover_link(key):
     "2.6-fig2.1",
     title="Three units of two inputs",
     kind="figure",
-    of=("explain.regions", "explain.arrangement_patterns", "certify.zaslavsky"),
+    of=("explain.regions", "explain.arrangement_patterns", "certify.zaslavsky_bound"),
 )
 def three_lines(key):
     r"""Three hidden units of two inputs draw three lines, which cut the plane into $R(3, 2) = 7$
@@ -378,7 +378,9 @@ def three_lines(key):
     missing = [list(kappa) for kappa in everything if list(kappa) not in named]
     empty = [list(kappa) for kappa in everything if not _possible(W, b, kappa)]
     return Verdict(
-        equal("regions, against R(3, 2)", [found.count, certify.zaslavsky(3, inputs=2)], [7, 7]),
+        equal(
+            "regions, against R(3, 2)", [found.count, certify.zaslavsky_bound(3, inputs=2)], [7, 7]
+        ),
         equal(
             "patterns of the polygons, against the enumeration",
             sorted(found.patterns.tolist()),

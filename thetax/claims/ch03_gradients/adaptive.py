@@ -132,7 +132,9 @@ def adagrad_effective(key):
     logistic = lambda w, batch, key: jax.nn.softplus(batch[0] @ w) - batch[1] * (batch[0] @ w)
     step = train.descend(logistic, train.adagrad(0.5))
     texts = (jnp.asarray(X), jnp.asarray(y))
-    gamma = run(step, jnp.zeros(10), texts, key=key, keep=lambda state: state.memory[0].gamma)[1][0]
+    gamma = run(step, jnp.zeros(10), texts, key=key, record=lambda state: state.memory[0].gamma)[1][
+        0
+    ]
     rates = 0.5 / (np.sqrt(np.asarray(gamma)) + 1e-8)
     t = np.arange(1, 601)
     order = np.argsort(X.sum(axis=0))
@@ -378,7 +380,7 @@ def adam_averages_printed(key):
 
     checks = []
     for share in (0.0, 0.9, 0.99):
-        memory = walk(train.uncorrected_adam(1.0, momentum=share, decay=share), constant)[1][0]
+        memory = walk(train.uncorrected_adam(1.0, beta1=share, beta2=share), constant)[1][0]
         checks += limits(share, np.asarray(memory.m)[-1], np.asarray(memory.gamma)[-1])
     m = np.zeros(3)
     gamma = np.zeros(3)

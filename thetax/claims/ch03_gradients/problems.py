@@ -135,7 +135,7 @@ def descent(
     keep = keep or train.iterate
 
     def walk(start):
-        return run(iteration, start, jnp.zeros(steps), key=jr.key(0), keep=keep)[1][0]
+        return run(iteration, start, jnp.zeros(steps), key=jr.key(0), record=keep)[1][0]
 
     start = jnp.asarray(start, float)
     kept = walk(start) if start.ndim == 1 else jax.vmap(walk, out_axes=1)(start)

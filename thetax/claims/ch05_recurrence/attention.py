@@ -133,7 +133,7 @@ def taught(key, *, attend=None, **task):
     key_model, key_data, key_test = jr.split(key, 3)
     size = task["size"]
     model = models.EncoderDecoder.init(
-        size, size + 1, 8, 16, attend=attend, cell=GRU.init, key=key_model
+        size, size + 1, 8, 16, attention_width=attend, cell=GRU.init, key=key_model
     )
     model = jax.tree.map(lambda a: a.astype(jnp.float32), model)
     data = repeat(key_data, STEPS * BATCH, **task)

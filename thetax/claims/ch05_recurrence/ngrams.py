@@ -53,13 +53,15 @@ def independence(key):
     counts[rng.integers(V)] = 45
     text = rng.permutation(np.repeat(np.arange(V), counts))
     p = np.bincount(text, minlength=V) / len(text)
-    cell = NGram.fit(text, size=V, order=0, discount=0.0)
+    cell = NGram.fit(text, vocab_size=V, order=0, discount=0.0)
     sentences = np.array(list(product(range(V), repeat=3)))
     found = conditionals(cell, np.concatenate([np.zeros((V**3, 1), int), sentences], axis=1)).prod(
         axis=1
     )
     english = np.repeat(np.arange(21), [49, *[48] * 19, 39])  # 1,000 words, 49 of them the first
-    said = models.greedy(NGram.fit(english, size=21, order=0, discount=0.0), first=20, length=6)
+    said = models.greedy(
+        NGram.fit(english, vocab_size=21, order=0, discount=0.0), first=20, length=6
+    )
     return Verdict(
         close(
             "all 10³ sentences: the product of frequencies",
@@ -104,12 +106,12 @@ def chain_rule(key):
     distribution.
     """
     sentences, joint, texts = counted(chance(key))
-    cell = NGram.fit(texts, size=4, order=4, discount=0.0)
+    cell = NGram.fit(texts, vocab_size=4, order=4, discount=0.0)
     begun = np.concatenate([np.full((81, 1), START), sentences], axis=1)
     found = conditionals(cell, begun)
     table = joint.reshape(3, 3, 3, 3)
     second = table.sum(axis=(2, 3)) / table.sum(axis=(1, 2, 3))[:, None]
-    short = conditionals(NGram.fit(texts, size=4, order=1, discount=0.0), begun)
+    short = conditionals(NGram.fit(texts, vocab_size=4, order=1, discount=0.0), begun)
     return Verdict(
         close("all 81 sentences", found.prod(axis=1), joint, tolerance=1e-14),
         close(
@@ -136,7 +138,7 @@ def marginal(key):
     """
     sentences, joint, texts = counted(chance(key))
     begun = np.concatenate([np.full((81, 1), START), sentences], axis=1)
-    *before, last = conditionals(NGram.fit(texts, size=4, order=4, discount=0.0), begun).T
+    *before, last = conditionals(NGram.fit(texts, vocab_size=4, order=4, discount=0.0), begun).T
     alone = joint.reshape(27, 3).sum(axis=0)[sentences[:, -1]]
     name = "p(x₁, x₂, x₃) times the factor of the last word, all 81 sentences"
     return Verdict(
@@ -154,12 +156,12 @@ def table_size(key):
     found = []
     for V, N in sizes:
         texts = [list(text) for text in product(range(V), repeat=N + 1)]
-        cell = NGram.fit(texts, size=V, order=N, discount=0.0)
-        found.append((len(np.unique(np.asarray(cell.found[N]) // V)), len(cell.counts[N])))
+        cell = NGram.fit(texts, vocab_size=V, order=N, discount=0.0)
+        found.append((len(np.unique(np.asarray(cell.ngrams[N]) // V)), len(cell.counts[N])))
     V, N = np.array(sizes).T
     contexts, entries = np.array(found).T
     p = after(
-        NGram.fit(chance(key).integers(0, 3, 200), size=3, order=2),
+        NGram.fit(chance(key).integers(0, 3, 200), vocab_size=3, order=2),
         list(product(range(3), repeat=2)),
     )
     return Verdict(
@@ -214,11 +216,11 @@ def ngram(key):
     far = []
     away = {}
     for n in (200, 2000, 20_000):
-        q = after(NGram.fit(text[:n], size=3, order=2, discount=0.1), pairs).reshape(3, 3, 3)
+        q = after(NGram.fit(text[:n], vocab_size=3, order=2, discount=0.1), pairs).reshape(3, 3, 3)
         far.append(float(np.mean(np.sum(table * np.log(table / q), axis=2))))
     for order in range(4):
-        away[order] = perplexity(NGram.fit(text[:20_000], size=3, order=order), held)
-    cell = NGram.fit(text[:20_000], size=3, order=2, discount=0.0)
+        away[order] = perplexity(NGram.fit(text[:20_000], vocab_size=3, order=order), held)
+    cell = NGram.fit(text[:20_000], vocab_size=3, order=2, discount=0.0)
     counts = np.zeros((3, 3, 3))
     np.add.at(counts, (text[:19_998], text[1:19_999], text[2:20_000]), 1)
     changed = after(cell, np.concatenate([np.full((9, 1), 0), pairs], axis=1))
@@ -261,7 +263,7 @@ def one_too_many(key):
     rng = chance(key)
     N = 2
     text, _ = second_order(rng, 3000)
-    cell = NGram.fit(text, size=3, order=N, discount=0.0)
+    cell = NGram.fit(text, vocab_size=3, order=N, discount=0.0)
     found = conditionals(cell, text[None])[0, 19:299]
 
     def by_counts(words):

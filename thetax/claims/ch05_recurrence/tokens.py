@@ -88,7 +88,7 @@ def uses(key):
 
 def pair(key, *, attend=None):
     """A model from 4 tokens to 3, drawn with cells of Elman's, and a source."""
-    model = EncoderDecoder.init(4, 4, 3, 5, attend=attend, cell=Elman.init, key=key)
+    model = EncoderDecoder.init(4, 4, 3, 5, attention_width=attend, cell=Elman.init, key=key)
     return model, jnp.asarray(chance(key).integers(0, 4, 6))
 
 
@@ -102,7 +102,7 @@ def restricted(model):
     "5.3-autoregressive",
     title="One token after another",
     kind="identity",
-    of=("models.NextToken", "models.EncoderDecoder", "models.beam"),
+    of=("models.NextToken", "models.EncoderDecoder", "models.beam_search"),
 )
 def autoregressive(key):
     r"""$p(y_{1:n} \mid x) = \prod_i p(y_i \mid x, y_{1:i-1})$ is a distribution over sequences of
@@ -127,7 +127,7 @@ def autoregressive(key):
         if len(where):
             ended[tuple(text[: where[0] + 1])] = factors[: where[0] + 1].prod()
     going_on = sum(prob for text, prob in zip(texts, p) if end not in text)
-    said = models.beam(cell, first=BEGIN, length=n, width=81, state=state)
+    said = models.beam_search(cell, first=BEGIN, length=n, beam_width=81, state=state)
     place = np.asarray(said.tokens) @ 3 ** np.arange(n)[::-1]
     return Verdict(
         close("sum over all 81 sequences", p.sum(), 1.0, tolerance=1e-12),

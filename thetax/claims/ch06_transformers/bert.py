@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm as normal
 
 from ... import data, layers, train, tree
-from ...models import BERT, Pretraining, SentenceClassifier, Tagger, Translator
+from ...models import BERT, BERTPretraining, SentenceClassifier, TokenClassifier, Translator
 from ...plot import Heatmap
 from ..engine.chance import chance
 from ..engine.check import at_least, close, equal, refuted
@@ -28,7 +28,7 @@ DEVLIN = "Devlin et al. 2019"
     "6.5-bert",
     title="Every token sees all others",
     kind="model",
-    of=("models.BERT", "models.Translator", "models.SentenceClassifier", "models.Tagger"),
+    of=("models.BERT", "models.Translator", "models.SentenceClassifier", "models.TokenClassifier"),
     cites=DEVLIN,
 )
 def every_token(key):
@@ -40,7 +40,9 @@ def every_token(key):
     T = 6
     draw: Any = {"depth": 2, "heads": 2, "hidden": 6}
     model = spread(
-        BERT.init(11, 4, length=8, epsilon=1e-5, activation=layers.relu, key=key, **draw), key, 0.3
+        BERT.init(11, 4, max_length=8, epsilon=1e-5, activation=layers.relu, key=key, **draw),
+        key,
+        0.3,
     )
     tokens = jnp.asarray(rng.permutation(11)[:T])
     segments = jnp.array([0, 0, 0, 1, 1, 1])
@@ -50,7 +52,7 @@ def every_token(key):
     causal = lambda X: model.trunk(X, mask=layers.CAUSAL)
     size = lambda f, X: np.abs(jacobian(jax.jit(f), X)).max(axis=(1, 3))
     all_hear = size(heard, E[tokens])
-    left_hear = size(causal, model.enter(x))
+    left_hear = size(causal, model.input_embeddings(x))
     rows = (
         np.asarray(E)[tokens]
         + np.asarray(model.positions.P)[:T]
@@ -63,11 +65,11 @@ def every_token(key):
     same = tree.ravel(other)[1](tree.ravel(model.trunk)[0])
     call = jax.jit(lambda model, x: model(x))
     sentence = spread(SentenceClassifier.init(model, 3, key=key), key)
-    tagger = spread(Tagger.init(model, 3, key=key), key)
+    tagger = spread(TokenClassifier.init(model, 3, key=key), key)
     pooled = np.tanh(linear(sentence.pool, np.asarray(call(sentence.bert, x))[:1]))
     full = jax.eval_shape(lambda key: BERT.init(30_522, key=key), key)
     found = call(model, x)
-    enter = model.enter(x)
+    enter = model.input_embeddings(x)
     return Verdict(
         at_least("∂ξ_i/∂x_j for all i and j, by differences", all_hear, 1e-3),
         equal(
@@ -119,10 +121,10 @@ class Given(eqx.Module):
         return self.logits[x]
 
 
-def by_hand(net: Pretraining, vectors: Any, tokens: np.ndarray, follows: np.ndarray) -> Any:
+def by_hand(net: BERTPretraining, vectors: Any, tokens: np.ndarray, follows: np.ndarray) -> Any:
     """Logits and loss at every place, and the mean loss of what follows, of the last vectors."""
     n, T, d = vectors.shape
-    turned = linear(net.turn, np.asarray(vectors).reshape(n * T, d))
+    turned = linear(net.transform, np.asarray(vectors).reshape(n * T, d))
     logits = norm(net.norm, turned * normal.cdf(turned)) @ np.asarray(
         net.bert.embed.E
     ).T + np.asarray(net.b)
@@ -131,7 +133,7 @@ def by_hand(net: Pretraining, vectors: Any, tokens: np.ndarray, follows: np.ndar
         logsumexp(logits, axis=2)
         - np.take_along_axis(logits, np.maximum(tokens, 0)[..., None], axis=2)[..., 0]
     )
-    told = linear(net.follow, np.tanh(linear(net.pool, np.asarray(vectors)[:, 0])))
+    told = linear(net.next_sentence, np.tanh(linear(net.pool, np.asarray(vectors)[:, 0])))
     return logits, cost, np.mean([logsumexp(row) - row[y] for row, y in zip(told, follows)])
 
 
@@ -147,7 +149,7 @@ def expected_slope(logits: np.ndarray, tokens: np.ndarray, asked: np.ndarray) ->
     "6.5-mlm-loss",
     title="The loss at the gaps alone",
     kind="loss",
-    of=("train.masked_cross_entropy", "train.pretraining", "data.cloze", "models.Pretraining"),
+    of=("train.masked_cross_entropy", "train.pretraining", "data.cloze", "models.BERTPretraining"),
     cites=DEVLIN,
 )
 def at_gaps(key):
@@ -161,7 +163,7 @@ def at_gaps(key):
     follows = rng.integers(2, size=n)
     gaps = {"mask": MASK, "special": SPECIAL, "share": 0.4}
     net = spread(
-        Pretraining.init(encoder(V - len(SPECIAL), 4, length=T, key=key), key=key), key, 0.3
+        BERTPretraining.init(encoder(V - len(SPECIAL), 4, length=T, key=key), key=key), key, 0.3
     )
     batch = (jnp.asarray(tokens), jnp.tile(jnp.arange(n)[:, None], (1, T))), jnp.asarray(follows)
     put = lambda net, vectors: eqx.tree_at(lambda m: m.bert, net, Written(net.bert.embed, vectors))

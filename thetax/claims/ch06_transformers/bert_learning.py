@@ -24,7 +24,7 @@ def encoder(words: int, d: int = 32, *, length: int, depth: int = 1, key: Any) -
     learns fast.
     """
     draw = partial(BERT.init, initialiser=glorot, epsilon=1e-5, heads=2, hidden=2 * d)
-    return draw(words + len(SPECIAL), d, depth=depth, length=length, key=key)
+    return draw(words + len(SPECIAL), d, depth=depth, max_length=length, key=key)
 
 
 def learned(objective: Any, net: Any, batches: Any, *, rate: float, key: Any) -> tuple[Any, Any]:

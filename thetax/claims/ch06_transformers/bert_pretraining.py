@@ -15,7 +15,7 @@ from scipy import stats
 from ... import data, train, tree
 from ...core import predict
 from ...layers import glorot
-from ...models import GPT, Pretraining, SentenceClassifier
+from ...models import GPT, BERTPretraining, SentenceClassifier
 from ...plot import Chart, Panel
 from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, likely, refuted, within
@@ -51,7 +51,7 @@ def best_guess(rows: np.ndarray, place: int, seen: list[int]) -> float:
     title="Both sides tell more than one",
     kind="experiment",
     of=(
-        "models.Pretraining",
+        "models.BERTPretraining",
         "models.GPT",
         "train.masked_cross_entropy",
         "train.token_cross_entropy",
@@ -75,7 +75,7 @@ def both_sides(key):
     batches = some((learn, np.zeros(2000, int)), rng, steps=450)
     words = LETTERS + LETTERS**2
     bert = single(
-        Pretraining.init(
+        BERTPretraining.init(
             encoder(words, length=T + 2, key=key_bert), initialiser=glorot, key=key_bert
         )
     )
@@ -201,7 +201,7 @@ def by_chance(found: list[list[np.ndarray]]) -> float:
 
 
 @jax.jit
-def has_read(net: Pretraining, batches: Any, key: Any) -> tuple[Pretraining, Any]:
+def has_read(net: BERTPretraining, batches: Any, key: Any) -> tuple[BERTPretraining, Any]:
     """The network after it was trained to fill gaps and to tell what follows, and its losses."""
     return learned(train.pretraining(**GAPS), net, batches, rate=5e-3, key=key)
 
@@ -218,7 +218,7 @@ def blank(key: Any) -> Any:
     of=(
         "data.sentence_pairs",
         "data.join_sentences",
-        "models.Pretraining",
+        "models.BERTPretraining",
         "train.pretraining",
         "train.follow_error_rate",
     ),
@@ -239,11 +239,14 @@ def follows(key):
     flat = list(chain.from_iterable(few))
     drawn = data.sentence_pairs(few, key=key_few)
     other = [flat[j] == flat[i + 1] for i, j, true in zip(*drawn) if not true]
-    net = single(Pretraining.init(blank(key_net), initialiser=glorot, key=key_net))
+    net = single(BERTPretraining.init(blank(key_net), initialiser=glorot, key=key_net))
     net, losses = has_read(net, some(batch, rng, steps=800), key_fit)
     error = train.follow_error_rate(share=0.0, **GAPS)
     judge = jax.jit(
-        lambda net, xs, ys: (predict(net, xs).follows.argmax(axis=1) == ys, error(net, (xs, ys)))
+        lambda net, xs, ys: (
+            predict(net, xs).next_sentence.argmax(axis=1) == ys,
+            error(net, (xs, ys)),
+        )
     )
     right, wrong = judge(net, *jax.tree.map(jnp.asarray, fresh))
     half = stats.binomtest(int(batch[1].sum()), len(batch[1]))
@@ -274,7 +277,7 @@ FEW, SEEDS, STEPS = 32, 5, 60
     title="Little to learn for who has read",
     kind="algorithm",
     of=(
-        "models.Pretraining",
+        "models.BERTPretraining",
         "models.SentenceClassifier",
         "train.pretraining",
         "train.cross_entropy",
@@ -290,7 +293,7 @@ def fine_tune(key):
     """
     rng, (key_pairs, key_net, key_read, key_heads) = chance(key), jr.split(key, 4)
     batches = some(pairs(documents(rng, 2000), key_pairs)[0], rng, steps=800)
-    net = single(Pretraining.init(blank(key_net), initialiser=glorot, key=key_net))
+    net = single(BERTPretraining.init(blank(key_net), initialiser=glorot, key=key_net))
     read, losses = has_read(net, batches, key_read)
     few = alike(rng, FEW * SEEDS)
     test = alike(rng, 1000)

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from ... import train
 from ...core import predict
 from ...layers import glorot
-from ...models import SentenceClassifier, SpanFinder, Tagger, best_span
+from ...models import SentenceClassifier, SpanPredictor, TokenClassifier, best_span
 from ...plot import Chart, Panel
 from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, likely, refuted, within
@@ -78,7 +78,7 @@ def by_word() -> np.ndarray:
     "6.5-pos",
     title="What a word is, the others tell",
     kind="model",
-    of=("models.Tagger", "train.token_cross_entropy", "train.token_error_rate"),
+    of=("models.TokenClassifier", "train.token_cross_entropy", "train.token_error_rate"),
     cites=DEVLIN,
 )
 def speech_tags(key):
@@ -94,7 +94,7 @@ def speech_tags(key):
         np.pad(tags, ((0, 0), (1, 1)), constant_values=-1),
     )
     net = single(
-        Tagger.init(
+        TokenClassifier.init(
             encoder(SPOKEN.shape[1], length=T + 2, key=key_net),
             len(TAGS),
             initialiser=glorot,
@@ -234,7 +234,7 @@ def sentiment(key):
     "6.5-qa",
     title="Where the answer begins and ends",
     kind="model",
-    of=("models.SpanFinder", "models.best_span", "train.span_loss", "train.span_cross_entropy"),
+    of=("models.SpanPredictor", "models.best_span", "train.span_loss", "train.span_cross_entropy"),
     cites=f"{DEVLIN}; Rajpurkar et al. 2016",
 )
 def answers(key):
@@ -248,7 +248,7 @@ def answers(key):
     second = rng.integers(5, 9, size=(2, 3))
     xs = tuple(jnp.asarray(a) for a in joined(first, [second[0], second[1, :2]], length=length))
     passage = np.array([[0, 0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0, 0]], bool)
-    net = spread(SpanFinder.init(encoder(4, 4, length=length, key=key), key=key), key, 0.3)
+    net = spread(SpanPredictor.init(encoder(4, 4, length=length, key=key), key=key), key, 0.3)
     spans = jnp.array([[4, 6], [5, 5]])
     lost = lambda net: train.span_cross_entropy(net, (xs, spans))
     asked = jax.jit(lambda net: (predict(net, xs), predict(net.bert, xs), lost(net)))

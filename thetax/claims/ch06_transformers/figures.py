@@ -240,7 +240,15 @@ def vision(key):
 
     def arrows(placed):
         net = models.ViT.init(
-            3, size=(8, 8), channels=1, patch=4, d=8, depth=1, heads=2, placed=placed, key=key
+            3,
+            image_size=(8, 8),
+            channels=1,
+            patch_size=4,
+            d=8,
+            depth=1,
+            heads=2,
+            positions=placed,
+            key=key,
         )
         found = flow(lambda net, x: net(x), net, {"image": jnp.ones((1, 8, 8))})
         block = "trunk.blocks.layers"
@@ -248,7 +256,7 @@ def vision(key):
             found,
             {
                 "stem": "patches",
-                "begin": "class token",
+                "class_token": "class token",
                 "positions": "places",
                 "head": "linear",
                 "trunk.last": "norm 3",

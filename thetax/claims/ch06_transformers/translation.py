@@ -37,7 +37,7 @@ def parallel(key):
     target = jnp.asarray(rng.integers(5, size=T))
     nets = {
         "translator": Translator.init(6, 5, 8, depth=2, heads=2, key=key),
-        "GPT": GPT.init(5, 8, depth=2, heads=2, length=9, key=key),
+        "GPT": GPT.init(5, 8, depth=2, heads=2, max_length=9, key=key),
         "Llama": GPT.llama(5, 8, depth=2, heads=2, groups=1, hidden=8, key=key),
     }
     nets = {name: spread(net, key, 0.1) for name, net in nets.items()}

@@ -109,7 +109,7 @@ def vision_transformer(key):
     rng = chance(key)
     net = small(key)
     x = jnp.asarray(rng.normal(size=(2, 6, 4)))
-    tokens = np.concatenate([np.asarray(net.begin)[None], np.asarray(net.patches(x))])
+    tokens = np.concatenate([np.asarray(net.class_token)[None], np.asarray(net.patches(x))])
     read = net.head(net.trunk(jnp.asarray(tokens + np.asarray(net.positions.P)))[0])
     pull, differences = slopes(lambda net: net(x), net, rng.normal(size=3))
     orders = [rng.permutation(6) for _ in range(20)]
@@ -123,7 +123,7 @@ def vision_transformer(key):
         off[placed] = np.abs(np.asarray(logits[1:] - logits[:1])).max(axis=1)
     return Verdict(
         close("token of the class, patches, places, encoder, first place", net(x), read, **EXACT),
-        equal("a token for each patch, and one", net.think(x).shape, (7, 4)),
+        equal("a token for each patch, and one", net.last_hidden(x).shape, (7, 4)),
         close(f"the derivative in all {len(pull)} numbers", pull, differences, **FD),
         at_most("without places, patches shuffled 20 times: logits", off[False].max(), 1e-12),
         at_least("with places: logits, the most", off[True].max(), 1e-2),

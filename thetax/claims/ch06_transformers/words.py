@@ -179,13 +179,13 @@ def input_format(key):
         by_hand.append(
             [int(SEP in tokens[:t]) for t in range(len(tokens))] + [-1] * (15 - len(tokens))
         )
-    model = spread(BERT.init(11, 4, depth=1, heads=2, length=15, key=key), key)
+    model = spread(BERT.init(11, 4, depth=1, heads=2, max_length=15, key=key), key)
     tokens, segments = (np.asarray(a) for a in rows[0])
     there = int((tokens >= 0).sum())
     E, P, S = (np.asarray(table) for table in (model.embed.E, model.positions.P, model.segments.E))
     total = np.array([E[tokens[t]] + P[t] + S[segments[t]] for t in range(there)])
     plain = np.array([E[tokens[t]] + P[t] + S[0] for t in range(there)])
-    enter = model.enter((jnp.asarray(tokens), jnp.asarray(segments)))[:there]
+    enter = model.input_embeddings((jnp.asarray(tokens), jnp.asarray(segments)))[:there]
     return Verdict(
         equal(
             "100 rows, parted again",
@@ -223,7 +223,7 @@ def comes_first(key):
     prepended before, which is right. The class is read at the place of [CLS], which is then the
     same for all sentences, of whatever length."""
     rng = chance(key)
-    bert = spread(BERT.init(11, 4, depth=1, heads=2, length=15, key=key), key)
+    bert = spread(BERT.init(11, 4, depth=1, heads=2, max_length=15, key=key), key)
     model = spread(SentenceClassifier.init(bert, 2, key=key), key)
     before, _ = joined(sentences(rng, 20), sentences(rng, 20), length=15)
     behind = np.stack([np.roll(row, -1) for row in before])

@@ -147,7 +147,7 @@ def penalty(key):
         "adamw": (train.squared_error, optax.adamw(eta, weight_decay=mu)),
     }
     vector = lambda state: tree.ravel(state.model)[0]
-    walk = lambda net, way: run(train.descend(*way), net, batches, key=key, keep=vector)[1][0]
+    walk = lambda net, way: run(train.descend(*way), net, batches, key=key, record=vector)[1][0]
     found, by_hand = jax.jit(
         lambda net: (
             {name: walk(net, way) for name, way in ways.items()},

@@ -30,7 +30,7 @@ def descend(objective, start, rate: float, steps: int) -> np.ndarray:
     """The logits along a descent, the start first."""
     iteration = train.descend(lambda z, batch, key=None: objective(z), optax.sgd(rate))
     way = jax.jit(
-        lambda z: run(iteration, z, jnp.zeros(steps), key=jr.key(0), keep=lambda s: s.model)[1][0]
+        lambda z: run(iteration, z, jnp.zeros(steps), key=jr.key(0), record=lambda s: s.model)[1][0]
     )
     return np.concatenate([start[None], np.asarray(way(jnp.asarray(start)))])
 

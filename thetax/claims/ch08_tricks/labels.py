@@ -110,7 +110,7 @@ def optimum(key):
             start,
             jnp.zeros(steps),
             key=key,
-            keep=lambda state: state.model[y] - state.model[0],
+            record=lambda state: state.model[y] - state.model[0],
         )
         return state.model, objective(state.model, None), kept
 

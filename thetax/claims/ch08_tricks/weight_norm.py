@@ -44,7 +44,9 @@ def by_weights(w: np.ndarray, X: np.ndarray, b: float = 0.0) -> np.ndarray:
 def descent(f: layers.WeightNorm, X, eta, steps: int) -> layers.WeightNorm:
     """The unit after each step."""
     iteration = train.descend(lambda f, batch, key=None: squares(f, X), optax.sgd(eta))
-    return run(iteration, f, jnp.zeros(steps), key=jr.key(0), record=lambda state: state.model)[1][0]
+    return run(iteration, f, jnp.zeros(steps), key=jr.key(0), record=lambda state: state.model)[1][
+        0
+    ]
 
 
 @claim(

@@ -117,7 +117,7 @@ def _paths(case: Data, width: int, times: np.ndarray, key: Any) -> tuple[np.ndar
     step = descend(lambda model, _, key: squared_error(model, case[:2]), optax.sgd(RATE))
     keep = lambda state: predict(state.model, case.new)[:, 0]
     after = jax.jit(
-        lambda net: run(step, net, jnp.zeros(len(times) - 1), key=key, keep=keep)[1][0]
+        lambda net: run(step, net, jnp.zeros(len(times) - 1), key=key, record=keep)[1][0]
     )(net)
     told = lazy_training(ntk(net), case.xs, case.ys[:, None], start=net, rate=RATE)(
         times, case.new

@@ -319,7 +319,7 @@ def modes(key):
     descent = descend(lambda h, _, key: summed(h, case.batch), optax.sgd(eta))
     keep = lambda state: predict(state.model, X)[:, 0]
     _, (walked, _) = jax.jit(
-        lambda h: (None, run(descent, h, jnp.zeros(40), key=key, keep=keep)[1])
+        lambda h: (None, run(descent, h, jnp.zeros(40), key=key, record=keep)[1])
     )(linearise(case.net))
     powers = np.stack(
         [case.ys + np.linalg.matrix_power(np.eye(N) - eta * K, t) @ off for t in range(1, 41)]

@@ -158,8 +158,8 @@ def posterior(key):
     peer = GaussianProcessRegressor(
         kernels.ConstantKernel(size["scale"]) * kernels.RBF(size["length"]),
         alpha=noise,
-        optimizer=None,
-    ).fit(xs, ys)  # type: ignore[arg-type]
+        optimizer=None,  # type: ignore[arg-type]
+    ).fit(xs, ys)
     theirs, doubt = peer.predict(new, return_std=True)
     evidence = stats.multivariate_normal.logpdf(ys, np.zeros(n), noisy)
     first = stats.multivariate_normal.logpdf(ys[:4], np.zeros(4), noisy[:4, :4])

@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 from scipy.optimize import minimize
 
-from ...attack import PGD, fgsm, margin, perturb
+from ...attack import PGD, fgsm, margin_loss, perturb
 from ...core import predict
 from ...layers import Linear
 from ...models import MLP
@@ -73,7 +73,7 @@ def inside(ball: Any, c: Any) -> Any:
     hill = PGD(
         lambda out, y: -jnp.square(out - c).sum(),
         ball,
-        rate=0.1,
+        step_size=0.1,
         schedule=lambda t: 0.97**t,
         steps=700,
     )
@@ -99,13 +99,13 @@ def euclidean(key):
     ball = L2(0.8)
     eps = 0.8
     w = jnp.asarray(chance(key).normal(size=D))
-    linear = PGD(lambda out, y: out @ w, ball, rate=0.3, steps=20)(
+    linear = PGD(lambda out, y: out @ w, ball, step_size=0.3, steps=20)(
         IDENTITY, jnp.zeros(D), jnp.array(0)
     )
     c = jnp.asarray([0.3, -0.2, 0.1, 0.25])
     net, xs, ys = examples(key)
     found = perturb(
-        PGD(log_loss, ball, rate=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
+        PGD(log_loss, ball, step_size=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
         net,
         (xs, ys),
         key=key,
@@ -193,14 +193,14 @@ def cube(key):
     ball = Linf(0.6)
     eps = 0.6
     w = jnp.asarray(chance(key).normal(size=D))
-    steps = PGD(lambda out, y: out @ w, ball, rate=0.3, steps=4)
+    steps = PGD(lambda out, y: out @ w, ball, step_size=0.3, steps=4)
     linear = jnp.stack(
         [steps(IDENTITY, jnp.zeros(D), jnp.array(0), key=one) for one in jr.split(key, 5)]
     )
     c = jnp.asarray([0.3, -0.2, 0.1, 0.25])
     net, xs, ys = examples(key)
     found = perturb(
-        PGD(log_loss, ball, rate=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
+        PGD(log_loss, ball, step_size=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
         net,
         (xs, ys),
         key=key,
@@ -285,11 +285,13 @@ def one_step(key):
     net, xs, ys = examples(key)
     fast = perturb(fgsm(log_loss, Linf(eps)), net, (xs, ys))
     signs = np.sign(np.asarray(jax.vmap(jax.grad(lambda x, y: log_loss(net(x), y)))(xs, ys)))
-    longer = perturb(PGD(log_loss, Linf(eps), rate=2 * eps, steps=1, keep="last"), net, (xs, ys))
-    many = perturb(PGD(log_loss, Linf(eps), rate=eps / 4, steps=20), net, (xs, ys))
+    longer = perturb(
+        PGD(log_loss, Linf(eps), step_size=2 * eps, steps=1, output="last"), net, (xs, ys)
+    )
+    many = perturb(PGD(log_loss, Linf(eps), step_size=eps / 4, steps=20), net, (xs, ys))
     line = Linear(jnp.stack([jnp.zeros(D), w]), jnp.zeros(2))
     zero = jnp.array(0)
-    raised = margin(line(fgsm(margin, Linf(eps))(line, xs[0], zero)), zero) - margin(
+    raised = margin_loss(line(fgsm(margin_loss, Linf(eps))(line, xs[0], zero)), zero) - margin_loss(
         line(xs[0]), zero
     )
     change = loss_at(net, fast, ys).mean() - loss_at(net, xs, ys).mean()

@@ -9,7 +9,15 @@ import numpy as np
 import optax
 
 from ... import data
-from ...attack import PGD, AffineAttack, DeepFool, Nearest, away, margin, perturb
+from ...attack import (
+    PGD,
+    AffineAttack,
+    DeepFool,
+    MinimumNormAttack,
+    margin_loss,
+    perturb,
+    untargeted,
+)
 from ...core import predict
 from ...models import MLP
 from ...plot import Chart, Panel
@@ -37,7 +45,9 @@ def trained(objective: Any, key: Any, *, epochs: int = 15, hidden: int = 64) -> 
     key_init, key_fit = jr.split(key)
     iteration = descend(objective, optax.adam(3e-3))
     net = MLP.init(64, hidden, 10, key=key_init)
-    return fit(iteration, net, train, epochs=epochs, batch=50, key=key_fit, progress=Silent()).model
+    return fit(
+        iteration, net, train, epochs=epochs, batch_size=50, key=key_fit, progress=Silent()
+    ).model
 
 
 def right(model: Any, xs: Any, ys: Any) -> np.ndarray:
@@ -54,7 +64,7 @@ def lengths(xs: Any, found: Any) -> np.ndarray:
     "13.1-deepfool",
     title="DeepFool",
     kind="algorithm",
-    of=("attack.DeepFool", "attack.Nearest", "attack.AffineAttack"),
+    of=("attack.DeepFool", "attack.MinimumNormAttack", "attack.AffineAttack"),
     cites="Moosavi-Dezfooli, Fawzi & Frossard 2016",
 )
 def deepfool(key):
@@ -69,10 +79,18 @@ def deepfool(key):
     xs, ys = (part[right(net, xs, ys)][:150] for part in (xs, ys))
     found = perturb(DeepFool(L2, overshoot=0.02), net, (xs, ys))
     searched = perturb(
-        Nearest(PGD(away(margin), L2(6.0), rate=1.5, steps=30), rounds=14), net, (xs, ys)
+        MinimumNormAttack(
+            PGD(untargeted(margin_loss), L2(6.0), step_size=1.5, steps=30), binary_search_steps=14
+        ),
+        net,
+        (xs, ys),
     )
     along = perturb(
-        Nearest(PGD(away(log_loss), Linf(1.0), rate=1.0, steps=1), rounds=14), net, (xs, ys)
+        MinimumNormAttack(
+            PGD(untargeted(log_loss), Linf(1.0), step_size=1.0, steps=1), binary_search_steps=14
+        ),
+        net,
+        (xs, ys),
     )
     least = lengths(xs, found)
     sign = lengths(xs, along)

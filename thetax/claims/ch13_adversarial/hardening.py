@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from scipy.optimize import minimize
 
-from ...attack import PGD, away, margin, perturb, robust
+from ...attack import PGD, adversarial_objective, margin_loss, perturb, untargeted
 from ...layers import Linear, tanh
 from ...models import MLP
 from ...plot import Chart, Panel
@@ -41,7 +41,7 @@ def closed_form(
     "13.2-robust-loss",
     title="The loss at the worst input nearby",
     kind="loss",
-    of=("attack.robust", "attack.PGD"),
+    of=("attack.adversarial_objective", "attack.PGD"),
 )
 def worst(key):
     r"""$\ell(x) \mapsto \max_{\|\eta\|_p \le \varepsilon} \ell(x + \eta)$. For a linear classifier
@@ -58,9 +58,9 @@ def worst(key):
     batch = (jnp.asarray(xs), jnp.asarray(ys))
     signs = 2.0 * ys - 1
     of = jax.jit(
-        lambda ball: robust(cross_entropy, PGD(log_loss, ball, rate=ball.radius / 2, steps=10))(
-            line, batch
-        )
+        lambda ball: adversarial_objective(
+            cross_entropy, PGD(log_loss, ball, step_size=ball.radius / 2, steps=10)
+        )(line, batch)
     )
     balls = {np.inf: L1(0.4), 2: L2(0.4), 1: Linf(0.4)}  # by the q of the dual norm
     grid = np.stack(np.meshgrid(*[np.linspace(-0.4, 0.4, 201)] * 2), axis=-1).reshape(-1, 2)
@@ -85,7 +85,7 @@ def worst(key):
     "13.2-danskin",
     title="The gradient of a maximum",
     kind="theorem",
-    of=("attack.robust",),
+    of=("attack.adversarial_objective",),
     cites="Danskin 1966",
 )
 def danskin(key):
@@ -125,10 +125,10 @@ def danskin(key):
     slopes = (largest(theta[None] + step * units) - largest(theta[None] - step * units)) / (
         2 * step
     )
-    attack = PGD(log_loss, Linf(0.3), rate=0.15, steps=20, restarts=10)
-    ours = jax.grad(lambda net: robust(cross_entropy, attack)(net, (x[None], y[None]), key=key))(
-        net
-    )
+    attack = PGD(log_loss, Linf(0.3), step_size=0.15, steps=20, restarts=10)
+    ours = jax.grad(
+        lambda net: adversarial_objective(cross_entropy, attack)(net, (x[None], y[None]), key=key)
+    )(net)
     found = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(ours)])
     return Verdict(
         close(
@@ -160,7 +160,7 @@ def gaussians(key: Any, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 def under_attack(model: Any, key: Any) -> float:
     """The robust accuracy on digits, by 20 steps."""
     _, (xs, ys) = digits()
-    attack = PGD(away(margin), Linf(EPS), rate=EPS / 4, steps=20, box=BOX)
+    attack = PGD(untargeted(margin_loss), Linf(EPS), step_size=EPS / 4, steps=20, box=BOX)
     return float(right(model, perturb(attack, model, (xs, ys), key=key), ys).mean())
 
 
@@ -168,7 +168,7 @@ def under_attack(model: Any, key: Any) -> float:
     "13.2-minimax",
     title="Adversarial training",
     kind="algorithm",
-    of=("attack.robust", "attack.PGD", "train.fit"),
+    of=("attack.adversarial_objective", "attack.PGD", "train.fit"),
     cites="Madry et al. 2018",
 )
 def minimax(key):
@@ -188,26 +188,27 @@ def minimax(key):
         method="Nelder-Mead",
         options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 8000, "maxfev": 8000},
     )
-    attack = PGD(log_loss, Linf(eps), rate=eps, steps=2, keep="last")
+    attack = PGD(log_loss, Linf(eps), step_size=eps, steps=2, output="last")
     data = jnp.asarray(xs), jnp.asarray(ys)
     steps = 1500
     found = fit(
         descend(
-            robust(cross_entropy, attack), optax.adam(optax.cosine_decay_schedule(0.02, steps))
+            adversarial_objective(cross_entropy, attack),
+            optax.adam(optax.cosine_decay_schedule(0.02, steps)),
         ),
         two_classes(np.zeros(3), 0.0),
         data,
         epochs=steps,
-        batch=len(ys),
+        batch_size=len(ys),
         key=key,
         progress=Silent(),
     ).model
-    reached = float(robust(cross_entropy, attack)(found, data))
+    reached = float(adversarial_objective(cross_entropy, attack)(found, data))
     w = np.asarray(found.W[1] - found.W[0])
-    worst = PGD(log_loss, Linf(EPS), rate=EPS / 3, steps=5, box=BOX, keep="last")
+    worst = PGD(log_loss, Linf(EPS), step_size=EPS / 3, steps=5, box=BOX, output="last")
     keys = jr.split(key, 3)
     plain = [trained(cross_entropy, one) for one in keys]
-    hard = [trained(robust(cross_entropy, worst), one) for one in keys]
+    hard = [trained(adversarial_objective(cross_entropy, worst), one) for one in keys]
     before, after = (np.array([under_attack(net, key) for net in nets]) for nets in (plain, hard))
     _, test = digits()
     clean = [np.array([right(net, *test).mean() for net in nets]) for nets in (plain, hard)]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ... import data
-from ...attack import PGD, AffineAttack, affine_radius, away, fgsm, margin, perturb
+from ...attack import PGD, AffineAttack, affine_radius, fgsm, margin_loss, perturb, untargeted
 from ...core import predict
 from ...layers import Linear
 from ...models import MLP
@@ -33,7 +33,7 @@ def classes(model: Any, xs: Any) -> np.ndarray:
     "13.1-attack",
     title="An adversarial example",
     kind="definition",
-    of=("attack.PGD", "threat.L2", "attack.away", "attack.perturb"),
+    of=("attack.PGD", "threat.L2", "attack.untargeted", "attack.perturb"),
 )
 def adversarial(key):
     r"""A perturbation $\eta$ with $\|\eta\|_p \le \varepsilon$ is adversarial for $x$ if
@@ -43,7 +43,7 @@ def adversarial(key):
     net = MLP.init(6, 32, 3, key=key_net)
     xs = jr.normal(key_data, (100, 6))
     said = jnp.asarray(classes(net, xs))
-    attack = lambda radius: PGD(away(margin), L2(radius), rate=radius / 4, steps=20)
+    attack = lambda radius: PGD(untargeted(margin_loss), L2(radius), step_size=radius / 4, steps=20)
     found = {
         r: np.asarray(perturb(attack(r), net, (xs, said), key=key_start))
         for r in (0.0, 0.3, 1.0, 3.0)
@@ -241,7 +241,9 @@ def sparsity(key):
     slope = np.asarray(jax.vmap(jax.grad(lambda x, y: log_loss(line(x), y)))(xs, ys))
     needed = np.full(len(xs), np.inf)
     for count in range(FEW, 0, -1):
-        attack = PGD(away(margin), L0(float(count)), rate=1.0, steps=10, box=(0.0, 1.0))
+        attack = PGD(
+            untargeted(margin_loss), L0(float(count)), step_size=1.0, steps=10, box=(0.0, 1.0)
+        )
         needed[classes(line, perturb(attack, line, (xs, ys))) != np.asarray(ys)] = count
     shares = [(needed <= count).mean() for count in range(1, FEW + 1)]
     return Verdict(

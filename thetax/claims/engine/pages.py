@@ -49,16 +49,13 @@ def errata(claims: Sequence[Claim]) -> str:
     parts = [NOTE, "# Errata of the notes", ""]
     parts += [
         "Of each, a claim shows that the printed form fails and the corrected one holds, by the "
-        "same check: "
-        "`thetax verify ROW`. The library computes the corrected form. Each is counted once; "
-        "where it "
-        "is printed in several places, its text says so.",
+        "same check: `thetax verify ROW`. The library computes the corrected form. Each is counted "
+        "once; where it is printed in several places, its text says so.",
         "",
         f"- [Mistakes](#mistakes), {len(mistakes)}: a formula or statement that does not hold as "
         "printed.",
         f"- [Slips](#slips), {len(slips)}: of wording, an index or a symbol. What is meant is "
-        "clear, "
-        "since the lines around it are right.",
+        "clear, since the lines around it are right.",
         "",
     ]
     return "\n".join([*parts, *_listed("Mistakes", mistakes), *_listed("Slips", slips)])

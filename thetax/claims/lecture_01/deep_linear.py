@@ -201,7 +201,7 @@ def dynamics(key):
         step = train.descend(
             lambda model, _, key: train.squared_error(model, batch), optax.sgd(rate)
         )
-        return run(step, start, jnp.zeros(steps), key=key, keep=lambda state: state.model)[1][0]
+        return run(step, start, jnp.zeros(steps), key=key, record=lambda state: state.model)[1][0]
 
     paths = jax.jit(jax.vmap(go))(jnp.array([eta, eta / 2, 5 * eta]))
     balance = lambda A, B: np.swapaxes(B, -1, -2) @ B - A @ np.swapaxes(A, -1, -2)

@@ -161,7 +161,7 @@ def _logits(starts, steps: int):
     step = train.descend(lambda model, batch, key: train.squared_error(model, ones), optax.sgd(1.0))
     unit = lambda z: layers.Chain(layers.Linear(z[None, None]), layers.sigmoid)
     keep = lambda state: state.model.layers[0].W[0, 0]
-    walk = lambda z: run(step, unit(z), jnp.zeros(steps), key=jr.key(0), keep=keep)[1][0]
+    walk = lambda z: run(step, unit(z), jnp.zeros(steps), key=jr.key(0), record=keep)[1][0]
     return jnp.concatenate([starts[:, None], jax.jit(jax.vmap(walk))(starts)], axis=1)
 
 

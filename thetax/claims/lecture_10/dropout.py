@@ -137,7 +137,7 @@ def chains(xs, ys, keys):
     )
     start = layers.Chain(layers.Dropout(0.5), layers.Linear(jnp.zeros((1, D))))
     walk = lambda key: run(
-        step, start, jnp.zeros(1000), key=key, keep=lambda s: s.model.layers[1].W[0]
+        step, start, jnp.zeros(1000), key=key, record=lambda s: s.model.layers[1].W[0]
     )[1][0]
     return jax.vmap(lambda key: walk(key)[200:].mean(axis=0))(keys)
 

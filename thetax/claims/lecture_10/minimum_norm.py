@@ -51,9 +51,9 @@ def descent(A: Any, b: Any, starts: Any, steps: Any, rate: Any) -> Any:
 
     def walk(start):
         model = layers.Linear(start[None])
-        kept = run(iteration, model, steps, key=jax.random.key(0), keep=lambda s: s.model.W[0])[1][
-            0
-        ]
+        kept = run(iteration, model, steps, key=jax.random.key(0), record=lambda s: s.model.W[0])[
+            1
+        ][0]
         return jnp.concatenate([start[None], kept])
 
     return jax.vmap(walk)(starts)

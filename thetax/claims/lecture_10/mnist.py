@@ -141,10 +141,16 @@ def updates(key):
     watch = {"epochs": 1, "key": key, "progress": train.Silent()}
     step = Iteration(Count, _look)
     net = layers.Linear(jnp.zeros((1, 1), jnp.float32))
-    memory = train.fit(step, net, cells, batch=128, **watch)
+    memory = train.fit(step, net, cells, batch_size=128, **watch)
     kept = train.fit(step, net, stream, **watch)
     held = train.fit(
-        step, net, cells, batch=128, validation=0.2, metrics={"loss": train.squared_error}, **watch
+        step,
+        net,
+        cells,
+        batch_size=128,
+        validation=0.2,
+        metrics={"loss": train.squared_error},
+        **watch,
     )
     examples = lambda found: found.steps * found.history["train examples"][0]
     return Verdict(

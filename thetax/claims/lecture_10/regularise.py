@@ -95,7 +95,7 @@ def _ista(xs, ys, rate, strength):
         lambda m, batch, key: train.squared_error(m, (xs, ys)), train.ista(rate, strength=strength)
     )
     start = layers.Linear(jnp.zeros((1, xs.shape[1])))
-    return run(step, start, jnp.zeros(2000), key=jr.key(0), keep=lambda s: s.model.W[0])[1][0]
+    return run(step, start, jnp.zeros(2000), key=jr.key(0), record=lambda s: s.model.W[0])[1][0]
 
 
 @claim(
@@ -187,5 +187,7 @@ def _noisy(xs, ys, sigma, keys):
         lambda model, batch, key: objective(model, (xs, ys), key=key), optax.sgd(0.1)
     )
     start = layers.Linear(jnp.zeros((1, xs.shape[1])))
-    walk = lambda key: run(step, start, jnp.zeros(1000), key=key, keep=lambda s: s.model.W[0])[1][0]
+    walk = lambda key: run(step, start, jnp.zeros(1000), key=key, record=lambda s: s.model.W[0])[1][
+        0
+    ]
     return jax.vmap(lambda key: walk(key)[200:].mean(axis=0))(keys)

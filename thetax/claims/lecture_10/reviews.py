@@ -262,8 +262,7 @@ def imdb(key, scale):
         assumptions=[at_most("training loss of the network at the end", losses[-1], 0.05)],
         assumed=[
             f"{len(known.ys):,} reviews to train on and {len(asked.ys):,} to test on; the "
-            "recurrent network reads "
-            f"the first {known.read.shape[1]} words of each"
+            f"recurrent network reads the first {known.read.shape[1]} words of each"
         ],
         figure=Chart(
             Panel(

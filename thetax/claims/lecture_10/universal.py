@@ -351,5 +351,5 @@ def _trained(nets, xs, ys):
         lambda net, batch, key: train.squared_error(net, (xs, ys)), optax.adam(0.01)
     )
     worst = lambda state: jnp.abs(predict(state.model, xs)[:, 0] - ys).max()
-    learn = lambda net: run(step, net, jnp.zeros(400), key=jr.key(0), keep=worst)[1][0].min()
+    learn = lambda net: run(step, net, jnp.zeros(400), key=jr.key(0), record=worst)[1][0].min()
     return jax.vmap(learn)(nets)

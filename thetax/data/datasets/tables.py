@@ -9,10 +9,8 @@ from .dataset import Dataset
 
 _WORDS = (
     "make address all 3d our over remove internet order mail receive will people report addresses "
-    "free business "
-    "email you credit your font 000 money hp hpl george 650 lab labs telnet 857 data 415 85 "
-    "technology 1999 parts "
-    "pm direct cs meeting original project re edu table conference"
+    "free business email you credit your font 000 money hp hpl george 650 lab labs telnet 857 data "
+    "415 85 technology 1999 parts pm direct cs meeting original project re edu table conference"
 )
 _SPAM = (
     *(f"word_freq_{word}" for word in _WORDS.split()),

@@ -23,8 +23,7 @@ def gguf_tokeniser(table: TokenTable) -> BytePairs:
         known = " and ".join(_DIGITS)
         raise ValueError(
             f"gguf_tokeniser: the file has a tokeniser of kind {table.kind!r} that cuts as "
-            f"{table.split!r}; byte pairs "
-            f"(gpt2) cut as {known} can be made."
+            f"{table.split!r}; byte pairs (gpt2) cut as {known} can be made."
         )
     special = [table.tokens[number] for number in table.control]
     return BytePairs(table.tokens, table.merges, special=special, digits=_DIGITS[table.split])

@@ -42,9 +42,8 @@ def bucket_lengths(
     """
     if count < 1 or multiple < 1 or not len(lengths):
         raise ValueError(
-            "bucket_lengths: count and multiple must be at least 1 and there must be lengths; "
-            f"got count={count}, "
-            f"multiple={multiple} and {len(lengths)} lengths."
+            "bucket_lengths: count and multiple must be at least 1 and there must be lengths; got "
+            f"count={count}, multiple={multiple} and {len(lengths)} lengths."
         )
     c, n = _candidates(lengths, multiple)
     below = np.concatenate([[0], np.cumsum(n)])  # rows shorter than each candidate
@@ -76,9 +75,9 @@ def _candidates(lengths: np.ndarray, multiple: int) -> tuple[np.ndarray, np.ndar
 
 
 def by_length(
-    data: Any, *, batch: int, count: int = 4, multiple: int = 8, key: PRNGKeyArray
+    data: Any, *, batch_size: int, count: int = 4, multiple: int = 8, key: PRNGKeyArray
 ) -> Callable[[int], Iterator[Any]]:
-    """A stream for `fit`: batches of `batch` examples of similar length, cut to one of `count`
+    """A stream for `fit`: batches of `batch_size` examples of similar length, cut to one of `count`
     lengths.
 
     `data` is a tree of arrays with the examples along the first axis. The first is a matrix of
@@ -88,12 +87,12 @@ def by_length(
     smaller batch, the last. So there are `count` + 1 shapes at most.
 
     >>> xs = fill_rows([[1], [2], [3, 3, 3, 3], [4, 4, 4]])
-    >>> stream = by_length((xs, np.arange(4)), batch=2, count=2, multiple=1, key=jr.key(0))
+    >>> stream = by_length((xs, np.arange(4)), batch_size=2, count=2, multiple=1, key=jr.key(0))
     >>> sorted((xs.shape, sorted(ys.tolist())) for xs, ys in stream(0))
     [((2, 1), [0, 1]), ((2, 4), [2, 3])]
     """
     data = jax.tree.map(np.asarray, data)
-    widest, lengths = _lengths(data, batch)
+    widest, lengths = _lengths(data, batch_size)
     steps = bucket_lengths(lengths, count=count, multiple=multiple)
     place = np.searchsorted(steps, lengths)
     groups = [np.flatnonzero(place == i) for i in range(len(steps))]
@@ -110,8 +109,8 @@ def by_length(
         rest = np.zeros(0, np.int64)
         for length, group in zip(steps, groups):
             rows = draw.permutation(np.concatenate([rest, group]))
-            whole = len(rows) // batch * batch
-            batches += [(part, length) for part in rows[:whole].reshape(-1, batch)]
+            whole = len(rows) // batch_size * batch_size
+            batches += [(part, length) for part in rows[:whole].reshape(-1, batch_size)]
             rest = rows[whole:]
         for i in draw.permutation(len(batches)):
             yield cut(*batches[i])
@@ -121,7 +120,7 @@ def by_length(
     return stream
 
 
-def _lengths(data: Any, batch: int) -> tuple[int, np.ndarray]:
+def _lengths(data: Any, batch_size: int) -> tuple[int, np.ndarray]:
     """The width of the tokens, and the length of each row: where the last of its tokens or targets
     ends.
     """
@@ -140,8 +139,8 @@ def _lengths(data: Any, batch: int) -> tuple[int, np.ndarray]:
         raise ValueError(
             f"by_length: expected arrays of one length, got {[len(leaf) for leaf in leaves]}."
         )
-    if batch < 1:
-        raise ValueError(f"by_length: batch counts examples and must be at least 1; got {batch}.")
+    if batch_size < 1:
+        raise ValueError(f"by_length: batch_size must be at least 1; got {batch_size}.")
     whole = [
         leaf
         for leaf in leaves

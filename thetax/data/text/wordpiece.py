@@ -74,8 +74,7 @@ class WordPiece(Tokeniser):
         if len(SPECIAL) + len(letters) > size:
             raise ValueError(
                 f"WordPiece.fit: the texts have {len(letters)} letters, which with {len(SPECIAL)} "
-                "special pieces are "
-                f"more than size={size}; choose a larger one."
+                f"special pieces are more than size={size}; choose a larger one."
             )
         learned = learn_merges(
             words, size=size - len(SPECIAL), score=score, join=_join, least=least

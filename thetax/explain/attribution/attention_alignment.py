@@ -41,7 +41,7 @@ def alignment(
     >>> import jax.numpy as jnp
     >>> import jax.random as jr
     >>> from thetax.models import EncoderDecoder
-    >>> model = EncoderDecoder.init(7, 5, 3, 4, attend=6, key=jr.key(0))
+    >>> model = EncoderDecoder.init(7, 5, 3, 4, attention_width=6, key=jr.key(0))
     >>> found = alignment(
     ...     model,
     ...     jnp.array([2, 3, -1]),

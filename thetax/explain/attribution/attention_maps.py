@@ -57,7 +57,7 @@ def attention_maps(model: Any, x: Any, *, names: Sequence[str] = ()) -> Attentio
 
     >>> import jax.random as jr
     >>> from thetax.models import GPT
-    >>> model = GPT.init(5, 8, depth=2, heads=2, length=6, key=jr.key(0))
+    >>> model = GPT.init(5, 8, depth=2, heads=2, max_length=6, key=jr.key(0))
     >>> found = attention_maps(model, jnp.array([1, 3, 4, -1]), names="abcde")
     >>> found.weights.shape, found.tokens, found.rollout.sum(axis=1).round(4).tolist()
     ((2, 2, 3, 3), ('b', 'd', 'e'), [1.0, 1.0, 1.0])
@@ -69,7 +69,9 @@ def attention_maps(model: Any, x: Any, *, names: Sequence[str] = ()) -> Attentio
             "transformer."
         )
     x = jax.tree.map(jnp.asarray, x)
-    weights = np.asarray(jax.jit(lambda model, x: model.weights(x))(seeing, x), np.float64)
+    weights = np.asarray(
+        jax.jit(lambda model, x: model.attention_weights(x))(seeing, x), np.float64
+    )
     tokens = x[0] if isinstance(x, tuple) else x
     if jnp.issubdtype(tokens.dtype, jnp.integer):
         there = np.asarray(tokens) >= 0
@@ -89,4 +91,6 @@ def attention_maps(model: Any, x: Any, *, names: Sequence[str] = ()) -> Attentio
 def _seeing(model: Any) -> Any:
     """What has the weights: the model, or the encoder below a head."""
     found = getattr(model, "bert", model)
-    return found if hasattr(found, "weights") and not hasattr(found, "alignment") else None
+    return (
+        found if hasattr(found, "attention_weights") and not hasattr(found, "alignment") else None
+    )

@@ -41,7 +41,7 @@ def token_saliency(
 
     >>> import jax.random as jr
     >>> from thetax.models import GPT
-    >>> model = GPT.init(5, 8, depth=1, heads=2, length=6, key=jr.key(0))
+    >>> model = GPT.init(5, 8, depth=1, heads=2, max_length=6, key=jr.key(0))
     >>> token_saliency(model, jnp.array([1, 3, -1]), names="abcde").size.shape
     (2,)
     """

@@ -30,7 +30,7 @@ class Speech:
     temperature: float
     until: Float[np.ndarray, " k"]
     bits: Float[np.ndarray, " k"]
-    mass: float | None = None
+    top_p: float | None = None
 
 
 def speech(
@@ -41,19 +41,19 @@ def speech(
     count: int = 3,
     length: int = 300,
     temperature: float = 0.7,
-    mass: float | None = None,
+    top_p: float | None = None,
     first: int = 0,
     key: PRNGKeyArray,
 ) -> Speech:
     r"""Lets a cell that reads tokens, or a `GPT`, which makes one, speak `count` times from its
     start, after the token `first`, and listen to `data`. It draws from the fewest tokens that hold
-    the `mass`, or from all.
+    the `top_p`, or from all.
 
     `data` is a pair of tokens `n t` and of what follows each, -1 where nothing does; `names` are
     the tokens' own.
 
     >>> from thetax.models import NGram
-    >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0], size=3, order=1, discount=0.0)
+    >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0], vocab_size=3, order=1, discount=0.0)
     >>> data = jnp.array([[0, 1, 2, 0]]), jnp.array([[1, 2, 0, 1]])
     >>> found = speech(cell, data, "abc", count=2, length=5, key=jr.key(0))
     >>> found.texts, found.bits.tolist(), found.until.tolist()
@@ -62,7 +62,7 @@ def speech(
     if count < 1:
         raise ValueError(f"speech: count must be at least 1; got {count}.")
     cell, state = model.decoder(length=length) if isinstance(model, GPT) else (model, None)
-    draw = partial(sample, first=first, length=length, temperature=temperature, mass=mass)
+    draw = partial(sample, first=first, length=length, temperature=temperature, top_p=top_p)
     said = np.asarray(
         jax.jit(jax.vmap(lambda key: draw(cell, state=state, key=key).tokens))(jr.split(key, count))
     )
@@ -79,7 +79,7 @@ def speech(
     ends = np.unique([*(2 ** np.arange(int(np.log2(losses.shape[1])) + 1)), losses.shape[1]])
     total = lambda a: np.diff(np.concatenate([[0.0], np.cumsum(a.sum(axis=0))])[[0, *ends]])
     return Speech(
-        texts, temperature, ends.astype(float), total(losses) / np.maximum(total(there), 1), mass
+        texts, temperature, ends.astype(float), total(losses) / np.maximum(total(there), 1), top_p
     )
 
 

@@ -122,28 +122,29 @@ class Kernel(NamedTuple):
 def infinite(model: Model, *, initialiser: Initialisers = None) -> Infinite:
     r"""The kernels of the model with its widths sent to infinity (§9.3, §10.2).
 
-    The architecture is read from the model, and nothing of its weights: layers, activations,
-    windows, ways around. The `initialiser` is the one that drew all weights, or a function from the
-    path of a layer to it; layers of the `tangent` parametrisation tell it themselves. In the
-    standard parametrisation `ntk` is the leading order at the model's own widths, with which it
-    grows.
- Norms begin as plain ones, and their parameters are trained too; dropout does nothing, as
-    in a call without a key. What has no known limit is refused by name with `NoLimit`, a
-    `ValueError`.
+       The architecture is read from the model, and nothing of its weights: layers, activations,
+       windows, ways around. The `initialiser` is the one that drew all weights, or a function from
+       the path of a layer to it; layers of the `tangent` parametrisation tell it themselves. In the
+       standard parametrisation `ntk` is the leading order at the model's own widths, with which it
+       grows.
+    Norms begin as plain ones, and their parameters are trained too; dropout does nothing, as
+       in a call without a key. What has no known limit is refused by name with `NoLimit`, a
+       `ValueError`.
 
-    In float32 the angle between examples that are almost equal is lost to rounding, and `ntk` at
-    kinks with it to some $10^{-4}$; the diagonal of `kernel(xs)` and `diagonal` are free of that.
+       In float32 the angle between examples that are almost equal is lost to rounding, and `ntk` at
+       kinks with it to some $10^{-4}$; the diagonal of `kernel(xs)` and `diagonal` are free of
+       that.
 
-    Departs: the notes let the tangent kernel converge with LeCun's scaling of the weights; it does
-    in the tangent parametrisation only, and is $O(m)$ in the standard one.
+       Departs: the notes let the tangent kernel converge with LeCun's scaling of the weights; it
+       does in the tangent parametrisation only, and is $O(m)$ in the standard one.
 
-    >>> import jax.random as jr
-    >>> from thetax.layers import tangent
-    >>> from thetax.models import MLP
-    >>> limit = infinite(MLP.init(2, 8, 1, initialiser=tangent(weight=2**0.5), key=jr.key(0)))
-    >>> xs = jnp.array([[1.0, 1.0], [1.0, -1.0]])
-    >>> limit.nngp(xs).round(4).tolist(), limit.ntk(xs).round(4).tolist()
-    ([[2.0, 0.636...], [0.636..., 2.0]], [[4.0, 0.636...], [0.636..., 4.0]])
+       >>> import jax.random as jr
+       >>> from thetax.layers import tangent
+       >>> from thetax.models import MLP
+       >>> limit = infinite(MLP.init(2, 8, 1, initialiser=tangent(weight=2**0.5), key=jr.key(0)))
+       >>> xs = jnp.array([[1.0, 1.0], [1.0, -1.0]])
+       >>> limit.nngp(xs).round(4).tolist(), limit.ntk(xs).round(4).tolist()
+       ([[2.0, 0.636...], [0.636..., 2.0]], [[4.0, 0.636...], [0.636..., 4.0]])
     """
     if not callable(model):
         raise ValueError(f"infinite: expected a model, got {type(model).__name__}.")

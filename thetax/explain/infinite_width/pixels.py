@@ -115,7 +115,8 @@ FUNCTIONS[global_max] = _refused
 @limit_of.register
 def _(layer: CNN, seen: Seen, at: At) -> Seen:
     seen = _pooled(
-        AdaptivePool((layer.places, layer.places)), in_turn(layer.stages, seen, at.inside("stages"))
+        AdaptivePool((layer.pool_size, layer.pool_size)),
+        in_turn(layer.stages, seen, at.inside("stages")),
     )
     return limit_of(layer.head, ravelled(jnp.ravel, seen, at), at.inside("head"))
 

@@ -70,7 +70,7 @@ def arrangement_cells(
 
     A row $w_i = 0$ is no hyperplane; its sign is that of $b_i$, and $-1$ for $b_i = 0$, as for a
     ReLU that is off. Hyperplanes in general position give $\sum_{i \le n} \binom{m}{i}$ cells
-    (`certify.zaslavsky`); with $b = 0$, twice Cover's sum (§1.2, §2.6; Zaslavsky 1975).
+    (`certify.zaslavsky_bound`); with $b = 0$, twice Cover's sum (§1.2, §2.6; Zaslavsky 1975).
 
     >>> arrangement_cells(np.array([[1.0], [-1.0]]), np.array([0.0, 1.0])).tolist()
     [[-1, 1], [1, -1], [1, 1]]

@@ -115,10 +115,8 @@ def through(layer: Any, sheet: Sheet) -> Sheet:
     raise NotFollowed(
         layer,
         f"is a {type(layer).__name__}, through which linear regions cannot be followed, be there "
-        "any: this is known "
-        "of Linear, WeightNorm, Affine, Dropout and kinked functions such as relu, and of MLP, "
-        "Chain, Residual, Concat "
-        "and Ensemble of these.",
+        "any: this is known of Linear, WeightNorm, Affine, Dropout and kinked functions such as "
+        "relu, and of MLP, Chain, Residual, Concat and Ensemble of these.",
     )
 
 
@@ -170,9 +168,8 @@ def _affine(
         raise WrongSize(
             layer,
             f"reads {W.shape[1]} numbers, but is given {given}. `pieces` is for one input and a "
-            "`window` for two; "
-            "`window_through` makes a plane of inputs of any size, and `count_regions` takes a "
-            "box of them.",
+            "`window` for two; `window_through` makes a plane of inputs of any size, and "
+            "`count_regions` takes a box of them.",
         )
     F = sheet.F @ _numbers(W.T, sheet.F)
     if b is not None:

@@ -96,8 +96,7 @@ def kinked(f: Callable[..., Any]) -> Kinked:
         raise ValueError("is not piecewise linear, so that the network has no linear regions.")
     raise ValueError(
         "is not known to be piecewise linear. Known are relu, leaky_relu, abs, relu6, hard_tanh "
-        "and identity of "
-        "jax.nn, and what is added to "
+        "and identity of jax.nn, and what is added to "
         "thetax.explain.linear_regions.piecewise_activations.KINKED: KINKED[f] = Kinked(kinks, "
         "slopes, offsets)."
     )

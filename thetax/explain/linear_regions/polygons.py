@@ -50,8 +50,7 @@ class Polygons:
                 if len(parent) > self.most:
                     raise TooMany(
                         f"regions: the window meets more than {self.most:,} cells; look at a "
-                        "smaller window, "
-                        "or let `most` be larger."
+                        "smaller window, or let `most` be larger."
                     )
         return Split(now, parent, piece)
 

@@ -140,8 +140,7 @@ def rates(
         if not np.isfinite(gap).all():
             raise ValueError(
                 f"rates: with {name!r} the loss became not finite at step "
-                f"{int(np.isfinite(gap).argmin())} of {steps}; "
-                "lower its rate."
+                f"{int(np.isfinite(gap).argmin())} of {steps}; lower its rate."
             )
     times = np.arange(first, steps + 1)
     decays = {name: fit_decay(gap[first:], times=times) for name, gap in gaps.items()}
@@ -156,7 +155,7 @@ def _gaps(objective: Objective, model: Any, batch: Any, optimiser: Any, steps: i
         value = lambda model: objective(model, batch)
         iteration = descend(lambda model, _, key: value(model), optimiser)
         keep = lambda state: value(iterate(state))
-        _, (kept, _) = run(iteration, model, jnp.zeros(steps), key=jr.key(0), keep=keep)
+        _, (kept, _) = run(iteration, model, jnp.zeros(steps), key=jr.key(0), record=keep)
         return jnp.append(value(model), kept)
 
     return np.asarray(losses(model, batch), np.float64)

@@ -64,8 +64,7 @@ def landscape(
     ):
         raise ValueError(
             "landscape: along must be two directions shaped like the model, (u, v), for instance "
-            "two draws of "
-            "filter_normalised or the pair of leading_directions."
+            "two draws of filter_normalised or the pair of leading_directions."
         )
     losses, loss = _losses(objective, model, batch, along, jnp.asarray(alphas), jnp.asarray(betas))
     wide = lambda a: np.asarray(a, np.float64)

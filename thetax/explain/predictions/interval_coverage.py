@@ -65,8 +65,7 @@ def intervals(
     if not m.shape == s.shape == y.shape or m.ndim != 1 or not len(m):
         raise ValueError(
             "intervals: mean, deviation and truth must be one number an example each; got "
-            f"{m.shape}, {s.shape} and "
-            f"{y.shape}."
+            f"{m.shape}, {s.shape} and {y.shape}."
         )
     if not (s > 0).all():
         raise ValueError(

@@ -23,8 +23,7 @@ from jax.scipy.special import entr, rel_entr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ... import tree
-from ...core import Batch, Model, Objective, apply
-from ...core import draws as takes_key
+from ...core import Batch, Model, Objective, apply, takes_key
 from ...layers import DropConnect, Dropout, Ensemble, Stacked, has_batch_norm, identity, tap
 from ...layers.dropout import thin
 from ..class_probabilities import BLOCK
@@ -89,8 +88,7 @@ def dropout_average(
     if (units := tree.size(keep)) > MOST:
         raise ValueError(
             f"dropout_average: {units} units may be dropped, and 2^{units} masks are too many to "
-            "go through (at most "
-            f"{MOST} units); draw some of them with dropout_belief."
+            f"go through (at most {MOST} units); draw some of them with dropout_belief."
         )
     return _average(model, xs, keep, of)
 

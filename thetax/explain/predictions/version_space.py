@@ -169,8 +169,7 @@ def margins(model: Model, data: Batch, *, nearest: int = 8) -> Margins:
     if plane is None:
         raise ValueError(
             "margins: expected a linear model with one output or two logits; got "
-            f"{type(model).__name__}. "
-            "A network with hidden layers has no one hyperplane."
+            f"{type(model).__name__}. A network with hidden layers has no one hyperplane."
         )
     xs, ys = data
     xs = jnp.reshape(jnp.asarray(xs), (len(xs), -1))

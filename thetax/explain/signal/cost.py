@@ -25,9 +25,8 @@ PRODUCTS = ("dot_general", "conv_general_dilated")
 REDUCTIONS = ("reduce_", "arg", "cum")  # how their names begin; they read every number once
 MOVES = (
     "broadcast_in_dim concatenate convert_element_type copy copy_p device_put dynamic_slice "
-    "dynamic_update_slice "
-    "expand_dims gather iota name pad reduce_precision reshape rev select_n slice split squeeze "
-    "stop_gradient transpose"
+    "dynamic_update_slice expand_dims gather iota name pad reduce_precision reshape rev select_n "
+    "slice split squeeze stop_gradient transpose"
 )  # the names of what moves numbers and makes none
 UNKNOWN = "while sort svd eigh eig qr householder_product lu cholesky triangular_solve fft"
 
@@ -55,8 +54,7 @@ def _counted(program: Any) -> Counter[str]:
         if name in UNKNOWN.split():
             raise ValueError(
                 f"operations: how much work a {name!r} is depends on the numbers or on the "
-                "machine, and is not in the "
-                "program; count the function without it."
+                "machine, and is not in the program; count the function without it."
             )
         if name == "cond":
             total += max((_counted(branch) for branch in inner), key=lambda count: count.total())

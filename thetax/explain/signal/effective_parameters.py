@@ -87,9 +87,8 @@ def equivalent_steps(curvature: Any, *, rate: float, strength: float) -> Float[n
     if not ((lam > -strength) & (rate * lam < 1)).all():
         raise ValueError(
             f"equivalent_steps: each curvature must lie above -strength = {-strength:g} and below "
-            "1 / rate = "
-            f"{1 / rate:g}; got {lam.min():g} to {lam.max():g}. Elsewhere no number of steps is "
-            "equivalent."
+            f"1 / rate = {1 / rate:g}; got {lam.min():g} to {lam.max():g}. Elsewhere no number of "
+            "steps is equivalent."
         )
     flat = lam == 0
     lam = np.where(flat, 1.0, lam)  # any number: its quotient is not taken

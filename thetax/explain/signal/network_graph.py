@@ -50,8 +50,7 @@ def wiring(model: Model) -> Wiring:
     if not maps or strange:
         raise ValueError(
             "wiring: expected affine maps one after another, with activations between; got "
-            f"{strange or 'no map'}. "
-            "What is inside a residual block is a chain of its own."
+            f"{strange or 'no map'}. What is inside a residual block is a chain of its own."
         )
     widths = (maps[0].W.shape[1], *(len(part.W) for part in maps))
     edges = sum(n * m for n, m in pairwise(widths))

@@ -39,11 +39,10 @@ class Modes:
         lost = np.linalg.norm(self.residual[~known])
         if lost > 1e-6 * np.linalg.norm(self.residual):
             warnings.warn(
-                f"{(~known).sum()} of {len(known)} eigenvalues of the kernel cannot be told from "
-                "0 (are examples the "
-                f"same?); what lies along them, {lost:.3g} of "
-                f"{np.linalg.norm(self.residual):.3g}, is not learnt. "
-                "Drop such examples, or solve with a ridge.",
+                f"{(~known).sum()} of {len(known)} eigenvalues of the kernel cannot be told from 0 "
+                f"(are examples the same?); what lies along them, {lost:.3g} of "
+                f"{np.linalg.norm(self.residual):.3g}, is not learnt. Drop such examples, or solve "
+                "with a ridge.",
                 stacklevel=3,
             )
         return np.divide(1.0, self.values + ridge, out=np.zeros_like(self.values), where=known)

@@ -72,9 +72,8 @@ class Clock:
         most = 2 * (1 + self.momentum) / values[-1] if values[-1] > 0 else np.inf
         if np.isinf(times).any() and self.rate >= most:
             raise ValueError(
-                f"lazy_training: with rate={self.rate:g} the steps have no limit; it must be "
-                f"below {most:.3g}, "
-                "2 (1 + momentum) over the largest eigenvalue of K/n."
+                f"lazy_training: with rate={self.rate:g} the steps have no limit; it must be below "
+                f"{most:.3g}, 2 (1 + momentum) over the largest eigenvalue of K/n."
             )
 
 

@@ -172,14 +172,12 @@ class TangentKernel(eqx.Module):
         if best.bytes <= room:
             raise ValueError(
                 f"ntk: {plan.tile:,} rows at once take {in_bytes(plan.bytes)}, and "
-                f"{in_bytes(room)} may be used; a "
-                f"tile of {best.tile:,} would fit."
+                f"{in_bytes(room)} may be used; a tile of {best.tile:,} would fit."
             )
         raise ValueError(
             f"ntk: the kernel of {_count(xs):,} examples takes {in_bytes(best.bytes)}, and "
-            f"{in_bytes(room)} may be "
-            "used; give fewer examples, another form, or use its products with vectors: "
-            "ntk_operator."
+            f"{in_bytes(room)} may be used; give fewer examples, another form, or use its products "
+            "with vectors: ntk_operator."
         )
 
     def _shaped(self, kernel: Array, xs: Any) -> Array:

@@ -66,8 +66,7 @@ def power_of(widths: Any, values: Float[np.ndarray, "w *s"]) -> float:
     ):
         raise ValueError(
             "power_of: expected two widths at least, and a row of values for each, all more than "
-            "0; got "
-            f"{len(widths)} and {values.shape}."
+            f"0; got {len(widths)} and {values.shape}."
         )
     return float(
         np.polyfit(np.log(widths), np.log(values.reshape(len(widths), -1)).mean(axis=1), 1)[0]

@@ -53,8 +53,7 @@ class Additive(eqx.Module):
         if self.W.ndim != 2 or self.M.ndim != 2 or len(self.W) != h or len(self.M) != h:
             raise ValueError(
                 f"Additive: W must be (h, m), M (h, n) and v (h,); got {self.W.shape}, "
-                f"{self.M.shape} and "
-                f"{self.v.shape}."
+                f"{self.M.shape} and {self.v.shape}."
             )
 
     def keys(self, memory: Float[Array, "t n"]) -> Float[Array, "t h"]:

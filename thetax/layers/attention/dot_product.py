@@ -85,8 +85,7 @@ def check_attention(name: str, q: Array, k: Array, v: Array, mask: Mask) -> None
     if q.ndim != 3 or k.ndim != 3 or v.ndim != 3:
         raise ValueError(
             f"{name}: expected queries (t, h, d), keys (s, g, d) and values (s, g, e) of one "
-            f"example; got {q.shape}, "
-            f"{k.shape} and {v.shape}; map over a batch with jax.vmap."
+            f"example; got {q.shape}, {k.shape} and {v.shape}; map over a batch with jax.vmap."
         )
     if q.shape[2] != k.shape[2] or k.shape[:2] != v.shape[:2] or q.shape[1] % k.shape[1]:
         raise ValueError(

@@ -128,8 +128,7 @@ def block_pairs(
     if blocks < 1 or min(window, everywhere, random) < 0:
         raise ValueError(
             f"block_pairs: there must be a block, and no count is negative; got blocks={blocks}, "
-            f"window={window}, "
-            f"everywhere={everywhere}, random={random}."
+            f"window={window}, everywhere={everywhere}, random={random}."
         )
     i, j = np.indices((blocks, blocks))
     linked = (abs(i - j) <= window) | (np.minimum(i, j) < everywhere)
@@ -157,9 +156,8 @@ def sparse_attention(pairs: Iterable[tuple[int, int]], size: int) -> "Sparse":
     ordered = tuple(sorted({(int(a), int(b)) for a, b in pairs}))
     if size < 1 or not ordered or min(min(pair) for pair in ordered) < 0:
         raise ValueError(
-            "sparse_attention: expected pairs of blocks, counted from 0, and a size of at least "
-            f"1; got {len(ordered)} "
-            f"pairs and size={size}."
+            "sparse_attention: expected pairs of blocks, counted from 0, and a size of at least 1; "
+            f"got {len(ordered)} pairs and size={size}."
         )
     return Sparse(ordered, size)
 
@@ -274,10 +272,9 @@ class Hierarchical:
         t = len(q)
         if t != len(k) or mask.first is not None:
             raise ValueError(
-                f"hierarchical_attention: tokens look at one another, all at once; got {t} "
-                f"queries and {len(k)} keys"
-                f"{'' if mask.first is None else ' of a past'}. Use attend for a memory, or to go "
-                "on from a past."
+                f"hierarchical_attention: tokens look at one another, all at once; got {t} queries "
+                f"and {len(k)} keys{'' if mask.first is None else ' of a past'}. Use attend for a "
+                "memory, or to go on from a past."
             )
         Q, K, V = (_cut(a, self.size) for a in (q, k, v))
         n = len(Q)
@@ -335,9 +332,8 @@ def _check(name: str, q: Array, k: Array, v: Array, mask: Mask) -> None:
         or mask.fade is not None
     ):
         raise ValueError(
-            f"{name}: it has no scores of single pairs, so a mask may be causal (after=0) and "
-            "have a length, and no "
-            f"window, there or fade; got before={mask.before}, after={mask.after}, there "
-            f"{'given' if mask.there is not None else 'not given'}, fade "
+            f"{name}: it has no scores of single pairs, so a mask may be causal (after=0) and have "
+            f"a length, and no window, there or fade; got before={mask.before}, "
+            f"after={mask.after}, there {'given' if mask.there is not None else 'not given'}, fade "
             f"{'given' if mask.fade is not None else 'not given'}. Use attend."
         )

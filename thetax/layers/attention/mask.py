@@ -60,8 +60,7 @@ class Mask(eqx.Module):
         if self.there is not None and self.there.shape not in ((s,), (t, s)):
             raise ValueError(
                 f"{name}: the mask must have one entry for each of the {s} keys, ({s},), or for "
-                "each pair, "
-                f"({t}, {s}); got {self.there.shape}."
+                f"each pair, ({t}, {s}); got {self.there.shape}."
             )
 
     def place(self, i: Int[Array, "..."]) -> Int[Array, "..."]:

@@ -111,9 +111,8 @@ class Attention(eqx.Module):
         ):
             raise ValueError(
                 f"Attention: Q of {self.Q.W.shape[-2]} rows must be whole heads, {self.heads} of "
-                "them, and K and V of "
-                f"{self.K.W.shape[-2]} and {self.V.W.shape[-2]} rows whole groups, {self.groups} "
-                "of them."
+                f"them, and K and V of {self.K.W.shape[-2]} and {self.V.W.shape[-2]} rows whole "
+                f"groups, {self.groups} of them."
             )
 
     def ask(

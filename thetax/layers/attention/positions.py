@@ -89,9 +89,8 @@ class Learned(eqx.Module):
         last = len(x) + (first if isinstance(first, int) else 0)
         if last > len(self.P):
             raise ValueError(
-                f"Learned: there are {len(self.P)} places, but the sequence has {last}; cut it, "
-                "or draw a model with a "
-                "greater length."
+                f"Learned: there are {len(self.P)} places, but the sequence has {last}; cut it, or "
+                "draw a model with a greater length."
             )
         if jax.default_backend() == "cpu":
             return x + jax.lax.dynamic_slice_in_dim(self.P, first, len(x))

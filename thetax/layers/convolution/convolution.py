@@ -132,9 +132,8 @@ def check_kernel(
         )
     if W.ndim != x.ndim + 1 or x.ndim - 1 not in AXES:
         raise ValueError(
-            "convolution: expected one signal (c, h) or image (c, h, w) with a kernel of one "
-            f"axis more, got {x.shape} "
-            f"and W {W.shape}; map over a batch with jax.vmap."
+            "convolution: expected one signal (c, h) or image (c, h, w) with a kernel of one axis "
+            f"more, got {x.shape} and W {W.shape}; map over a batch with jax.vmap."
         )
     if groups < 1 or W.shape[1] * groups != x.shape[0] or W.shape[0] % groups:
         raise ValueError(
@@ -146,8 +145,7 @@ def check_kernel(
     if boundary in ("valid", "circular") and any(n < k for n, k in zip(x.shape[1:], needed)):
         raise ValueError(
             f"convolution: a window of {needed} does not fit into an input of {x.shape[1:]}; take "
-            "a smaller kernel "
-            "or boundary='same'."
+            "a smaller kernel or boundary='same'."
         )
 
 
@@ -217,8 +215,7 @@ class Convolution(eqx.Module):
         if space not in AXES or (self.b is not None and self.b.shape != self.W.shape[:1]):
             raise ValueError(
                 "Convolution: W must be (m, c, k) or (m, c, k, l) and b (m,); got W "
-                f"{self.W.shape} and b "
-                f"{None if self.b is None else self.b.shape}."
+                f"{self.W.shape} and b {None if self.b is None else self.b.shape}."
             )
         if self.boundary not in BOUNDARIES:
             raise ValueError(

@@ -239,8 +239,7 @@ def _expect_room(name: str, x: Any, window: tuple[int, ...]) -> None:
     if any(r > n for r, n in zip(window, x.shape[1:])):
         raise ValueError(
             f"{name}: a window of {window} does not fit into an input of {x.shape[1:]}: expected "
-            "places as many as the "
-            f"window's, or more, got {x.shape}; take a smaller window."
+            f"places as many as the window's, or more, got {x.shape}; take a smaller window."
         )
 
 
@@ -256,7 +255,6 @@ def _sizes(name: str, window: Any, stride: Any) -> tuple[tuple[int, ...], tuple[
     if not window or len(window) != len(stride) or not whole:
         raise ValueError(
             f"{name}: window and stride are whole numbers of at least 1, one for each axis of "
-            f"space; got {window} and "
-            f"{stride}."
+            f"space; got {window} and {stride}."
         )
     return window, stride

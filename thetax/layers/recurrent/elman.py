@@ -103,9 +103,8 @@ class Elman(Cell):
         m = len(self.b)
         if self.U.shape != (m, m) or self.V.ndim != 2 or len(self.V) != m:
             raise ValueError(
-                f"Elman: U must be (m, m), V (m, n) and b (m,); got {self.U.shape}, "
-                f"{self.V.shape} and {self.b.shape}. "
-                "The number of rows is the size of the state."
+                f"Elman: U must be (m, m), V (m, n) and b (m,); got {self.U.shape}, {self.V.shape} "
+                f"and {self.b.shape}. The number of rows is the size of the state."
             )
 
     @property
@@ -184,9 +183,8 @@ def check_cell(name: str, *cells: Any) -> None:
             )
             raise ValueError(
                 f"{name}: got {what}, which is no cell: a cell maps (state, x) to (state, y) and "
-                "has a `start`, as "
-                "Elman.init(3, 4, key=key) has. Cells are joined by Stack(one, two), layers by "
-                "Chain(one, two)."
+                "has a `start`, as Elman.init(3, 4, key=key) has. Cells are joined by Stack(one, "
+                "two), layers by Chain(one, two)."
             )
 
 
@@ -220,8 +218,7 @@ def _check_state(cell: Any, state: Any) -> None:
         told = lambda tree: jax.tree.map(jnp.shape, tree)
         raise ValueError(
             f"unroll: the state must have the shapes of the cell's start, {told(start)}; got "
-            f"{told(state)}. Give what "
-            "another stretch ended in, or nothing."
+            f"{told(state)}. Give what another stretch ended in, or nothing."
         )
 
 

@@ -219,6 +219,5 @@ def _check(name: str, cell: Any, blocks: int) -> None:
     ):
         raise ValueError(
             f"{name}: U must be ({blocks}m, m), V ({blocks}m, n) and b ({blocks}m,), {blocks} "
-            "blocks below one "
-            f"another; got {cell.U.shape}, {cell.V.shape} and {cell.b.shape}."
+            f"blocks below one another; got {cell.U.shape}, {cell.V.shape} and {cell.b.shape}."
         )

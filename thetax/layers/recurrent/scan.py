@@ -32,8 +32,7 @@ def linear_scan(
     if a.shape not in (b.shape, b.shape[1:]) or not b.ndim or not len(b):
         raise ValueError(
             "linear_scan: b must be (t, ...) with at least one time, and a the same with or "
-            "without times; got a "
-            f"{a.shape} and b {b.shape}."
+            f"without times; got a {a.shape} and b {b.shape}."
         )
     if start is not None and start.shape != b.shape[1:]:
         raise ValueError(

@@ -105,16 +105,14 @@ def _expect_couplings(W: np.ndarray) -> None:
         i = own[0]
         raise ValueError(
             f"Hopfield: W must have a zero diagonal, but w_{i}{i} is {W[i, i]:g}. A site does not "
-            "act on itself; "
-            "subtract jnp.diag(jnp.diag(W))."
+            "act on itself; subtract jnp.diag(jnp.diag(W))."
         )
     gap = np.abs(W - W.T)
     if gap.max() > np.sqrt(np.finfo(W.dtype).eps) * np.abs(W).max():
         i, j = np.unravel_index(gap.argmax(), W.shape)
         raise ValueError(
             f"Hopfield: W must be symmetric, but w_{i}{j} is {W[i, j]:g} and w_{j}{i} is "
-            f"{W[j, i]:g}. "
-            "Only then is there an energy to descend; take (W + W.T) / 2."
+            f"{W[j, i]:g}. Only then is there an energy to descend; take (W + W.T) / 2."
         )
 
 
@@ -148,8 +146,7 @@ def pseudo_inverse(patterns: Patterns) -> Hopfield:
     if not isinstance(X, Tracer) and int(span.sum()) == X.shape[1]:
         raise ValueError(
             f"pseudo_inverse: {len(X)} patterns span all {X.shape[1]} sites, so that every state "
-            "is its own "
-            "projection and nothing is recalled; store fewer patterns than sites."
+            "is its own projection and nothing is recalled; store fewer patterns than sites."
         )
     V = jnp.where(span[:, None], V, jnp.zeros_like(V))
     P = V.T @ V

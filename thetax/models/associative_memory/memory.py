@@ -60,8 +60,7 @@ def as_patterns(name: str, patterns: Any) -> Float[Array, "n d"]:
     if jnp.ndim(patterns) != 2 or 0 in jnp.shape(patterns):
         raise ValueError(
             f"{name}: patterns are rows, (n, d) with at least one of each; got "
-            f"{jnp.shape(patterns)}. "
-            "Ravel pictures first: images.reshape(len(images), -1)."
+            f"{jnp.shape(patterns)}. Ravel pictures first: images.reshape(len(images), -1)."
         )
     return signs(name, patterns)
 
@@ -143,7 +142,7 @@ class Overlaps(Memory):
         return m + change * columns[i], columns
 
 
-class Rest(NamedTuple):
+class AsynchronousRecall(NamedTuple):
     """Where the asynchronous dynamics came to rest."""
 
     x: Float[Array, " d"]
@@ -158,14 +157,14 @@ def asynchronous(
     *,
     order: Int[Array, " d"] | None = None,
     key: PRNGKeyArray | None = None,
-    limit: int = 100,
-) -> Rest:
-    r"""Visits site after site, $x_i \leftarrow \mathrm{spin}(H_i)$, until a sweep changes nothing
-    (§1.4).
+    max_sweeps: int = 100,
+) -> AsynchronousRecall:
+    r"""Visits site after site, $x_i \leftarrow \mathrm{spin}(H_i)$, until a sweep changes
+    nothing (§1.4).
 
     The sites come in the order given (0 to $d - 1$ without one), or with a key in a new random
     order every sweep. The energy never rises and its values are finitely many, so it settles;
-    `limit` sweeps are for what rounding blurs.
+    `max_sweeps` sweeps are for what rounding blurs.
 
     >>> from thetax.models import hebb
     >>> rest = asynchronous(
@@ -177,10 +176,9 @@ def asynchronous(
     if order is not None and (key is not None or not _permutes(order, memory.sites)):
         raise ValueError(
             f"asynchronous: order names each of the {memory.sites} sites once, from 0, and leaves "
-            "nothing to a key; "
-            f"got {jnp.shape(order)} and {'no' if key is None else 'a'} key."
+            f"nothing to a key; got {jnp.shape(order)} and {'no' if key is None else 'a'} key."
         )
-    return _settle(memory, _state(memory, x), order, key, limit)
+    return _settle(memory, _state(memory, x), order, key, max_sweeps)
 
 
 def _permutes(order: Any, d: int) -> bool:
@@ -199,10 +197,12 @@ def _settle(memory, x, order, key, limit):
         old = rest.x[now]
         kept, (_, new) = jax.lax.scan(lambda kept, at: _update(memory, kept, *at), kept, (now, old))
         flips = (new != old).sum(dtype=jnp.int32)
-        return Rest(rest.x.at[now].set(new), rest.sweeps + 1, rest.flips + flips, flips == 0), kept
+        return AsynchronousRecall(
+            rest.x.at[now].set(new), rest.sweeps + 1, rest.flips + flips, flips == 0
+        ), kept
 
     none = jnp.zeros((), jnp.int32)
-    start = Rest(x, none, none, jnp.zeros((), bool)), memory.begin(x)
+    start = AsynchronousRecall(x, none, none, jnp.zeros((), bool)), memory.begin(x)
     return jax.lax.while_loop(
         lambda carry: ~carry[0].settled & (carry[0].sweeps < limit), sweep, start
     )[0]
@@ -215,7 +215,7 @@ def _update(memory, kept, i, old):
     return memory.turn(kept, i, new - old), (field, new)
 
 
-class Visits(NamedTuple):
+class VisitTrace(NamedTuple):
     """What happened at each site visited."""
 
     x: Float[Array, " d"]  # in the end
@@ -224,7 +224,7 @@ class Visits(NamedTuple):
     flipped: Bool[Array, " visits"]
 
 
-def visit(memory: Memory, x: State, sites: Int[Array, " visits"]) -> Visits:
+def visit(memory: Memory, x: State, sites: Int[Array, " visits"]) -> VisitTrace:
     r"""Updates the sites named, one after another, and records the energy, evaluated in full after
     each.
 
@@ -246,10 +246,10 @@ def _walk(memory, x, sites):
         return (after, kept), (memory.energy(after), field, new != x[i])
 
     (x, _), (energies, fields, flipped) = jax.lax.scan(step, (x, memory.begin(x)), sites)
-    return Visits(x, energies, fields, flipped)
+    return VisitTrace(x, energies, fields, flipped)
 
 
-class Parallel(NamedTuple):
+class SynchronousRecall(NamedTuple):
     """Where the parallel dynamics ended."""
 
     x: Float[Array, " d"]
@@ -259,7 +259,7 @@ class Parallel(NamedTuple):
     steps: Int[Array, ""]  # taken until it was known
 
 
-def synchronous(memory: Memory, x: State, *, limit: int = 100) -> Parallel:
+def synchronous(memory: Memory, x: State, *, max_steps: int = 100) -> SynchronousRecall:
     r"""Updates all sites at once, $x \leftarrow \mathrm{spin}(H(x))$, until a state or the one
     before it returns.
 
@@ -270,7 +270,7 @@ def synchronous(memory: Memory, x: State, *, limit: int = 100) -> Parallel:
     >>> synchronous(Hopfield(jnp.array([[0.0, 1.0], [1.0, 0.0]])), jnp.array([1, -1])).period.item()
     2
     """
-    return _march(memory, _state(memory, x), limit)
+    return _march(memory, _state(memory, x), max_steps)
 
 
 @jax.jit
@@ -287,7 +287,7 @@ def _march(memory, x, limit):
     _, x, period, steps = jax.lax.while_loop(
         lambda carry: (carry[2] == 0) & (carry[3] < limit), step, start
     )
-    return Parallel(x, period, steps)
+    return SynchronousRecall(x, period, steps)
 
 
 def _state(memory: Memory, x: Any) -> Float[Array, " d"]:

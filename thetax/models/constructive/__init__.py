@@ -11,10 +11,10 @@ from .approximate import interpolate as interpolate
 from .approximate import random_units as random_units
 from .approximate import ridge_network as ridge_network
 from .approximate import step_network as step_network
-from .barron import Greedy as Greedy
-from .barron import Waves as Waves
+from .barron import CosineMixture as CosineMixture
+from .barron import GreedyNetwork as GreedyNetwork
 from .barron import barron_network as barron_network
-from .barron import bell as bell
+from .barron import gaussian_bell as gaussian_bell
 from .barron import greedy_network as greedy_network
 from .barron import sample_units as sample_units
 from .pdp import System as System

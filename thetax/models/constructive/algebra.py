@@ -142,8 +142,7 @@ def add(f: Network, g: Network) -> Network:
     if kinds != others or None in kinds or len(kinds) < 3 or not kinds[0] == kinds[-1] == "map":
         raise ValueError(
             "add: expected two networks of one depth, affine maps with the same activations "
-            "between them; "
-            f"got {_told(left)} and {_told(right)}."
+            f"between them; got {_told(left)} and {_told(right)}."
         )
     expect_pointwise("add", left)
     maps = [i for i, kind in enumerate(kinds) if kind == "map"]

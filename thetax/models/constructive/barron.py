@@ -30,7 +30,7 @@ Wave = tuple[Float[Array, " n"], Scalar]  # frequency ω and phase φ
 
 
 @dataclass(frozen=True)
-class Waves:
+class CosineMixture:
     r"""A function as a mixture of waves,
     $f(x) = f(0) + C_f\, \mathbb{E} \frac{\cos(\omega^\top x + \varphi) - \cos\varphi}{\|\omega\|}$.
 
@@ -38,7 +38,9 @@ class Waves:
     and the phase of $\hat f(\omega)$; `constant` is $C_f$. Departs: the notes use $C_f$ without
     defining it.
 
-    >>> cosine = Waves(1.0, 2.0, lambda key: (jnp.array([0.0, 2.0]), jnp.zeros(())))  # cos(2 x₂)
+    >>> cosine = CosineMixture(
+    ...     1.0, 2.0, lambda key: (jnp.array([0.0, 2.0]), jnp.zeros(()))
+    ... )  # cos(2 x₂)
     >>> cosine.constant
     2.0
 
@@ -49,29 +51,34 @@ class Waves:
     draw: Callable[[PRNGKeyArray], Wave]
 
 
-def bell(n: int) -> Waves:
+def gaussian_bell(n: int) -> CosineMixture:
     r"""$f(x) = e^{-\|x\|^2 / 2} = \mathbb{E} \cos(\omega^\top x)$, $\omega \sim N(0, I_n)$ (§2.5).
 
     $C_f = \mathbb{E}\|\omega\| = \sqrt 2\, \Gamma(\frac{n+1}{2}) / \Gamma(\frac n2)$. Weighted by
     its length, $\omega$ has a uniform direction and a length of the $\chi$ law with $n + 1$ degrees
     of freedom.
 
-    >>> round(bell(1).constant ** 2, 4)  # 2/π
+    >>> round(gaussian_bell(1).constant ** 2, 4)  # 2/π
     0.6366
     """
     if n < 1:
-        raise ValueError(f"bell: the dimension must be at least 1; got {n}.")
+        raise ValueError(f"gaussian_bell: the dimension must be at least 1; got {n}.")
     constant = math.sqrt(2) * math.exp(math.lgamma((n + 1) / 2) - math.lgamma(n / 2))
 
     def draw(key: PRNGKeyArray) -> Wave:
         direction, length = jnp.split(jr.normal(key, (2 * n + 1,)), [n])
         return jnp.linalg.norm(length) * direction / jnp.linalg.norm(direction), jnp.zeros(())
 
-    return Waves(1.0, constant, draw)
+    return CosineMixture(1.0, constant, draw)
 
 
 def barron_network(
-    waves: Waves, *, radius: float, width: int, steepness: float = math.inf, key: PRNGKeyArray
+    waves: CosineMixture,
+    *,
+    radius: float,
+    width: int,
+    steepness: float = math.inf,
+    key: PRNGKeyArray,
 ) -> MLP:
     r"""$g_m = f(0) + \frac{2 r C_f}{m} \sum_j u_j$,
     $\mathbb{E} \int (f - g_m)^2 d\mu \le (2 r C_f)^2 / m$ (§2.5).
@@ -83,15 +90,14 @@ def barron_network(
     otherwise $u = \sin(\rho s + \varphi) 1\{t < s\}$. A finite steepness turns steps into sigmoids.
     Barron 1993.
 
-    >>> net = barron_network(bell(3), radius=1.0, width=4000, key=jr.key(0))
+    >>> net = barron_network(gaussian_bell(3), radius=1.0, width=4000, key=jr.key(0))
     >>> abs(net(jnp.array([0.5, 0.0, 0.0])).item() - math.exp(-0.125)) < 0.1
     True
     """
     if not (radius > 0 and width >= 1 and steepness > 0):
         raise ValueError(
             "barron_network: needs a positive radius, a width of at least 1 and a positive "
-            "steepness; "
-            f"got radius={radius}, width={width}, steepness={steepness}."
+            f"steepness; got radius={radius}, width={width}, steepness={steepness}."
         )
     key_waves, key_places = jr.split(key)
     omega, phase = jax.vmap(waves.draw)(jr.split(key_waves, width))
@@ -142,7 +148,7 @@ def _one_hidden_layer(name: str, model: MLP) -> tuple[Linear, Pointwise, Linear]
     )
 
 
-class Greedy(NamedTuple):
+class GreedyNetwork(NamedTuple):
     """A network found one unit at a time, and how well it did on the way."""
 
     model: MLP
@@ -157,7 +163,7 @@ def greedy_network(
     *,
     width: int,
     activation: Activation = sigmoid,
-) -> Greedy:
+) -> GreedyNetwork:
     r"""Adds the unit $\varphi_j$ for which $\min_{a, \beta} \|y - a g_{k-1} - \beta \varphi_j\|$ is
     least, `width` times (§2.5).
 
@@ -178,14 +184,15 @@ def greedy_network(
     if width < 1 or len(xs) != len(ys):
         raise ValueError(
             "greedy_network: needs a value for each example and a width of at least 1; got "
-            f"{len(xs)} examples, "
-            f"{len(ys)} values, width={width}."
+            f"{len(xs)} examples, {len(ys)} values, width={width}."
         )
     chosen, v, constant, errors = _greedy(xs, ys, units, width, activation)
     rows = Linear(
         units.W[chosen], None if units.b is None else units.b[chosen], units.scale_W, units.scale_b
     )
-    return Greedy(MLP(Chain(rows, activation, Linear(v[None], constant[None]))), errors, chosen)
+    return GreedyNetwork(
+        MLP(Chain(rows, activation, Linear(v[None], constant[None]))), errors, chosen
+    )
 
 
 @partial(jax.jit, static_argnames=("width", "activation"))

@@ -49,8 +49,7 @@ class System:
         if len(self.activate) != len(self.connectivity):
             raise ValueError(
                 f"System: there are {len(self.connectivity)} stages of connections and "
-                f"{len(self.activate)} "
-                "activation rules; give one rule a stage."
+                f"{len(self.activate)} activation rules; give one rule a stage."
             )
 
     def __call__(self, x: Any) -> Units:

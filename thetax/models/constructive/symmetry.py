@@ -165,9 +165,8 @@ def _around(
     if not 0 <= layer < len(maps) - 1:
         raise ValueError(
             f"{name}: layer {layer} is not between two affine maps of the chain; it has "
-            f"{max(0, len(maps) - 1)} such "
-            "layers, counted from 0. A chain inside a residual block has its own: take that "
-            "block's inner chain."
+            f"{max(0, len(maps) - 1)} such layers, counted from 0. A chain inside a residual block "
+            "has its own: take that block's inner chain."
         )
     i = maps[layer]
     j = maps[layer + 1]

@@ -2,8 +2,8 @@
 a KV cache.
 """
 
-from .decoding import Said as Said
-from .decoding import beam as beam
+from .decoding import GeneratedTokens as GeneratedTokens
+from .decoding import beam_search as beam_search
 from .decoding import greedy as greedy
 from .decoding import sample as sample
 from .streaming import stream as stream

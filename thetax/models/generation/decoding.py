@@ -19,9 +19,9 @@ from ...core import wide
 from ...layers import Recurrent
 
 
-class Said(NamedTuple):
-    """Tokens, and the logarithm of their probability under the cell; of a `beam` several, the best
-    first.
+class GeneratedTokens(NamedTuple):
+    """Tokens, and the logarithm of their probability under the cell; of a `beam_search` several,
+    the best first.
     """
 
     tokens: Int[Array, "*w t"]
@@ -30,11 +30,11 @@ class Said(NamedTuple):
 
 def greedy(
     cell: Any, *, first: int, length: int, end: int | None = None, state: Any = None
-) -> Said:
+) -> GeneratedTokens:
     """The likeliest token, again and again.
 
     >>> from thetax.models import NGram
-    >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], size=3, order=2)
+    >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], vocab_size=3, order=2)
     >>> greedy(cell, first=0, length=5).tokens.tolist()
     [1, 2, 0, 1, 2]
     >>> greedy(cell, first=0, length=5, end=2).tokens.tolist()
@@ -42,7 +42,7 @@ def greedy(
     """
     _check("greedy", length=length)
     cell, state = _begin("greedy", cell, state, first, end)
-    return _speak(cell, state, first, end, None, 1.0, None, length=length, top=None)
+    return _speak(cell, state, first, end, None, 1.0, None, length=length, top_k=None)
 
 
 def sample(
@@ -53,51 +53,52 @@ def sample(
     end: int | None = None,
     state: Any = None,
     temperature: Any = 1.0,
-    top: int | None = None,
-    mass: Any = None,
+    top_k: int | None = None,
+    top_p: Any = None,
     key: PRNGKeyArray,
-) -> Said:
-    r"""Tokens drawn from $\mathrm{softmax}(z / T)$: of all, of the `top` likeliest, or of the
-    fewest that hold the `mass` (Holtzman et al. 2020). The probability told is that of the cell
+) -> GeneratedTokens:
+    r"""Tokens drawn from $\mathrm{softmax}(z / T)$: of all, of the `top_k` likeliest, or of the
+    fewest that hold the `top_p` (Holtzman et al. 2020). The probability told is that of the cell
     itself.
 
     >>> from thetax.models import NGram
-    >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], size=3, order=2)
-    >>> sample(cell, first=0, length=4, top=1, key=jr.key(0)).tokens.tolist()
+    >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], vocab_size=3, order=2)
+    >>> sample(cell, first=0, length=4, top_k=1, key=jr.key(0)).tokens.tolist()
     [1, 2, 0, 1]
     """
-    _check("sample", length=length, temperature=temperature, top=1 if top is None else top)
-    if mass is not None and not isinstance(mass, Tracer) and not 0 < mass <= 1:
-        raise ValueError(f"sample: mass is a probability, more than 0 and at most 1; got {mass}.")
+    _check("sample", length=length, temperature=temperature, top_k=1 if top_k is None else top_k)
+    if top_p is not None and not isinstance(top_p, Tracer) and not 0 < top_p <= 1:
+        raise ValueError(f"sample: mass is a probability, more than 0 and at most 1; got {top_p}.")
     cell, state = _begin("sample", cell, state, first, end)
-    return _speak(cell, state, first, end, key, temperature, mass, length=length, top=top)
+    return _speak(cell, state, first, end, key, temperature, top_p, length=length, top_k=top_k)
 
 
-def beam(
+def beam_search(
     cell: Any,
     *,
     first: int,
     length: int,
-    width: int,
+    beam_width: int,
     end: int | None = None,
     state: Any = None,
-    penalty: int | float = 0.0,
-) -> Said:
-    r"""The best `width` beginnings are carried on together, and the best of their continuations
-    kept: a search for the likeliest sequence, which is exact if nothing had to be dropped.
+    length_penalty: int | float = 0.0,
+) -> GeneratedTokens:
+    r"""The best `beam_width` beginnings are carried on together, and the best of their
+    continuations kept: a search for the likeliest sequence, which is exact if nothing had to be
+    dropped.
 
     They are told in the order of $\log p\, / \,n^{\text{penalty}}$ with $n$ tokens said; 0 favours
     short ones. Where there are fewer sequences than the beam is wide, the rest have
     $\log p = -\infty$.
 
     >>> from thetax.models import NGram
-    >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], size=3, order=2)
-    >>> beam(cell, first=0, length=3, width=2, end=2).tokens.tolist()[0]
+    >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], vocab_size=3, order=2)
+    >>> beam_search(cell, first=0, length=3, beam_width=2, end=2).tokens.tolist()[0]
     [1, 2, -1]
     """
-    _check("beam", length=length, width=width)
-    cell, state = _begin("beam", cell, state, first, end)
-    return _search(cell, state, first, end, penalty, length=length, width=width)
+    _check("beam_search", length=length, width=beam_width)
+    cell, state = _begin("beam_search", cell, state, first, end)
+    return _search(cell, state, first, end, length_penalty, length=length, beam_width=beam_width)
 
 
 def _check(name: str, **least: Any) -> None:
@@ -129,11 +130,11 @@ def _speak(
     end: Any,
     key: Any,
     temperature: Any,
-    mass: Any,
+    top_p: Any,
     *,
     length: int,
-    top: int | None,
-) -> Said:
+    top_k: int | None,
+) -> GeneratedTokens:
     """Greedy without a key."""
 
     def going(carry):
@@ -147,7 +148,7 @@ def _speak(
         if key is None:
             token = jnp.argmax(logits).astype(jnp.int32)
         else:
-            token = jr.categorical(jr.fold_in(key, at), likeliest(chance, top, mass)).astype(
+            token = jr.categorical(jr.fold_in(key, at), filter_logits(chance, top_k, top_p)).astype(
                 jnp.int32
             )
         over = jnp.array(False) if end is None else token == end
@@ -163,27 +164,34 @@ def _speak(
     _, _, said, log_p, _ = jax.lax.while_loop(
         going, step, (0, state, said, jnp.zeros((), _kind(cell, state)), jnp.array(False))
     )
-    return Said(said, log_p)
+    return GeneratedTokens(said, log_p)
 
 
-def likeliest(logits: Float[Array, " v"], top: int | None, mass: Any) -> Float[Array, " v"]:
+def filter_logits(logits: Float[Array, " v"], top_k: int | None, top_p: Any) -> Float[Array, " v"]:
     """The logits of those that may be drawn, minus infinity for the others."""
-    if top is not None:
+    if top_k is not None:
         logits = jnp.where(
-            logits >= jax.lax.top_k(logits, min(top, len(logits)))[0][-1], logits, -jnp.inf
+            logits >= jax.lax.top_k(logits, min(top_k, len(logits)))[0][-1], logits, -jnp.inf
         )
-    if mass is not None:
+    if top_p is not None:
         falling = jnp.sort(logits, descending=True)
         p = jax.nn.softmax(falling)
-        least = jnp.where(jnp.cumsum(p) - p < mass, falling, jnp.inf).min()
+        least = jnp.where(jnp.cumsum(p) - p < top_p, falling, jnp.inf).min()
         logits = jnp.where(logits >= least, logits, -jnp.inf)
     return logits
 
 
 @partial(jax.jit, static_argnames=("length", "width"))
 def _search(
-    cell: Any, state: Any, first: Any, end: Any, penalty: Any, *, length: int, width: int
-) -> Said:
+    cell: Any,
+    state: Any,
+    first: Any,
+    end: Any,
+    length_penalty: Any,
+    *,
+    length: int,
+    beam_width: int,
+) -> GeneratedTokens:
     def going(carry):
         at, _, _, _, over = carry
         return (at < length) & ~over.all()
@@ -198,23 +206,23 @@ def _search(
             jnp.full(gains.shape[1], -jnp.inf, gains.dtype).at[0].set(0)
         )  # what is over goes on in one way
         totals = log_p[:, None] + jnp.where(over[:, None], done, gains)
-        log_p, best = jax.lax.top_k(totals.ravel(), width)
+        log_p, best = jax.lax.top_k(totals.ravel(), beam_width)
         parent = best // gains.shape[1]
         token = (best % gains.shape[1]).astype(jnp.int32)
         states, said, over = jax.tree.map(lambda a: a[parent], (states, said, over))
         said = said.at[:, at].set(jnp.where(over, -1, token))
         return at + 1, states, said, log_p, over if end is None else over | (token == end)
 
-    copies = jax.tree.map(lambda a: jnp.broadcast_to(a, (width, *a.shape)), state)
+    copies = jax.tree.map(lambda a: jnp.broadcast_to(a, (beam_width, *a.shape)), state)
     log_p = (
-        jnp.full(width, -jnp.inf, _kind(cell, state)).at[0].set(0)
+        jnp.full(beam_width, -jnp.inf, _kind(cell, state)).at[0].set(0)
     )  # one beginning, and no copy of it
-    said = jnp.full((width, length), -1, jnp.int32)
+    said = jnp.full((beam_width, length), -1, jnp.int32)
     _, _, said, log_p, _ = jax.lax.while_loop(
-        going, step, (0, copies, said, log_p, jnp.zeros(width, bool))
+        going, step, (0, copies, said, log_p, jnp.zeros(beam_width, bool))
     )
-    order = jnp.argsort(-log_p / (said >= 0).sum(axis=1).astype(log_p.dtype) ** penalty)
-    return Said(said[order], log_p[order])
+    order = jnp.argsort(-log_p / (said >= 0).sum(axis=1).astype(log_p.dtype) ** length_penalty)
+    return GeneratedTokens(said[order], log_p[order])
 
 
 def _kind(cell: Any, state: Any) -> Any:

@@ -18,8 +18,8 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from ...core import wide
 from ..transformers.gpt import GPT, Decoder
-from ..transformers.transformer import Past
-from .decoding import likeliest
+from ..transformers.transformer import KVCache
+from .decoding import filter_logits
 
 BLOCK = 128  # places
 
@@ -31,37 +31,36 @@ def stream(
     length: int,
     end: tuple[int, ...] = (),
     temperature: float = 1.0,
-    top: int | None = None,
-    mass: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
     chunk: int = 4,
     key: PRNGKeyArray | None = None,
 ) -> Iterator[int]:
-    """At most `length` tokens after the prompt, the likeliest ones without a key, and the last of
-    them if it is one of `end`. They are those of `greedy` and `sample`, computed `chunk` at a time
-    while the caller reads.
+    """At most `length` tokens after the prompt, the likeliest ones without a key, and the last
+    of them if it is one of `end`. They are those of `greedy` and `sample`, computed `chunk` at a
+    time while the caller reads.
 
-    >>> model = GPT.init(11, 8, depth=1, heads=2, length=12, key=jr.key(0))
+    >>> model = GPT.init(11, 8, depth=1, heads=2, max_length=12, key=jr.key(0))
     >>> said = list(stream(model, [3, 1, 4], length=5))
     >>> len(said), set(said) <= set(range(11))
     (5, True)
     """
     tokens = np.asarray(prompt, np.int32)
-    _check(tokens, len(model.embed.E), length, chunk, temperature, mass)
+    _check(tokens, len(model.embed.E), length, chunk, temperature, top_p)
     total = len(tokens) + length
     most = total if model.positions is None else len(model.positions.P)
     if total > most:
         raise ValueError(
             f"stream: the model has {most} places, but the prompt has {len(tokens)} tokens and "
-            f"{length} more are asked "
-            "for; shorten one of them."
+            f"{length} more are asked for; shorten one of them."
         )
     room = -(-(total + chunk) // BLOCK) * BLOCK
     room = room if model.positions is None else min(room, most)
-    return _chunks(model, tokens, room, length, end, key, temperature, top, mass, chunk)
+    return _chunks(model, tokens, room, length, end, key, temperature, top_k, top_p, chunk)
 
 
 def _check(
-    tokens: np.ndarray, size: int, length: int, chunk: int, temperature: float, mass: float | None
+    tokens: np.ndarray, size: int, length: int, chunk: int, temperature: float, top_p: float | None
 ) -> None:
     if tokens.ndim != 1 or not len(tokens) or tokens.min() < 0 or tokens.max() >= size:
         raise ValueError(
@@ -72,11 +71,13 @@ def _check(
             f"stream: length, chunk and temperature must be more than 0; got {length}, {chunk} "
             f"and {temperature}."
         )
-    if mass is not None and not 0 < mass <= 1:
-        raise ValueError(f"stream: mass is a probability, more than 0 and at most 1; got {mass}.")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"stream: mass is a probability, more than 0 and at most 1; got {top_p}.")
 
 
-def _chunks(model, tokens, room, length, end, key, temperature, top, mass, chunk) -> Iterator[int]:
+def _chunks(
+    model, tokens, room, length, end, key, temperature, top_k, top_p, chunk
+) -> Iterator[int]:
     filled = np.full(min(-(-len(tokens) // BLOCK) * BLOCK, room), -1, np.int32)
     filled[: len(tokens) - 1] = tokens[:-1]
     past = _begun(model, jnp.asarray(filled), len(tokens) - 1, room=room)
@@ -84,7 +85,16 @@ def _chunks(model, tokens, room, length, end, key, temperature, top, mass, chunk
     stops = jnp.asarray([*end, *[-1] * (4 - len(end))], jnp.int32)
     for at in range(0, length, chunk):
         said, past, last, over = _chunk(
-            Decoder(model, room), past, last, at, stops, key, temperature, mass, size=chunk, top=top
+            Decoder(model, room),
+            past,
+            last,
+            at,
+            stops,
+            key,
+            temperature,
+            top_p,
+            size=chunk,
+            top_k=top_k,
         )
         for token in np.asarray(said).tolist()[: length - at]:
             if token >= 0:
@@ -94,7 +104,7 @@ def _chunks(model, tokens, room, length, end, key, temperature, top, mass, chunk
 
 
 @partial(jax.jit, static_argnames="room")
-def _begun(model: GPT, tokens: Int[Array, " t"], count: Any, *, room: int) -> Past:
+def _begun(model: GPT, tokens: Int[Array, " t"], count: Any, *, room: int) -> KVCache:
     """All of the prompt but its last token is read. What is filled up is written too, and written
     over before anything looks at it.
     """
@@ -105,17 +115,17 @@ def _begun(model: GPT, tokens: Int[Array, " t"], count: Any, *, room: int) -> Pa
 @partial(jax.jit, static_argnames=("size", "top"), donate_argnums=1)
 def _chunk(
     cell: Decoder,
-    past: Past,
+    past: KVCache,
     last: Any,
     at: Any,
     stops: Any,
     key: Any,
     temperature: Any,
-    mass: Any,
+    top_p: Any,
     *,
     size: int,
-    top: Any,
-) -> tuple[Int[Array, " n"], Past, Int[Array, ""], Any]:
+    top_k: Any,
+) -> tuple[Int[Array, " n"], KVCache, Int[Array, ""], Any]:
     """The next `size` tokens; once one of `stops` is said, -1."""
 
     def going(carry):
@@ -128,7 +138,7 @@ def _chunk(
         if key is None:
             token = jnp.argmax(logits).astype(jnp.int32)
         else:
-            chance = likeliest(wide(logits) / temperature, top, mass)
+            chance = filter_logits(wide(logits) / temperature, top_k, top_p)
             token = jr.categorical(jr.fold_in(key, at + n), chance).astype(jnp.int32)
         return n + 1, past, said.at[n].set(token), token, (token == stops).any()
 

@@ -24,36 +24,43 @@ from ...layers import (
     RMSNorm,
     Rotary,
 )
-from ..transformers.bert import BERT, MaskedLM, Pretraining, SentenceClassifier, SpanFinder, Tagger
+from ..transformers.bert import (
+    BERT,
+    BERTPretraining,
+    MaskedLM,
+    SentenceClassifier,
+    SpanPredictor,
+    TokenClassifier,
+)
 from ..transformers.gpt import GPT
 from ..transformers.transformer import Trunk
 from ..transformers.vit import ViT
-from .hf_config import DEEPEST, Settings
+from .hf_config import DEEPEST, HFConfig
 from .huggingface import (
     huggingface_bert,
-    huggingface_bert_gaps,
-    huggingface_bert_spans,
+    huggingface_bert_masked_lm,
+    huggingface_bert_question_answering,
     huggingface_bert_tasks,
     huggingface_gpt2,
     huggingface_llama,
     huggingface_vit,
 )
-from .weight_names import Names
+from .weight_names import WeightNames
 
 _EMPTY = Initialiser(lambda key, shape: jnp.zeros(shape))  # shapes are all that is wanted
 _KEY = partial(jr.key, 0)
 
 
-class Blank(NamedTuple):
+class AbstractModel(NamedTuple):
     """A model of shapes alone, as `jax.eval_shape` gives it, and how transformers calls its
     parts.
     """
 
     model: Any
-    names: Names
+    names: WeightNames
 
 
-def blank_model(config: Mapping[str, Any]) -> Blank:
+def model_from_config(config: Mapping[str, Any]) -> AbstractModel:
     """The empty model of a `config.json`, for its `model_type` and the first of its
     `architectures`.
 
@@ -64,9 +71,9 @@ def blank_model(config: Mapping[str, Any]) -> Blank:
     ...     "intermediate_size": 16,
     ... }
     >>> config = {"model_type": "bert", "vocab_size": 11, "max_position_embeddings": 12, **sizes}
-    >>> blank_model(config).model.embed.E
+    >>> model_from_config(config).model.embed.E
     ShapeDtypeStruct(shape=(11, 8), dtype=float32)
-    >>> blank_model({"model_type": "t5"})
+    >>> model_from_config({"model_type": "t5"})
     Traceback (most recent call last):
     ValueError: config.json: model_type is 't5'; bert, vit, gpt2 and llama can be read.
     """
@@ -77,13 +84,13 @@ def blank_model(config: Mapping[str, Any]) -> Blank:
         raise ValueError(
             f"config.json: model_type is {kind!r}; {', '.join(most)} and {last} can be read."
         )
-    made = known[kind](Settings(config))
-    return Blank(jax.eval_shape(made.model), made.names)
+    made = known[kind](HFConfig(config))
+    return AbstractModel(jax.eval_shape(made.model), made.names)
 
 
 class _Made(NamedTuple):
     model: Callable[[], Any]  # draws it
-    names: Names
+    names: WeightNames
 
 
 class _Sizes(NamedTuple):
@@ -98,15 +105,15 @@ class _Sizes(NamedTuple):
     dropout: float
 
     @staticmethod
-    def of(settings: Settings) -> "_Sizes":
+    def of(settings: HFConfig) -> "_Sizes":
         return _Sizes(
-            settings.whole("hidden_size"),
-            settings.whole("num_hidden_layers", most=DEEPEST),
-            settings.whole("num_attention_heads"),
-            settings.whole("intermediate_size"),
+            settings.integer("hidden_size"),
+            settings.integer("num_hidden_layers", most=DEEPEST),
+            settings.integer("num_attention_heads"),
+            settings.integer("intermediate_size"),
             settings.activation("hidden_act", "gelu"),
             settings.number("layer_norm_eps", 1e-12),
-            settings.rate("hidden_dropout_prob", 0.0),
+            settings.probability("hidden_dropout_prob", 0.0),
         )
 
     def norm(self) -> LayerNorm:
@@ -131,13 +138,15 @@ class _Sizes(NamedTuple):
         return Linear.init(self.d, m, initialiser=_EMPTY, key=_KEY())
 
 
-def _bert(settings: Settings) -> _Made:
-    settings.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
-    settings.only(tie_word_embeddings=True, pruned_heads={})
+def _bert(settings: HFConfig) -> _Made:
+    settings.require(
+        position_embedding_type="absolute", is_decoder=False, add_cross_attention=False
+    )
+    settings.require(tie_word_embeddings=True, pruned_heads={})
     sizes = _Sizes.of(settings)
-    vocabulary = settings.whole("vocab_size")
-    length = settings.whole("max_position_embeddings")
-    segments = settings.whole("type_vocab_size", 2)
+    vocabulary = settings.integer("vocab_size")
+    length = settings.integer("max_position_embeddings")
+    segments = settings.integer("type_vocab_size", 2)
     table = lambda rows: Embedding.init(rows, sizes.d, initialiser=_EMPTY, key=_KEY())
     encoder = lambda: BERT(
         table(vocabulary),
@@ -148,8 +157,8 @@ def _bert(settings: Settings) -> _Made:
         Dropout(sizes.dropout),
     )
     square = lambda: sizes.linear(sizes.d)
-    last = Dropout(settings.rate("classifier_dropout", sizes.dropout))
-    pretraining = lambda: Pretraining(
+    last = Dropout(settings.probability("classifier_dropout", sizes.dropout))
+    pretraining = lambda: BERTPretraining(
         encoder(),
         square(),
         sizes.norm(),
@@ -165,37 +174,39 @@ def _bert(settings: Settings) -> _Made:
     known = {
         "BertModel": _Made(encoder, huggingface_bert),
         "BertForPreTraining": _Made(pretraining, huggingface_bert_tasks),
-        "BertForMaskedLM": _Made(filling, huggingface_bert_gaps),
+        "BertForMaskedLM": _Made(filling, huggingface_bert_masked_lm),
         "BertForSequenceClassification": _Made(
             lambda: SentenceClassifier(encoder(), square(), head(), last), huggingface_bert_tasks
         ),
         "BertForTokenClassification": _Made(
-            lambda: Tagger(encoder(), head(), last), huggingface_bert_tasks
+            lambda: TokenClassifier(encoder(), head(), last), huggingface_bert_tasks
         ),
         "BertForQuestionAnswering": _Made(
-            lambda: SpanFinder(encoder(), sizes.linear(2)), huggingface_bert_spans
+            lambda: SpanPredictor(encoder(), sizes.linear(2)), huggingface_bert_question_answering
         ),
     }
-    return settings.chosen(known)
+    return settings.by_architecture(known)
 
 
-def _vit(settings: Settings) -> _Made:
-    settings.only(
+def _vit(settings: HFConfig) -> _Made:
+    settings.require(
         qkv_bias=True,
         pooler_act="tanh",
         pooler_output_size=settings.get("hidden_size"),
         pruned_heads={},
     )
     sizes = _Sizes.of(settings)
-    channels = settings.whole("num_channels", 3)
-    patch = settings.whole("patch_size", 16)
-    size = settings.pair("image_size", 224)
+    channels = settings.integer("num_channels", 3)
+    patch = settings.integer("patch_size", 16)
+    size = settings.height_width("image_size", 224)
     if size[0] % patch or size[1] % patch:
-        raise settings.refuse(
+        raise settings.error(
             "image_size", f"the height and width of images, in whole patches of {patch}"
         )
     count = (size[0] // patch) * (size[1] // patch)
-    classes = settings.chosen({"ViTModel": 0, "ViTForImageClassification": settings.classes()})
+    classes = settings.by_architecture(
+        {"ViTModel": 0, "ViTForImageClassification": settings.classes()}
+    )
 
     def model() -> ViT:
         stem = partial(
@@ -214,25 +225,25 @@ def _vit(settings: Settings) -> _Made:
     return _Made(model, huggingface_vit)
 
 
-def _gpt2(settings: Settings) -> _Made:
-    settings.only(
+def _gpt2(settings: HFConfig) -> _Made:
+    settings.require(
         scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False
     )
-    settings.only(pruned_heads={})
-    d = settings.whole("n_embd")
-    vocabulary = settings.whole("vocab_size")
-    length = settings.whole("n_positions")
+    settings.require(pruned_heads={})
+    d = settings.integer("n_embd")
+    vocabulary = settings.integer("vocab_size")
+    length = settings.integer("n_positions")
     sizes = _Sizes(
         d,
-        settings.whole("n_layer", most=DEEPEST),
-        settings.whole("n_head"),
-        settings.whole("n_inner", 4 * d),
+        settings.integer("n_layer", most=DEEPEST),
+        settings.integer("n_head"),
+        settings.integer("n_inner", 4 * d),
         settings.activation("activation_function", "gelu_new"),
         settings.number("layer_norm_epsilon", 1e-5),
-        settings.rate("resid_pdrop", 0.0),
+        settings.probability("resid_pdrop", 0.0),
     )
-    tied = settings.truth("tie_word_embeddings", True)
-    settings.chosen({"GPT2LMHeadModel": None, "GPT2Model": None})
+    tied = settings.boolean("tie_word_embeddings", True)
+    settings.by_architecture({"GPT2LMHeadModel": None, "GPT2Model": None})
 
     def model() -> GPT:
         return GPT(
@@ -242,7 +253,7 @@ def _gpt2(settings: Settings) -> _Made:
             None
             if tied
             else Linear.init(d, vocabulary, initialiser=_EMPTY, bias=False, key=_KEY()),
-            Dropout(settings.rate("embd_pdrop", 0.0)),
+            Dropout(settings.probability("embd_pdrop", 0.0)),
         )
 
     return _Made(model, huggingface_gpt2)
@@ -274,24 +285,24 @@ _LLAMA = {
 }
 
 
-def _llama(settings: Settings) -> _Made:
-    settings.only(**_LLAMA)
+def _llama(settings: HFConfig) -> _Made:
+    settings.require(**_LLAMA)
     if set(settings.get("layer_types", [])) - {"full_attention"}:
-        raise settings.refuse("layer_types", "full_attention in every layer")
-    d = settings.whole("hidden_size")
-    vocabulary = settings.whole("vocab_size")
-    hidden = settings.whole("intermediate_size")
-    depth = settings.whole("num_hidden_layers", most=DEEPEST)
-    heads = settings.whole("num_attention_heads")
-    groups = settings.whole("num_key_value_heads", heads)
-    size = settings.whole("head_dim", max(d // heads, 1))
+        raise settings.error("layer_types", "full_attention in every layer")
+    d = settings.integer("hidden_size")
+    vocabulary = settings.integer("vocab_size")
+    hidden = settings.integer("intermediate_size")
+    depth = settings.integer("num_hidden_layers", most=DEEPEST)
+    heads = settings.integer("num_attention_heads")
+    groups = settings.integer("num_key_value_heads", heads)
+    size = settings.integer("head_dim", max(d // heads, 1))
     base = _rotary(settings)
     epsilon = settings.number("rms_norm_eps", 1e-6)
     activation = settings.activation("hidden_act", "silu")
-    tied = settings.truth("tie_word_embeddings", False)
-    settings.chosen({"LlamaForCausalLM": None, "LlamaModel": None})
+    tied = settings.boolean("tie_word_embeddings", False)
+    settings.by_architecture({"LlamaForCausalLM": None, "LlamaModel": None})
     if size % 2:
-        raise settings.refuse("head_dim", "an even number, for what is turned comes in pairs")
+        raise settings.error("head_dim", "an even number, for what is turned comes in pairs")
 
     def model() -> GPT:
         trunk = Trunk.init(
@@ -318,7 +329,7 @@ def _llama(settings: Settings) -> _Made:
     return _Made(model, huggingface_llama)
 
 
-def _rotary(settings: Settings) -> float:
+def _rotary(settings: HFConfig) -> float:
     """The base of the angles; older files have it by itself, newer ones beside how they are
     scaled.
     """
@@ -330,6 +341,6 @@ def _rotary(settings: Settings) -> float:
             else found
         )
         if kind != "default" or set(found) - {"rope_theta", "rope_type", "type"}:
-            raise settings.refuse(name, "rotary places that are not scaled")
-    parameters = Settings(settings.get("rope_parameters", {}))
+            raise settings.error(name, "rotary places that are not scaled")
+    parameters = HFConfig(settings.get("rope_parameters", {}))
     return parameters.number("rope_theta", settings.number("rope_theta", 1e4))

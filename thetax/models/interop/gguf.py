@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...data import rotary_halves, rotary_pairs
-from .weight_names import Names, Rule
+from .weight_names import WeightNames, WeightRule
 
 _BLOCK = "trunk.blocks.layers"
 _SIZES = {
@@ -30,35 +30,35 @@ _NEITHER = (
 )  # what these models do not have
 
 
-def gguf_llama(*, heads: int, groups: int) -> Names:
+def gguf_llama(*, heads: int, kv_heads: int) -> WeightNames:
     """The names of a `GPT` of the kind of Llama in a GGUF file, whose queries and keys have their
     rows in pairs.
 
-    >>> names = gguf_llama(heads=9, groups=3)
+    >>> names = gguf_llama(heads=9, kv_heads=3)
     >>> names.rules[2].theirs
     ('blk.{*}.attn_q.weight',)
     """
 
-    def paired(ours: str, theirs: str, heads: int) -> Rule:
+    def paired(ours: str, theirs: str, heads: int) -> WeightRule:
         read = partial(rotary_halves, heads=heads)
         write = partial(rotary_pairs, heads=heads)
-        return Rule((ours,), (theirs,), lambda t: (read(t),), lambda w: (write(w),))
+        return WeightRule((ours,), (theirs,), lambda t: (read(t),), lambda w: (write(w),))
 
-    return Names(
+    return WeightNames(
         rules=(
-            Rule.plain("embed.E", "token_embd.weight"),
-            Rule.plain(f"{_BLOCK}.norm.gamma", "blk.{*}.attn_norm.weight"),
+            WeightRule.copy("embed.E", "token_embd.weight"),
+            WeightRule.copy(f"{_BLOCK}.norm.gamma", "blk.{*}.attn_norm.weight"),
             paired(f"{_BLOCK}.attention.Q.W", "blk.{*}.attn_q.weight", heads),
-            paired(f"{_BLOCK}.attention.K.W", "blk.{*}.attn_k.weight", groups),
-            Rule.plain(f"{_BLOCK}.attention.V.W", "blk.{*}.attn_v.weight"),
-            Rule.plain(f"{_BLOCK}.attention.O.W", "blk.{*}.attn_output.weight"),
-            Rule.plain(f"{_BLOCK}.feed_norm.gamma", "blk.{*}.ffn_norm.weight"),
+            paired(f"{_BLOCK}.attention.K.W", "blk.{*}.attn_k.weight", kv_heads),
+            WeightRule.copy(f"{_BLOCK}.attention.V.W", "blk.{*}.attn_v.weight"),
+            WeightRule.copy(f"{_BLOCK}.attention.O.W", "blk.{*}.attn_output.weight"),
+            WeightRule.copy(f"{_BLOCK}.feed_norm.gamma", "blk.{*}.ffn_norm.weight"),
             *[
-                Rule.plain(f"{_BLOCK}.feed.{w}.W", f"blk.{{*}}.ffn_{w}.weight")
+                WeightRule.copy(f"{_BLOCK}.feed.{w}.W", f"blk.{{*}}.ffn_{w}.weight")
                 for w in ("gate", "up", "down")
             ],
-            Rule.plain("trunk.last.gamma", "output_norm.weight"),
-            Rule.plain("readout.W", "output.weight"),
+            WeightRule.copy("trunk.last.gamma", "output_norm.weight"),
+            WeightRule.copy("readout.W", "output.weight"),
         ),
     )
 

@@ -28,16 +28,16 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-class Settings:
+class HFConfig:
     """What a `config.json` says; what it does not say, or says null to, is the default.
 
-    >>> settings = Settings({"hidden_size": 8, "n_layer": 1e9, "is_decoder": True})
-    >>> settings.whole("hidden_size"), settings.number("layer_norm_eps", 1e-12)
+    >>> settings = HFConfig({"hidden_size": 8, "n_layer": 1e9, "is_decoder": True})
+    >>> settings.integer("hidden_size"), settings.number("layer_norm_eps", 1e-12)
     (8, 1e-12)
-    >>> settings.whole("n_layer")
+    >>> settings.integer("n_layer")
     Traceback (most recent call last):
     ValueError: config.json: n_layer is 1000000000.0; expected a whole number from 1 to 4,194,304.
-    >>> settings.only(is_decoder=False)
+    >>> settings.require(is_decoder=False)
     Traceback (most recent call last):
     ValueError: config.json: is_decoder is True; expected False, which is all this library has.
     """
@@ -50,49 +50,49 @@ class Settings:
         found = self.config.get(name)
         return default if found is None else found
 
-    def refuse(self, name: str, expected: str) -> ValueError:
+    def error(self, name: str, expected: str) -> ValueError:
         """The complaint about a setting."""
         return ValueError(
             f"config.json: {name} is {reprlib.repr(self.config.get(name))}; expected {expected}."
         )
 
-    def whole(self, name: str, default: int | None = None, *, most: int = LARGEST) -> int:
+    def integer(self, name: str, default: int | None = None, *, most: int = LARGEST) -> int:
         """A size."""
         found = self.get(name, default)
         if type(found) is not int or not 1 <= found <= most:
-            raise self.refuse(name, f"a whole number from 1 to {most:,}")
+            raise self.error(name, f"a whole number from 1 to {most:,}")
         return found
 
-    def pair(self, name: str, default: int) -> tuple[int, int]:
+    def height_width(self, name: str, default: int) -> tuple[int, int]:
         """Height and width; one number is both."""
         found = self.get(name, default)
         both = found if isinstance(found, list) else [found, found]
         if len(both) != 2 or not all(type(one) is int and 1 <= one <= LARGEST for one in both):
-            raise self.refuse(name, f"one or two whole numbers from 1 to {LARGEST:,}")
+            raise self.error(name, f"one or two whole numbers from 1 to {LARGEST:,}")
         return both[0], both[1]
 
     def number(self, name: str, default: float) -> float:
         """A number more than 0, within reason."""
         found = self.get(name, default)
         if type(found) not in (int, float) or not 0 < found < HIGHEST:
-            raise self.refuse(name, "a number more than 0")
+            raise self.error(name, "a number more than 0")
         return float(found)
 
-    def rate(self, name: str, default: float) -> float:
+    def probability(self, name: str, default: float) -> float:
         """How often something is dropped."""
         found = self.get(name, default)
         if type(found) not in (int, float) or not 0 <= found < 1:
-            raise self.refuse(name, "a probability less than 1")
+            raise self.error(name, "a probability less than 1")
         return float(found)
 
     def activation(self, name: str, default: str) -> Activation:
         """A function by its name."""
         found = self.get(name, default)
         if not isinstance(found, str) or found not in ACTIVATIONS:
-            raise self.refuse(name, "one of " + ", ".join(ACTIVATIONS))
+            raise self.error(name, "one of " + ", ".join(ACTIVATIONS))
         return ACTIVATIONS[found]
 
-    def only(self, **settings: Any) -> None:
+    def require(self, **settings: Any) -> None:
         """Refuses any other value than the one this library has; what is not said has it."""
         for name, value in settings.items():
             if self.get(name, value) != value:
@@ -101,24 +101,24 @@ class Settings:
                     if value is None
                     else f"{value!r}, which is all this library has"
                 )
-                raise self.refuse(name, expected)
+                raise self.error(name, expected)
 
-    def truth(self, name: str, default: bool) -> bool:
+    def boolean(self, name: str, default: bool) -> bool:
         """Yes or no."""
         found = self.get(name, default)
         if not isinstance(found, bool):
-            raise self.refuse(name, "true or false")
+            raise self.error(name, "true or false")
         return found
 
-    def chosen(self, known: Mapping[str, Any]) -> Any:
+    def by_architecture(self, known: Mapping[str, Any]) -> Any:
         """What belongs to the first architecture; to the first known where none is named."""
         named = self.get("architectures", [])
         name = named[0] if isinstance(named, list) and named else next(iter(known))
         if not isinstance(name, str) or name not in known:
-            raise self.refuse("architectures", "one of " + ", ".join(known))
+            raise self.error("architectures", "one of " + ", ".join(known))
         return known[name]
 
     def classes(self) -> int:
         """How many there are."""
         labels = self.get("id2label")
-        return len(labels) if isinstance(labels, dict) and labels else self.whole("num_labels", 2)
+        return len(labels) if isinstance(labels, dict) and labels else self.integer("num_labels", 2)

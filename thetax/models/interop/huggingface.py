@@ -6,10 +6,10 @@ their files; what the files of a network without a head leave out, such as `bert
 not. `load_pretrained` knows which map to take.
 
 - `huggingface_bert`: ours `BERT`; theirs `BertModel`, without its pooler
-- `huggingface_bert_tasks`: ours `Pretraining`, `SentenceClassifier`, `Tagger`; theirs
+- `huggingface_bert_tasks`: ours `BERTPretraining`, `SentenceClassifier`, `TokenClassifier`; theirs
   `BertForPreTraining`, `...SequenceClassification`, `...TokenClassification`
-- `huggingface_bert_gaps`: ours `MaskedLM`; theirs `BertForMaskedLM`
-- `huggingface_bert_spans`: ours `SpanFinder`; theirs `BertForQuestionAnswering`
+- `huggingface_bert_masked_lm`: ours `MaskedLM`; theirs `BertForMaskedLM`
+- `huggingface_bert_question_answering`: ours `SpanPredictor`; theirs `BertForQuestionAnswering`
 - `huggingface_vit`: ours `ViT`; theirs `ViTForImageClassification`
 - `huggingface_gpt2`: ours `GPT`; theirs `GPT2LMHeadModel`
 - `huggingface_llama`: ours `GPT`; theirs `LlamaForCausalLM`
@@ -18,28 +18,30 @@ not. `load_pretrained` knows which map to take.
 
 import numpy as np
 
-from .weight_names import Arrays, Names, Rule
+from .weight_names import Arrays, WeightNames, WeightRule
 
 _BLOCK = "trunk.blocks.layers"
 _POOLER = ("pooler.dense.weight", "pooler.dense.bias")
 
 
-def _affine(ours: str, theirs: str) -> tuple[Rule, Rule]:
-    return Rule.plain(f"{ours}.W", f"{theirs}.weight"), Rule.plain(f"{ours}.b", f"{theirs}.bias")
+def _affine(ours: str, theirs: str) -> tuple[WeightRule, WeightRule]:
+    return WeightRule.copy(f"{ours}.W", f"{theirs}.weight"), WeightRule.copy(
+        f"{ours}.b", f"{theirs}.bias"
+    )
 
 
-def _norm(ours: str, theirs: str) -> Rule:
-    return Rule.scaled(ours, (f"{theirs}.weight", f"{theirs}.bias"))
+def _norm(ours: str, theirs: str) -> WeightRule:
+    return WeightRule.norm(ours, (f"{theirs}.weight", f"{theirs}.bias"))
 
 
-def _bert(ours: str, theirs: str) -> tuple[Rule, ...]:
+def _bert(ours: str, theirs: str) -> tuple[WeightRule, ...]:
     """The encoder; norms stand after each part."""
     block = f"{ours}{_BLOCK}"
     layer = f"{theirs}encoder.layer.{{*}}"
     return (
-        Rule.plain(f"{ours}embed.E", f"{theirs}embeddings.word_embeddings.weight"),
-        Rule.plain(f"{ours}positions.P", f"{theirs}embeddings.position_embeddings.weight"),
-        Rule.plain(f"{ours}segments.E", f"{theirs}embeddings.token_type_embeddings.weight"),
+        WeightRule.copy(f"{ours}embed.E", f"{theirs}embeddings.word_embeddings.weight"),
+        WeightRule.copy(f"{ours}positions.P", f"{theirs}embeddings.position_embeddings.weight"),
+        WeightRule.copy(f"{ours}segments.E", f"{theirs}embeddings.token_type_embeddings.weight"),
         _norm(f"{ours}norm", f"{theirs}embeddings.LayerNorm"),
         *_affine(f"{block}.attention.Q", f"{layer}.attention.self.query"),
         *_affine(f"{block}.attention.K", f"{layer}.attention.self.key"),
@@ -52,18 +54,20 @@ def _bert(ours: str, theirs: str) -> tuple[Rule, ...]:
     )
 
 
-huggingface_bert = Names(_bert("", ""), ignored=("position_ids", *_POOLER), root="bert.")
+huggingface_bert = WeightNames(_bert("", ""), ignored=("position_ids", *_POOLER), root="bert.")
 
-huggingface_pooler = Names((Rule.plain("W", _POOLER[0]), Rule.plain("b", _POOLER[1])))
+huggingface_pooler = WeightNames(
+    (WeightRule.copy("W", _POOLER[0]), WeightRule.copy("b", _POOLER[1]))
+)
 
-huggingface_bert_tasks = Names(
+huggingface_bert_tasks = WeightNames(
     rules=(
         *_bert("bert.", "bert."),
         *_affine("pool", "bert.pooler.dense"),
-        *_affine("turn", "cls.predictions.transform.dense"),
+        *_affine("transform", "cls.predictions.transform.dense"),
         _norm("norm", "cls.predictions.transform.LayerNorm"),
-        Rule.plain("b", "cls.predictions.bias"),
-        *_affine("follow", "cls.seq_relationship"),
+        WeightRule.copy("b", "cls.predictions.bias"),
+        *_affine("next_sentence", "cls.seq_relationship"),
         *_affine("head", "classifier"),
     ),
     ignored=("position_ids",),
@@ -74,9 +78,9 @@ huggingface_bert_tasks = Names(
     root="bert.",
 )
 
-huggingface_bert_gaps = huggingface_bert_tasks._replace(ignored=("position_ids", *_POOLER))
+huggingface_bert_masked_lm = huggingface_bert_tasks._replace(ignored=("position_ids", *_POOLER))
 
-huggingface_bert_spans = Names(
+huggingface_bert_question_answering = WeightNames(
     (*_bert("bert.", "bert."), *_affine("head", "qa_outputs")),
     ignored=("position_ids",),
     root="bert.",
@@ -84,15 +88,15 @@ huggingface_bert_spans = Names(
 
 _VIT = "vit.encoder.layer.{*}"
 
-huggingface_vit = Names(
+huggingface_vit = WeightNames(
     rules=(
-        Rule(
-            ("begin",),
+        WeightRule(
+            ("class_token",),
             ("vit.embeddings.cls_token",),
             lambda t: (t[0, 0],),
             lambda w: (w[None, None],),
         ),
-        Rule(
+        WeightRule(
             ("positions.P",),
             ("vit.embeddings.position_embeddings",),
             lambda t: (t[0],),
@@ -126,20 +130,20 @@ def _fused(*parts: np.ndarray) -> Arrays:
     return (np.concatenate(parts).T,)
 
 
-def _turned(ours: str, theirs: str) -> tuple[Rule, Rule]:
+def _turned(ours: str, theirs: str) -> tuple[WeightRule, WeightRule]:
     """A weight of theirs is (in, out)."""
-    return Rule.turned(f"{ours}.W", f"{theirs}.weight", 1, 0), Rule.plain(
+    return WeightRule.transpose(f"{ours}.W", f"{theirs}.weight", 1, 0), WeightRule.copy(
         f"{ours}.b", f"{theirs}.bias"
     )
 
 
-huggingface_gpt2 = Names(
+huggingface_gpt2 = WeightNames(
     rules=(
-        Rule.plain("embed.E", "transformer.wte.weight"),
-        Rule.plain("positions.P", "transformer.wpe.weight"),
+        WeightRule.copy("embed.E", "transformer.wte.weight"),
+        WeightRule.copy("positions.P", "transformer.wpe.weight"),
         _norm(f"{_BLOCK}.norm", f"{_GPT2}.ln_1"),
         *[
-            Rule(
+            WeightRule(
                 tuple(f"{_BLOCK}.attention.{q}.{part}" for q in "QKV"),
                 (f"{_GPT2}.attn.c_attn.{name}",),
                 _parted,
@@ -152,7 +156,7 @@ huggingface_gpt2 = Names(
         *_turned(f"{_BLOCK}.feed.up", f"{_GPT2}.mlp.c_fc"),
         *_turned(f"{_BLOCK}.feed.down", f"{_GPT2}.mlp.c_proj"),
         _norm("trunk.last", "transformer.ln_f"),
-        Rule.plain("readout.W", "lm_head.weight"),
+        WeightRule.copy("readout.W", "lm_head.weight"),
     ),
     ignored=("attn.bias", "attn.masked_bias"),
     repeated={"lm_head.weight": "transformer.wte.weight"},
@@ -161,21 +165,23 @@ huggingface_gpt2 = Names(
 
 _LLAMA = "model.layers.{*}"
 
-huggingface_llama = Names(
+huggingface_llama = WeightNames(
     rules=(
-        Rule.plain("embed.E", "model.embed_tokens.weight"),
-        Rule.plain(f"{_BLOCK}.norm.gamma", f"{_LLAMA}.input_layernorm.weight"),
+        WeightRule.copy("embed.E", "model.embed_tokens.weight"),
+        WeightRule.copy(f"{_BLOCK}.norm.gamma", f"{_LLAMA}.input_layernorm.weight"),
         *[
-            Rule.plain(f"{_BLOCK}.attention.{q}.W", f"{_LLAMA}.self_attn.{q.lower()}_proj.weight")
+            WeightRule.copy(
+                f"{_BLOCK}.attention.{q}.W", f"{_LLAMA}.self_attn.{q.lower()}_proj.weight"
+            )
             for q in "QKVO"
         ],
-        Rule.plain(f"{_BLOCK}.feed_norm.gamma", f"{_LLAMA}.post_attention_layernorm.weight"),
+        WeightRule.copy(f"{_BLOCK}.feed_norm.gamma", f"{_LLAMA}.post_attention_layernorm.weight"),
         *[
-            Rule.plain(f"{_BLOCK}.feed.{w}.W", f"{_LLAMA}.mlp.{w}_proj.weight")
+            WeightRule.copy(f"{_BLOCK}.feed.{w}.W", f"{_LLAMA}.mlp.{w}_proj.weight")
             for w in ("gate", "up", "down")
         ],
-        Rule.plain("trunk.last.gamma", "model.norm.weight"),
-        Rule.plain("readout.W", "lm_head.weight"),
+        WeightRule.copy("trunk.last.gamma", "model.norm.weight"),
+        WeightRule.copy("readout.W", "lm_head.weight"),
     ),
     ignored=("rotary_emb.inv_freq",),
     repeated={"lm_head.weight": "model.embed_tokens.weight"},

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from ...data import load_arrays
 from ...layers import Affine, Chain
-from ..vision.resnet import Layout, ResNet
+from ..vision.resnet import ResNet, ResNetLayout
 from .torchvision_timm_keras import keras_resnet
 
 SIDE = 224
@@ -33,11 +33,11 @@ class Pretrained(NamedTuple):
     classes: tuple[str, ...]
 
 
-def centred_pixels(x: Float[Array, "3 h w"]) -> Float[Array, "3 h w"]:
+def imagenet_pixels(x: Float[Array, "3 h w"]) -> Float[Array, "3 h w"]:
     """Red, green and blue in [0, 1] as these weights want them: blue first, from 0 to 255, less the
     means.
 
-    >>> centred_pixels(jnp.zeros((3, 1, 1))).ravel().tolist()
+    >>> imagenet_pixels(jnp.zeros((3, 1, 1))).ravel().tolist()
     [-103.9..., -116.7..., -123.6...]
     """
     return 255 * x[::-1] - jnp.asarray(_BLUE_GREEN_RED, x.dtype)[:, None, None]
@@ -53,9 +53,12 @@ def resnet_imagenet(*, folder: str | Path | None = None) -> Pretrained:
     tensors = load_arrays("resnet-50", folder=folder)
     classes = tensors.pop("classes").tobytes().decode().split("\n")
     make = partial(
-        ResNet.init, Layout((3, 4, 6, 3), 4, halve=0), classes=len(classes), normalise=Affine.init
+        ResNet.init,
+        ResNetLayout((3, 4, 6, 3), 4, downsample_conv=0),
+        classes=len(classes),
+        normalise=Affine.init,
     )
     net = keras_resnet.read(
         tensors, jax.eval_shape(make, key=jr.key(0)), source="the tensors of resnet-50"
     )
-    return Pretrained(Chain(centred_pixels, net), tuple(classes))
+    return Pretrained(Chain(imagenet_pixels, net), tuple(classes))

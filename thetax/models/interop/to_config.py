@@ -1,5 +1,5 @@
 """What `config.json` must say for transformers to make the same network: the way back from
-`blank_model`.
+`model_from_config`.
 """
 
 from collections.abc import Mapping
@@ -10,30 +10,37 @@ import equinox as eqx
 import jax
 
 from ...layers import Activation, FeedForward, Gated, LayerNorm, Learned, RMSNorm, Rotary
-from ..transformers.bert import BERT, MaskedLM, Pretraining, SentenceClassifier, SpanFinder, Tagger
+from ..transformers.bert import (
+    BERT,
+    BERTPretraining,
+    MaskedLM,
+    SentenceClassifier,
+    SpanPredictor,
+    TokenClassifier,
+)
 from ..transformers.gpt import GPT
 from ..transformers.vit import ViT
-from .from_config import Blank, blank_model
+from .from_config import AbstractModel, model_from_config
 from .hf_config import ACTIVATIONS
 
 Config = dict[str, Any]
 _TASKS = {
-    Pretraining: "BertForPreTraining",
+    BERTPretraining: "BertForPreTraining",
     MaskedLM: "BertForMaskedLM",
     SentenceClassifier: "BertForSequenceClassification",
-    Tagger: "BertForTokenClassification",
-    SpanFinder: "BertForQuestionAnswering",
+    TokenClassifier: "BertForTokenClassification",
+    SpanPredictor: "BertForQuestionAnswering",
 }
 
 
-def describe(model: Any, *, config: Mapping[str, Any] | None = None) -> Config:
+def config_from_model(model: Any, *, config: Mapping[str, Any] | None = None) -> Config:
     """The settings of a `BERT` and what is built on it, a `ViT` or a `GPT`; `config` adds what a
     model does not know, such as the longest text a `Rotary` one was trained with or the numbers of
     special tokens.
 
     >>> import jax.random as jr
     >>> model = GPT.init(11, 8, depth=2, heads=2, max_length=12, key=jr.key(0))
-    >>> found = describe(model, config={"eos_token_id": 10})
+    >>> found = config_from_model(model, config={"eos_token_id": 10})
     >>> found["model_type"], found["n_layer"], found["eos_token_id"]
     ('gpt2', 2, 10)
     """
@@ -47,7 +54,8 @@ def describe(model: Any, *, config: Mapping[str, Any] | None = None) -> Config:
         known = _gpt2(model) if isinstance(model.positions, Learned) else _llama(model)
     else:
         raise ValueError(
-            f"describe: transformers has no {type(model).__name__}; give a BERT, ViT or GPT."
+            f"config_from_model: transformers has no {type(model).__name__}; give a BERT, ViT or "
+            "GPT."
         )
     given = config or {}
     if len(given.get("id2label") or ()) == len(
@@ -57,18 +65,18 @@ def describe(model: Any, *, config: Mapping[str, Any] | None = None) -> Config:
             name: value for name, value in known.items() if name not in ("id2label", "label2id")
         }
     whole = {**given, **known}
-    blank_of(model, whole)
+    expect_same_config(model, whole)
     return whole
 
 
-def blank_of(model: Any, config: Mapping[str, Any]) -> Blank:
+def expect_same_config(model: Any, config: Mapping[str, Any]) -> AbstractModel:
     """The empty model of the settings, once it is known to be just like the model."""
-    blank = blank_model(config)
+    blank = model_from_config(config)
     if _form(blank.model) != _form(model):
         raise ValueError(
-            f"describe: this {type(model).__name__} has something config.json has no word for, "
-            "such as other norms, "
-            "activations, attention or scales than transformers' network of that name."
+            f"config_from_model: this {type(model).__name__} cannot be written as a "
+            "config.json: its norms, activations, attention or scales differ from those of "
+            "transformers' network of that name."
         )
     return blank
 
@@ -85,7 +93,9 @@ def _named(activation: Activation) -> str:
     for name, known in ACTIVATIONS.items():
         if known is activation:
             return name
-    raise ValueError(f"describe: transformers has no name for the activation {activation!r}.")
+    raise ValueError(
+        f"config_from_model: transformers has no name for the activation {activation!r}."
+    )
 
 
 def _sizes(trunk: Any, feed: type, norm: type) -> Config:
@@ -93,7 +103,7 @@ def _sizes(trunk: Any, feed: type, norm: type) -> Config:
     block = trunk.blocks.layers
     if not isinstance(block.feed, feed) or not isinstance(block.norm, norm):
         raise ValueError(
-            f"describe: expected {feed.__name__} and {norm.__name__} in every block, got "
+            f"config_from_model: expected {feed.__name__} and {norm.__name__} in every block, got "
             f"{type(block.feed).__name__} and {type(block.norm).__name__}; transformers has no "
             "such network."
         )
@@ -178,7 +188,8 @@ def _llama(model: GPT) -> Config:
     block = model.trunk.blocks.layers
     if not isinstance(block.attention.relative, Rotary):
         raise ValueError(
-            "describe: transformers' GPT has learned places or rotary ones; this model has neither."
+            "config_from_model: transformers' GPT has learned or rotary "
+            "positions; this model has neither."
         )
     return _sizes(model.trunk, Gated, RMSNorm) | {
         "model_type": "llama",

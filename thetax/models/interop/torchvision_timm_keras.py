@@ -5,7 +5,7 @@ one, and `torchvision_resnet.read(state_dict, like)` takes tensors in memory. ti
 DenseNet as torchvision does.
 """
 
-from .weight_names import Names, Rule
+from .weight_names import WeightNames, WeightRule
 
 _TORCH = ("weight", "bias", "running_mean", "running_var")
 _KERAS = ("gamma", "beta", "moving_mean", "moving_variance")
@@ -14,56 +14,60 @@ _DENSE = "stages.{i}.layers.{j}.inner.layers"
 _THEIR_DENSE = "features.denseblock{i+1}.denselayer{j+1}"
 
 
-def _norm(ours: str, theirs: str) -> Rule:
-    return Rule.folded(ours, tuple(f"{theirs}.{part}" for part in _TORCH), epsilon=1e-5)
+def _norm(ours: str, theirs: str) -> WeightRule:
+    return WeightRule.batch_norm(ours, tuple(f"{theirs}.{part}" for part in _TORCH), epsilon=1e-5)
 
 
-def _affine(ours: str, theirs: str) -> tuple[Rule, Rule]:
-    return Rule.plain(f"{ours}.W", f"{theirs}.weight"), Rule.plain(f"{ours}.b", f"{theirs}.bias")
+def _affine(ours: str, theirs: str) -> tuple[WeightRule, WeightRule]:
+    return WeightRule.copy(f"{ours}.W", f"{theirs}.weight"), WeightRule.copy(
+        f"{ours}.b", f"{theirs}.bias"
+    )
 
 
-def _scaled(ours: str, theirs: str) -> Rule:
-    return Rule.scaled(ours, (f"{theirs}.weight", f"{theirs}.bias"))
+def _scaled(ours: str, theirs: str) -> WeightRule:
+    return WeightRule.norm(ours, (f"{theirs}.weight", f"{theirs}.bias"))
 
 
 def _keras(
     convolution: str, norm: str, their_convolution: str, their_norm: str
-) -> tuple[Rule, Rule]:
+) -> tuple[WeightRule, WeightRule]:
     """A convolution of theirs has an offset, and its kernel is height, width, inputs, outputs."""
     parts = *(f"{their_norm}/{part}" for part in _KERAS), f"{their_convolution}/bias"
-    kernel = Rule.turned(f"{convolution}.W", f"{their_convolution}/kernel", 3, 2, 0, 1)
-    return kernel, Rule.folded(norm, parts, epsilon=1e-3)
+    kernel = WeightRule.transpose(f"{convolution}.W", f"{their_convolution}/kernel", 3, 2, 0, 1)
+    return kernel, WeightRule.batch_norm(norm, parts, epsilon=1e-3)
 
 
-torchvision_resnet = Names(
+torchvision_resnet = WeightNames(
     rules=(
-        Rule.plain("stem.layers.0.W", "conv1.weight"),
+        WeightRule.copy("stem.layers.0.W", "conv1.weight"),
         _norm("stem.layers.1", "bn1"),
         *[
-            Rule.plain(f"{_BLOCK}.inner.layers.{3 * k}.W", f"layer{{i+1}}.{{j}}.conv{k + 1}.weight")
+            WeightRule.copy(
+                f"{_BLOCK}.inner.layers.{3 * k}.W", f"layer{{i+1}}.{{j}}.conv{k + 1}.weight"
+            )
             for k in range(3)
         ],
         *[
             _norm(f"{_BLOCK}.inner.layers.{3 * k + 1}", f"layer{{i+1}}.{{j}}.bn{k + 1}")
             for k in range(3)
         ],
-        Rule.plain(f"{_BLOCK}.skip.layers.0.W", "layer{i+1}.{j}.downsample.0.weight"),
+        WeightRule.copy(f"{_BLOCK}.skip.layers.0.W", "layer{i+1}.{j}.downsample.0.weight"),
         _norm(f"{_BLOCK}.skip.layers.1", "layer{i+1}.{j}.downsample.1"),
         *_affine("head", "fc"),
     ),
     ignored=("num_batches_tracked",),
 )
 
-torchvision_densenet = Names(
+torchvision_densenet = WeightNames(
     rules=(
-        Rule.plain("stem.layers.0.W", "features.conv0.weight"),
+        WeightRule.copy("stem.layers.0.W", "features.conv0.weight"),
         _norm("stem.layers.1", "features.norm0"),
         *[
-            Rule.plain(f"{_DENSE}.{3 * k + 2}.W", f"{_THEIR_DENSE}.conv{k + 1}.weight")
+            WeightRule.copy(f"{_DENSE}.{3 * k + 2}.W", f"{_THEIR_DENSE}.conv{k + 1}.weight")
             for k in range(2)
         ],
         *[_norm(f"{_DENSE}.{3 * k}", f"{_THEIR_DENSE}.norm{k + 1}") for k in range(2)],
-        Rule.plain("transitions.{i}.layers.2.W", "features.transition{i+1}.conv.weight"),
+        WeightRule.copy("transitions.{i}.layers.2.W", "features.transition{i+1}.conv.weight"),
         _norm("transitions.{i}.layers.0", "features.transition{i+1}.norm"),
         _norm("last.layers.0", "features.norm5"),
         *_affine("head", "classifier"),
@@ -71,7 +75,7 @@ torchvision_densenet = Names(
     ignored=("num_batches_tracked",),
 )
 
-timm_mixer = Names(
+timm_mixer = WeightNames(
     rules=(
         *_affine("stem", "stem.proj"),
         _scaled("blocks.layers.norm_tokens", "blocks.{*}.norm1"),
@@ -85,7 +89,7 @@ timm_mixer = Names(
     ),
 )
 
-keras_resnet = Names(
+keras_resnet = WeightNames(
     rules=(
         *_keras("stem.layers.0", "stem.layers.1", "conv1", "bn_conv1"),
         *[
@@ -104,7 +108,7 @@ keras_resnet = Names(
             "res{i+2}{j+a}_branch1",
             "bn{i+2}{j+a}_branch1",
         ),
-        Rule.turned("head.W", "fc1000/kernel", 1, 0),
-        Rule.plain("head.b", "fc1000/bias"),
+        WeightRule.transpose("head.W", "fc1000/kernel", 1, 0),
+        WeightRule.copy("head.b", "fc1000/bias"),
     ),
 )

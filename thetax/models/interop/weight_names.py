@@ -38,35 +38,35 @@ SHOWN = 8  # names that a message lists
 _PLACE = re.compile(r"\{(\w+|\*)(?:\+(\w+))?\}")
 
 
-class Rule(NamedTuple):
+class WeightRule(NamedTuple):
     """Leaves of ours and tensors of theirs, and the way from each to the other."""
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
     read: Callable[..., Arrays]  # their tensors to our leaves
     write: Callable[..., Arrays]  # our leaves to their tensors
-    norm: bool = False  # ours is a norm, which may be one of the batch
+    is_batch_norm: bool = False  # ours is a norm, which may be one of the batch
 
     @staticmethod
-    def plain(ours: str, theirs: str) -> "Rule":
+    def copy(ours: str, theirs: str) -> "WeightRule":
         """The same array."""
-        return Rule((ours,), (theirs,), _same, _same)
+        return WeightRule((ours,), (theirs,), _same, _same)
 
     @staticmethod
-    def turned(ours: str, theirs: str, *axes: int) -> "Rule":
+    def transpose(ours: str, theirs: str, *axes: int) -> "WeightRule":
         """Ours is theirs with its axes in this order."""
         back = np.argsort(axes)
-        return Rule(
+        return WeightRule(
             (ours,), (theirs,), lambda t: (t.transpose(axes),), lambda w: (w.transpose(back),)
         )
 
     @staticmethod
-    def scaled(ours: str, theirs: tuple[str, str]) -> "Rule":
+    def norm(ours: str, theirs: tuple[str, str]) -> "WeightRule":
         r"""Ours is a layer with $\gamma$ and $\mu$; they call them otherwise."""
-        return Rule((f"{ours}.gamma", f"{ours}.mu"), theirs, _same, _same)
+        return WeightRule((f"{ours}.gamma", f"{ours}.mu"), theirs, _same, _same)
 
     @staticmethod
-    def folded(ours: str, theirs: tuple[str, ...], *, epsilon: float) -> "Rule":
+    def batch_norm(ours: str, theirs: tuple[str, ...], *, epsilon: float) -> "WeightRule":
         r"""Ours is a norm; theirs are $\gamma$, $\beta$, mean, variance and, if given, the offset
         of what comes before.
 
@@ -81,15 +81,15 @@ class Rule(NamedTuple):
             zero = np.zeros_like(mu)
             return (gamma, mu, zero, np.full_like(mu, 1 - epsilon), zero)[: len(theirs)]
 
-        return Rule((f"{ours}.gamma", f"{ours}.mu"), theirs, read, write, norm=True)
+        return WeightRule((f"{ours}.gamma", f"{ours}.mu"), theirs, read, write, is_batch_norm=True)
 
 
-class Names(NamedTuple):
+class WeightNames(NamedTuple):
     """How a library calls the parts of a network; without rules each leaf is called by its own
     path.
 
     >>> from thetax.layers import Linear
-    >>> names = Names((Rule.plain("W", "fc.weight"), Rule.plain("b", "fc.bias")))
+    >>> names = WeightNames((WeightRule.copy("W", "fc.weight"), WeightRule.copy("b", "fc.bias")))
     >>> theirs = names.write(Linear(jnp.eye(2), jnp.ones(2)))
     >>> theirs["fc.bias"].tolist()
     [1.0, 1.0]
@@ -103,7 +103,7 @@ class Names(NamedTuple):
     Give the tensors of this very network, and the names of the library that made them.
     """
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[WeightRule, ...] = ()
     ignored: tuple[str, ...] = ()  # how the names of tensors end that hold no parameters
     repeated: Mapping[str, str] = MappingProxyType(
         {}
@@ -125,7 +125,7 @@ class Names(NamedTuple):
         batch = batch_norms(like)
         found: dict[str, np.ndarray] = {}
         for link in links:
-            keep = link.rule.norm and link.ours[0].rpartition(".")[0] in batch
+            keep = link.rule.is_batch_norm and link.ours[0].rpartition(".")[0] in batch
             read = (lambda *theirs: theirs[:2]) if keep else link.rule.read
             made = [read(*(tensors[name] for name in names)) for names in link.theirs]
             found |= zip(link.ours, made[0] if link.depth is None else map(np.stack, zip(*made)))
@@ -141,9 +141,8 @@ class Names(NamedTuple):
         """
         if self.rules and (norms := batch_norms(model)):
             raise ValueError(
-                f"Names: {len(norms)} norms such as {min(norms)} are those of a batch and have no "
-                "moments to write; "
-                "turn them into affine maps with fold(model, xs)."
+                f"WeightNames: {len(norms)} norms such as {min(norms)} are batch "
+                "norms without stored moments; turn them into affine maps with fold(model, xs)."
             )
         leaves = dict(zip(tree.names(model), map(np.asarray, jax.tree.leaves(model))))
         return {
@@ -175,7 +174,7 @@ class Names(NamedTuple):
         leaves = dict(zip(tree.names(like), jax.tree.leaves(like)))
         if not self.rules:
             return [
-                _Link(Rule.plain(name, name), (name,), [(name,)], None, (leaf,))
+                _Link(WeightRule.copy(name, name), (name,), [(name,)], None, (leaf,))
                 for name, leaf in leaves.items()
             ]
         links = []
@@ -188,8 +187,7 @@ class Names(NamedTuple):
                     del left[ours]
         if left:
             raise ValueError(
-                f"Names: no rule tells how {', '.join(left)} are called; the map is for another "
-                "network."
+                f"WeightNames: no rule names {', '.join(left)}; the rules are for another network."
             )
         return links
 
@@ -199,7 +197,7 @@ class _Link(NamedTuple):
     layers.
     """
 
-    rule: Rule
+    rule: WeightRule
     ours: tuple[str, ...]
     theirs: list[tuple[str, ...]]
     depth: int | None
@@ -227,7 +225,7 @@ def _arrays(tensors: Any) -> dict[str, np.ndarray]:
     if not isinstance(tensors, Mapping):
         cure = "give module.state_dict()" if hasattr(tensors, "state_dict") else "give a dict"
         raise ValueError(
-            f"Names: expected tensors by name, got a {type(tensors).__name__}; {cure}."
+            f"WeightNames: expected tensors by name, got a {type(tensors).__name__}; {cure}."
         )
     found = {}
     for name, tensor in tensors.items():
@@ -235,9 +233,8 @@ def _arrays(tensors: Any) -> dict[str, np.ndarray]:
             found[name] = np.asarray(tensor)
         except (TypeError, RuntimeError) as trouble:
             raise ValueError(
-                f"Names: {name} is no array for NumPy ({trouble}); call .float() on the tensors, "
-                "and .detach().cpu() "
-                "if they are still part of a training or on a GPU."
+                f"WeightNames: {name} cannot become a NumPy array ({trouble}); call .float() "
+                "on the tensors, and .detach().cpu() if they require gradients or are on a GPU."
             ) from None
     return found
 
@@ -254,7 +251,7 @@ def _pattern(ours: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d+)", re.escape(ours)))
 
 
-def _link(rule: Rule, match: re.Match[str], leaves: Mapping[str, Any]) -> _Link:
+def _link(rule: WeightRule, match: re.Match[str], leaves: Mapping[str, Any]) -> _Link:
     numbers = {place: int(number) for place, number in match.groupdict().items()}
     ours = tuple(_fill(one, numbers) for one in rule.ours)
     depth = len(leaves[ours[0]]) if any("{*}" in theirs for theirs in rule.theirs) else None

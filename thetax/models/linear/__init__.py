@@ -11,8 +11,8 @@ from .deep_linear import mode_growth as mode_growth
 from .deep_linear import reduced_rank_regression as reduced_rank_regression
 from .neuron import McCullochPitts as McCullochPitts
 from .neuron import Perceptron as Perceptron
+from .pca import PCA as PCA
 from .pca import LowRank as LowRank
-from .pca import Principal as Principal
 from .pca import low_rank as low_rank
 from .pca import principal_components as principal_components
 from .perceptron import PerceptronFit as PerceptronFit

@@ -115,9 +115,8 @@ def deep_linear_gradient(model: Chain, data: Correlations) -> Chain:
     k = len(W[-1])
     if data.xx.shape != (d, d) or data.yx.shape != (k, d):
         raise ValueError(
-            f"deep_linear_gradient: a network from {d} inputs to {k} outputs needs correlations "
-            f"xx ({d}, {d}) and yx "
-            f"({k}, {d}); got {data.xx.shape} and {data.yx.shape}."
+            f"deep_linear_gradient: a network from {d} inputs to {k} outputs needs correlations xx "
+            f"({d}, {d}) and yx ({k}, {d}); got {data.xx.shape} and {data.yx.shape}."
         )
     before = list(
         accumulate(

@@ -48,9 +48,8 @@ def decide(
                 return None, certificate
     raise ArithmeticError(
         "separate: at double precision neither a separator nor a certificate can be shown; the "
-        "classes touch to "
-        "within rounding. Move the origin nearer to the points, or drop features that depend on "
-        "the others."
+        "classes touch to within rounding. Move the origin nearer to the points, or drop features "
+        "that depend on the others."
     )
 
 

@@ -48,8 +48,7 @@ class McCullochPitts(eqx.Module):
         if self.sigma.ndim != 2 or self.theta.shape != self.sigma.shape[:1]:
             raise ValueError(
                 "McCullochPitts: sigma must be (m, n) and theta (m,); got sigma "
-                f"{self.sigma.shape} and theta "
-                f"{self.theta.shape}. Each row of sigma is one neuron."
+                f"{self.sigma.shape} and theta {self.theta.shape}. Each row of sigma is one neuron."
             )
         if not isinstance(self.sigma, Tracer) and not bool((jnp.abs(self.sigma) == 1).all()):
             raise ValueError(

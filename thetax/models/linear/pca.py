@@ -59,7 +59,7 @@ def low_rank(X: Num[Any, "d n"], *, rank: int) -> LowRank:
     return LowRank(U * s[None, :rank] @ Vt, U, s[:rank], Vt, s[rank:])
 
 
-class Principal(NamedTuple):
+class PCA(NamedTuple):
     r"""The best linear autoencoder; its mean loss, which `squared_error` gives too; and all
     singular values.
     """
@@ -74,7 +74,7 @@ class Principal(NamedTuple):
         return self.singular**2 / (self.singular**2).sum()
 
 
-def principal_components(xs: Num[Any, "n d"], *, width: int, centred: bool = False) -> Principal:
+def principal_components(xs: Num[Any, "n d"], *, width: int, centred: bool = False) -> PCA:
     r"""The linear autoencoder of least loss $\frac{1}{2n} \sum_i \|x_i - DCx_i\|^2$, with a code of
     width $m$.
 
@@ -98,7 +98,7 @@ def principal_components(xs: Num[Any, "n d"], *, width: int, centred: bool = Fal
     encoder, decoder = (
         (Linear(C, -C @ centre), Linear(C.T, centre)) if centred else (Linear(C), Linear(C.T))
     )
-    return Principal(Chain(encoder, decoder), (s[width:] ** 2).sum() / (2 * len(xs)), s)
+    return PCA(Chain(encoder, decoder), (s[width:] ** 2).sum() / (2 * len(xs)), s)
 
 
 def as_matrix(name: str, argument: str, X: Any) -> Float[Array, "d n"]:
@@ -107,8 +107,7 @@ def as_matrix(name: str, argument: str, X: Any) -> Float[Array, "d n"]:
     if X.ndim != 2 or not X.size:
         raise ValueError(
             f"{name}: {argument} must be a matrix, one row an example, and not empty; got shape "
-            f"{X.shape}. "
-            "Flatten images with xs.reshape(len(xs), -1)."
+            f"{X.shape}. Flatten images with xs.reshape(len(xs), -1)."
         )
     if not isinstance(X, Tracer):
         with jax.ensure_compile_time_eval():

@@ -96,20 +96,17 @@ def _explain(found: PerceptronFit, xs: np.ndarray, ys: np.ndarray, bias: bool) -
         used = np.flatnonzero(certificate := np.asarray(certificate))
         raise NotSeparable(
             "fit_perceptron: no hyperplane separates the data: with weights in .certificate on "
-            f"{len(used)} of the "
-            f"{len(certificate)} examples (such as row {used[0]}), the signed examples y(x, 1) "
-            "add up to 0. "
-            "Map the inputs to more features, or descend a loss.",
+            f"{len(used)} of the {len(certificate)} examples (such as row {used[0]}), the signed "
+            "examples y(x, 1) add up to 0. Map the inputs to more features, or descend a loss.",
             certificate,
         )
     zs = signed_rows(xs, ys, bias)
     bound = np.square(zs).sum(axis=1).max() / ((zs @ v).min() / np.linalg.norm(v)) ** 2
     warnings.warn(
         "fit_perceptron: the data are separable, but not yet separated: "
-        f"epochs={int(found.epochs)}, updates made "
-        f"{int(found.mistakes)}, updates that Novikoff's bound allows {bound:.3g}. Allow more "
-        "epochs, centre and scale "
-        "the features, or ask max_margin for a separator.",
+        f"epochs={int(found.epochs)}, updates made {int(found.mistakes)}, updates that Novikoff's "
+        f"bound allows {bound:.3g}. Allow more epochs, centre and scale the features, or ask "
+        "max_margin for a separator.",
         RuntimeWarning,
         stacklevel=4,
     )

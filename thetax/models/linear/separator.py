@@ -105,8 +105,7 @@ def check_signs(xs: Any, ys: Any) -> None:
     if len(points) != 2 or labels != points[:1]:
         raise ValueError(
             f"xs and ys: expected points of shape (n, d) and labels of shape (n,); got {points} "
-            f"and {labels}. "
-            "Row i of both is example i."
+            f"and {labels}. Row i of both is example i."
         )
     if points[0] and not points[1]:
         raise ValueError(

@@ -2,6 +2,6 @@
 
 from .classifier import SequenceClassifier as SequenceClassifier
 from .ngram import NGram as NGram
+from .recurrent_lm import AttentionCell as AttentionCell
 from .recurrent_lm import EncoderDecoder as EncoderDecoder
-from .recurrent_lm import Looking as Looking
 from .recurrent_lm import NextToken as NextToken

@@ -40,8 +40,8 @@ class SequenceClassifier(eqx.Module):
         initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "SequenceClassifier":
-        """Draws `cell(width, m, key=key)`, for inputs or vectors of `vocab_size` of that width, and $k$
-        answers.
+        """Draws `cell(width, m, key=key)`, for inputs or vectors of `vocab_size` of that width, and
+        $k$ answers.
         """
         key_cell, key_head, key_embed = jr.split(key, 3)
         embed = None if vocab_size is None else Embedding.init(vocab_size, width, key=key_embed)

@@ -35,48 +35,48 @@ class NGram(eqx.Module):
 
     Departs: the lecture prints $N + 1$ tokens as the context of an order-$N$ model.
 
-    >>> cell = NGram.fit([0, 1, 0, 1, 0, 2], size=3, order=1, discount=0.0)
+    >>> cell = NGram.fit([0, 1, 0, 1, 0, 2], vocab_size=3, order=1, discount=0.0)
     >>> _, log_p = cell(cell.start, jnp.array(0))
     >>> jnp.exp(log_p).round(3).tolist()
     [0.0, 0.667..., 0.333...]
     """
 
-    found: tuple[Int[Array, " _"], ...]
+    ngrams: tuple[Int[Array, " _"], ...]
     counts: tuple[Float[Array, " _"], ...]
-    size: int = eqx.field(static=True)
+    vocab_size: int = eqx.field(static=True)
     discount: float = eqx.field(static=True, default=0.75)
 
     @classmethod
-    def fit(cls, tokens: Any, *, size: int, order: int, discount: float = 0.75) -> "NGram":
+    def fit(cls, tokens: Any, *, vocab_size: int, order: int, discount: float = 0.75) -> "NGram":
         """Counts the runs of up to `order` + 1 tokens in one text, or in each of several (a list of
         texts).
         """
         texts = [np.asarray(text) for text in (tokens if _many(tokens) else [tokens])]
-        _check(texts, size, order, discount)
+        _check(texts, vocab_size, order, discount)
         found = []
         counts = []
         before = [
             np.zeros(len(text), np.int64) for text in texts
         ]  # the number of the context of each token
         for k in range(order + 1):
-            keys = [number * size + text[k:] for number, text in zip(before, texts)]
+            keys = [number * vocab_size + text[k:] for number, text in zip(before, texts)]
             unique, times = np.unique(np.concatenate(keys), return_counts=True)
             if unique[-1] > LARGEST:
                 raise ValueError(
-                    f"NGram.fit: order {order} makes too many contexts of {size} tokens; choose a "
-                    "lower."
+                    f"NGram.fit: order {order} makes too many contexts of {vocab_size} "
+                    "tokens; choose a lower order."
                 )
             found.append(jnp.asarray(unique, jnp.int32))
             counts.append(jnp.asarray(times, jnp.zeros(()).dtype))
             before = [
                 np.searchsorted(unique, key)[:-1] for key in keys
             ]  # a context needs a token after it
-        return cls(tuple(found), tuple(counts), size, discount)
+        return cls(tuple(found), tuple(counts), vocab_size, discount)
 
     @property
     def order(self) -> int:
         """$N$, how many tokens it remembers."""
-        return len(self.found) - 1
+        return len(self.ngrams) - 1
 
     @property
     def start(self) -> Int[Array, " _"]:
@@ -88,27 +88,27 @@ class NGram(eqx.Module):
     def __call__(
         self, state: Int[Array, " _"], token: Int[Array, ""]
     ) -> tuple[Int[Array, " _"], Float[Array, " v"]]:
-        expect_tokens("NGram", token, self.size)
+        expect_tokens("NGram", token, self.vocab_size)
         longer = [self._number(k, state[k], token) for k in range(self.order)]
         state = jnp.stack([jnp.zeros((), jnp.int32), *longer])
-        p = jnp.full(self.size, 1 / self.size, self.counts[0].dtype)
+        p = jnp.full(self.vocab_size, 1 / self.vocab_size, self.counts[0].dtype)
         for k in range(self.order + 1):
             p = self._mixed(k, state[k], p)
-        return state, jnp.where((token >= -1) & (token < self.size), jnp.log(p), jnp.nan)
+        return state, jnp.where((token >= -1) & (token < self.vocab_size), jnp.log(p), jnp.nan)
 
     def _number(self, k: int, context: Int[Array, ""], token: Int[Array, "*s"]) -> Int[Array, "*s"]:
         """The place of a context with a token after it among the $(k + 1)$-grams, -1 if it never
         came.
         """
-        key = context * self.size + token
-        place = jnp.searchsorted(self.found[k], key).astype(jnp.int32)
-        there = (self.found[k].at[place].get(mode="clip") == key) & (context >= 0) & (token >= 0)
+        key = context * self.vocab_size + token
+        place = jnp.searchsorted(self.ngrams[k], key).astype(jnp.int32)
+        there = (self.ngrams[k].at[place].get(mode="clip") == key) & (context >= 0) & (token >= 0)
         return jnp.where(there, place, -1)
 
     def _mixed(
         self, k: int, context: Int[Array, ""], shorter: Float[Array, " v"]
     ) -> Float[Array, " v"]:
-        place = self._number(k, context, jnp.arange(self.size, dtype=jnp.int32))
+        place = self._number(k, context, jnp.arange(self.vocab_size, dtype=jnp.int32))
         c = jnp.where(place >= 0, self.counts[k].at[place].get(mode="clip"), 0)
         total = c.sum()
         kinds = (c > 0).sum().astype(c.dtype)

@@ -2,8 +2,8 @@ r"""Models of sequences of tokens (§5.3): $p(y_{1:n} \mid x) = \prod_i p(y_i \m
 
 What says $p(y_i \mid \cdot)$ is a cell: it reads a token and puts out the logits of the one to
 come. `unroll` runs it along a given text, which is teacher forcing, and `Recurrent` makes a model
-of it; `greedy`, `sample` and `beam` let it go on by itself. A model of pairs gives such a cell for
-each source: `model.decoder(source)`.
+of it; `greedy`, `sample` and `beam_search` let it go on by itself. A model of pairs gives such a
+cell for each source: `model.decoder(source)`.
 
 Tokens are whole numbers from 0, and -1 where a short sequence is filled up at its end.
 """
@@ -57,8 +57,8 @@ class NextToken(eqx.Module):
         initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "NextToken":
-        """For `vocab_size` tokens, vectors of size $d$ and `cell(d, m, key=key)`, which puts out $m$
-        numbers.
+        """For `vocab_size` tokens, vectors of size $d$ and `cell(d, m, key=key)`, which puts out
+        $m$ numbers.
         """
         key_embed, key_cell, key_out = jr.split(key, 3)
         return cls(
@@ -84,7 +84,7 @@ class NextToken(eqx.Module):
         return state, jax.vmap(self.readout)(ys)
 
 
-class Looking(Cell):
+class AttentionCell(Cell):
     r"""A cell that looks at a memory before each step: $c_i = \sum_j a_{ij} \zeta_j$ with $a_i$
     from its state $z_{i-1}$, and $Cc_i$ is added to what it reads. It puts out $[y_i, c_i]$ (§5.3).
     """
@@ -152,8 +152,8 @@ class EncoderDecoder(eqx.Module):
         initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "EncoderDecoder":
-        """For `source_vocab_size` and `target_vocab_size` tokens, vectors of size $d$, cells of size $m$; `attention_width` is the
-        width of the attention's hidden layer, none without it.
+        """For `source_vocab_size` and `target_vocab_size` tokens, vectors of size $d$, cells of
+        size $m$; `attention_width` is the width of the attention's hidden layer, none without it.
         """
         key_source, key_on, key_back, key_target, key_attend, key_C, key_out = jr.split(key, 7)
         draw = partial(cell, d, m)
@@ -189,7 +189,7 @@ class EncoderDecoder(eqx.Module):
         if self.attention is None or self.C is None:
             return self.target, state
         bias = jnp.where(source >= 0, 0.0, -jnp.inf).astype(zetas.dtype)
-        look = Looking(
+        look = AttentionCell(
             self.target.cell, self.attention, self.C, zetas, self.attention.keys(zetas), bias
         )
         return NextToken(self.target.embed, look, self.target.readout), state

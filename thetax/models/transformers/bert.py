@@ -34,7 +34,7 @@ from ...layers import (
 from .transformer import Trunk
 
 SMALL = gaussian(0.02)
-Sentence = Int[Array, " t"] | tuple[Int[Array, " t"], Int[Array, " t"]]
+BERTInput = Int[Array, " t"] | tuple[Int[Array, " t"], Int[Array, " t"]]
 
 
 class BERT(eqx.Module):
@@ -98,23 +98,25 @@ class BERT(eqx.Module):
             Dropout(dropout),
         )
 
-    def enter(self, x: Sentence) -> Float[Array, "t d"]:
+    def input_embeddings(self, x: BERTInput) -> Float[Array, "t d"]:
         """The sum of the three vectors of each token, normalised; 0 for the segment unless it is
         given.
         """
         tokens, segments = _parted(x)
         return jax.vmap(self.norm)(self.positions(self.embed(tokens)) + self.segments(segments))
 
-    def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, "t d"]:
+    def __call__(self, x: BERTInput, *, key: PRNGKeyArray | None = None) -> Float[Array, "t d"]:
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
-        return self.trunk(self.drop(self.enter(x), key=key_drop), mask=_there(x), key=key_trunk)
+        return self.trunk(
+            self.drop(self.input_embeddings(x), key=key_drop), mask=_there(x), key=key_trunk
+        )
 
-    def weights(self, x: Sentence) -> Float[Array, "l h t t"]:
+    def attention_weights(self, x: BERTInput) -> Float[Array, "l h t t"]:
         """How much each token looks at each other, in every layer and head."""
-        return self.trunk.weights(self.enter(x), mask=_there(x))
+        return self.trunk.attention_weights(self.input_embeddings(x), mask=_there(x))
 
 
-def _parted(x: Sentence) -> tuple[Int[Array, " t"], Int[Array, " t"]]:
+def _parted(x: BERTInput) -> tuple[Int[Array, " t"], Int[Array, " t"]]:
     tokens, segments = x if isinstance(x, tuple) else (x, jnp.zeros_like(x))
     if tokens.shape != segments.shape:
         raise ValueError(
@@ -123,65 +125,65 @@ def _parted(x: Sentence) -> tuple[Int[Array, " t"], Int[Array, " t"]]:
     return tokens, segments
 
 
-def _there(x: Sentence) -> Mask:
+def _there(x: BERTInput) -> Mask:
     return Mask(length=written(_parted(x)[0]))
 
 
-class Guesses(NamedTuple):
+class PretrainingLogits(NamedTuple):
     """What fills the gaps, logits for every token, and whether the second sentence follows the
     first.
     """
 
     tokens: Float[Array, "t v"]
-    follows: Float[Array, " 2"]
+    next_sentence: Float[Array, " 2"]
 
 
-class Pretraining(eqx.Module):
+class BERTPretraining(eqx.Module):
     r"""BERT with the two heads it is trained with (§6.5): the logits of the token at each place,
     read by the vectors of the tokens themselves, and those of 0 "it follows" and 1 "it does not",
     read at the first place.
 
-    >>> model = Pretraining.init(
+    >>> model = BERTPretraining.init(
     ...     BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0)), key=jr.key(1)
     ... )
     >>> guesses = model(jnp.array([1, 4, 2]))
-    >>> guesses.tokens.shape, guesses.follows.shape
+    >>> guesses.tokens.shape, guesses.next_sentence.shape
     ((3, 11), (2,))
     """
 
     bert: BERT
-    turn: Linear
+    transform: Linear
     norm: LayerNorm
     b: Float[Array, " v"]
     pool: Linear
-    follow: Linear
+    next_sentence: Linear
     activation: Activation = eqx.field(static=True, default=gelu)
 
     @classmethod
     def init(
         cls, bert: BERT, *, initialiser: Initialiser = SMALL, key: PRNGKeyArray
-    ) -> "Pretraining":
+    ) -> "BERTPretraining":
         """Draws the heads."""
         size, d = bert.embed.E.shape
-        key_turn, key_pool, key_follow = jr.split(key, 3)
+        key_transform, key_pool, key_next = jr.split(key, 3)
         draw = partial(Linear.init, d, initialiser=initialiser)
         norm = LayerNorm.init(d, epsilon=bert.norm.epsilon)
         return cls(
             bert,
-            draw(d, key=key_turn),
+            draw(d, key=key_transform),
             norm,
             jnp.zeros(size),
             draw(d, key=key_pool),
-            draw(2, key=key_follow),
+            draw(2, key=key_next),
         )
 
     def fill(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         """The logits of the tokens of which these are the last vectors."""
         return _fill(self, x)
 
-    def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Guesses:
+    def __call__(self, x: BERTInput, *, key: PRNGKeyArray | None = None) -> PretrainingLogits:
         found = self.bert(x, key=key)
-        return Guesses(self.fill(found), self.follow(tanh(self.pool(found[0]))))
+        return PretrainingLogits(self.fill(found), self.next_sentence(tanh(self.pool(found[0]))))
 
 
 class MaskedLM(eqx.Module):
@@ -195,7 +197,7 @@ class MaskedLM(eqx.Module):
     """
 
     bert: BERT
-    turn: Linear
+    transform: Linear
     norm: LayerNorm
     b: Float[Array, " v"]
     activation: Activation = eqx.field(static=True, default=gelu)
@@ -207,12 +209,12 @@ class MaskedLM(eqx.Module):
         norm = LayerNorm.init(d, epsilon=bert.norm.epsilon)
         return cls(bert, Linear.init(d, d, initialiser=initialiser, key=key), norm, jnp.zeros(size))
 
-    def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, "t v"]:
+    def __call__(self, x: BERTInput, *, key: PRNGKeyArray | None = None) -> Float[Array, "t v"]:
         return _fill(self, self.bert(x, key=key))
 
 
-def _fill(model: Pretraining | MaskedLM, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
-    y = jax.vmap(model.norm)(model.activation(jax.vmap(model.turn)(x)))
+def _fill(model: BERTPretraining | MaskedLM, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
+    y = jax.vmap(model.norm)(model.activation(jax.vmap(model.transform)(x)))
     return model.bert.embed.read(y) + model.b[None]
 
 
@@ -253,16 +255,16 @@ class SentenceClassifier(eqx.Module):
             Dropout(dropout),
         )
 
-    def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, " k"]:
+    def __call__(self, x: BERTInput, *, key: PRNGKeyArray | None = None) -> Float[Array, " k"]:
         key_bert, key_drop = (None, None) if key is None else jr.split(key)
         return self.head(self.drop(tanh(self.pool(self.bert(x, key=key_bert)[0])), key=key_drop))
 
 
-class Tagger(eqx.Module):
+class TokenClassifier(eqx.Module):
     r"""$W\xi_t + b$: a class for every token (§6.5).
 
     >>> bert = BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0))
-    >>> Tagger.init(bert, 5, key=jr.key(1))(jnp.array([1, 4, 2])).shape
+    >>> TokenClassifier.init(bert, 5, key=jr.key(1))(jnp.array([1, 4, 2])).shape
     (3, 5)
     """
 
@@ -279,7 +281,7 @@ class Tagger(eqx.Module):
         dropout: float = 0.0,
         initialiser: Initialiser = SMALL,
         key: PRNGKeyArray,
-    ) -> "Tagger":
+    ) -> "TokenClassifier":
         """A head for so many classes on an encoder that has learned."""
         return cls(
             bert,
@@ -287,12 +289,12 @@ class Tagger(eqx.Module):
             Dropout(dropout),
         )
 
-    def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, "t k"]:
+    def __call__(self, x: BERTInput, *, key: PRNGKeyArray | None = None) -> Float[Array, "t k"]:
         key_bert, key_drop = (None, None) if key is None else jr.split(key)
         return jax.vmap(self.head)(self.drop(self.bert(x, key=key_bert), key=key_drop))
 
 
-class SpanFinder(eqx.Module):
+class SpanPredictor(eqx.Module):
     r"""$s_i = S^\top \xi_i$ and $e_j = E^\top \xi_j$: where in the passage an answer begins and
     where it ends (§6.5).
 
@@ -300,7 +302,7 @@ class SpanFinder(eqx.Module):
     [SEP] that closes the passage; outside of the passage, and there, the scores are $-\infty$.
 
     >>> bert = BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0))
-    >>> model = SpanFinder.init(bert, key=jr.key(1))
+    >>> model = SpanPredictor.init(bert, key=jr.key(1))
     >>> jnp.isfinite(model((jnp.array([1, 4, 2, 5, 6, 2]), jnp.array([0, 0, 0, 1, 1, 1]))))[
     ...     0
     ... ].tolist()
@@ -313,7 +315,7 @@ class SpanFinder(eqx.Module):
     @classmethod
     def init(
         cls, bert: BERT, *, initialiser: Initialiser = SMALL, key: PRNGKeyArray
-    ) -> "SpanFinder":
+    ) -> "SpanPredictor":
         """A head on an encoder that has learned."""
         return cls(bert, Linear.init(bert.embed.E.shape[1], 2, initialiser=initialiser, key=key))
 
@@ -336,7 +338,9 @@ def best_span(
     [1, 2]
     """
     if max_length < 1:
-        raise ValueError(f"best_span: longest counts tokens and must be at least 1; got {max_length}.")
+        raise ValueError(
+            f"best_span: longest counts tokens and must be at least 1; got {max_length}."
+        )
     begins, ends = scores
     t = len(begins)
     max_length = min(max_length, len(begins))

@@ -31,7 +31,7 @@ from ...layers import (
     gaussian,
     gelu_tanh,
 )
-from .transformer import Past, Trunk
+from .transformer import KVCache, Trunk
 
 SMALL = gaussian(0.02)
 
@@ -73,8 +73,8 @@ class GPT(eqx.Module):
         initialiser: Initialiser = SMALL,
         key: PRNGKeyArray,
     ) -> "GPT":
-        """As GPT-2, the smallest by default: `vocab_size` tokens, vectors of width `d`, texts of at most
-        `max_length`.
+        """As GPT-2, the smallest by default: `vocab_size` tokens, vectors of width `d`, texts of at
+        most `max_length`.
         """
         key_embed, key_positions, key_trunk, key_out = jr.split(key, 4)
         feed = partial(FeedForward.init, activation=gelu_tanh)
@@ -147,26 +147,28 @@ class GPT(eqx.Module):
     def __call__(
         self, tokens: Int[Array, " t"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "t v"]:
-        return self.read(self.think(tokens, key=key))
+        return self.unembed(self.last_hidden(tokens, key=key))
 
-    def think(
+    def last_hidden(
         self, tokens: Int[Array, " t"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "t d"]:
         """The last vectors, of which the logits are read."""
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
-        return self.trunk(self.drop(self._placed(tokens), key=key_drop), mask=CAUSAL, key=key_trunk)
+        return self.trunk(
+            self.drop(self._input_embeddings(tokens), key=key_drop), mask=CAUSAL, key=key_trunk
+        )
 
-    def read(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
+    def unembed(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         """The logits of vectors."""
         return self.embed.read(x) if self.readout is None else jax.vmap(self.readout)(x)
 
-    def weights(self, tokens: Int[Array, " t"]) -> Float[Array, "l h t t"]:
+    def attention_weights(self, tokens: Int[Array, " t"]) -> Float[Array, "l h t t"]:
         """How much each token looks at each before it, in every layer and head."""
-        return self.trunk.weights(self._placed(tokens), mask=CAUSAL)
+        return self.trunk.attention_weights(self._input_embeddings(tokens), mask=CAUSAL)
 
     def decoder(
         self, prompt: Int[Array, " t"] | None = None, *, length: int
-    ) -> tuple["Decoder", Past]:
+    ) -> tuple["Decoder", KVCache]:
         """The cell that goes on after each token, with room for `length` of them, and the state in
         which all of the prompt has been read.
         """
@@ -174,16 +176,17 @@ class GPT(eqx.Module):
         if not (0 if prompt is None else len(prompt)) < length <= most:
             raise ValueError(
                 "GPT: length must leave room after a prompt of "
-                f"{0 if prompt is None else len(prompt)} and be at most "
-                f"{most}; got {length}."
+                f"{0 if prompt is None else len(prompt)} and be at most {most}; got {length}."
             )
         cell = Decoder(self, length)
         return cell, cell.start if prompt is None else self._extend(prompt, cell.start)[1]
 
-    def _extend(self, tokens: Int[Array, " t"], past: Past) -> tuple[Float[Array, "t d"], Past]:
-        return self.trunk.extend(self._placed(tokens, first=past.count), past)
+    def _extend(
+        self, tokens: Int[Array, " t"], past: KVCache
+    ) -> tuple[Float[Array, "t d"], KVCache]:
+        return self.trunk.extend(self._input_embeddings(tokens, first=past.count), past)
 
-    def _placed(
+    def _input_embeddings(
         self, tokens: Int[Array, " t"], *, first: Int[Array, ""] | int = 0
     ) -> Float[Array, "t d"]:
         x = self.embed(tokens)
@@ -203,15 +206,15 @@ class Decoder(eqx.Module):
     length: int = eqx.field(static=True)
 
     @property
-    def start(self) -> Past:
+    def start(self) -> KVCache:
         """Nothing read."""
         return self.model.trunk.start(self.length)
 
-    def __call__(self, past: Past, token: Int[Array, ""]) -> tuple[Past, Float[Array, " v"]]:
+    def __call__(self, past: KVCache, token: Int[Array, ""]) -> tuple[KVCache, Float[Array, " v"]]:
         if not isinstance(past.count, Tracer) and int(np.asarray(past.count)) >= self.length:
             raise ValueError(
                 f"Decoder: there was room for {self.length} tokens, and all are read; give a "
                 "greater length."
             )
         x, longer = self.model._extend(token[None], past)
-        return longer, jnp.where(past.count < self.length, self.model.read(x)[0], jnp.nan)
+        return longer, jnp.where(past.count < self.length, self.model.unembed(x)[0], jnp.nan)

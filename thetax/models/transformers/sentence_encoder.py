@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...core import wide
-from .bert import BERT, Sentence
+from .bert import BERT, BERTInput
 
 
 class SentenceEncoder(eqx.Module):
@@ -26,7 +26,7 @@ class SentenceEncoder(eqx.Module):
 
     bert: BERT
 
-    def __call__(self, x: Sentence, *, key: PRNGKeyArray | None = None) -> Float[Array, " d"]:
+    def __call__(self, x: BERTInput, *, key: PRNGKeyArray | None = None) -> Float[Array, " d"]:
         tokens: Int[Array, " t"] = x[0] if isinstance(x, tuple) else x
         there = (tokens >= 0)[:, None]
         vectors = wide(self.bert(x, key=key))

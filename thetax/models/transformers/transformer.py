@@ -111,11 +111,11 @@ class TransformerBlock(eqx.Module):
         *,
         mask: Mask = ALL,
         memory: Float[Array, "s e"] | Shown | None = None,
-        seen: Mask = ALL,
+        memory_mask: Mask = ALL,
         key: PRNGKeyArray | None = None,
     ) -> Float[Array, "t d"]:
-        """`mask` is who sees whom, `seen` is what of the memory there is to see."""
-        consult = lambda x: self.consult(x, memory, seen)
+        """`mask` is who sees whom, `memory_mask` is what of the memory there is to see."""
+        consult = lambda x: self.consult(x, memory, memory_mask)
         return self.around(x, lambda x: self.attention(x, mask=mask), consult, key=key)
 
     def around(
@@ -134,7 +134,9 @@ class TransformerBlock(eqx.Module):
             return x + self.drop(f(each(x)), key=key)
         return each(x + self.drop(f(x), key=key))
 
-    def consult(self, x: Float[Array, "t d"], memory: Any, seen: Mask) -> Float[Array, "t d"]:
+    def consult(
+        self, x: Float[Array, "t d"], memory: Any, memory_mask: Mask
+    ) -> Float[Array, "t d"]:
         """What the tokens find in a memory, or in the keys and values it has shown before."""
         cross = self.cross
         if cross is None or memory is None:
@@ -142,7 +144,7 @@ class TransformerBlock(eqx.Module):
                 "TransformerBlock: it looks at a memory between its parts; give memory=."
             )
         return cross.answer(
-            cross.ask(x), memory if isinstance(memory, Shown) else cross.show(memory), seen
+            cross.ask(x), memory if isinstance(memory, Shown) else cross.show(memory), memory_mask
         )
 
     def extend(
@@ -152,7 +154,7 @@ class TransformerBlock(eqx.Module):
         first: Int[Array, ""],
         *,
         memory: Shown | None,
-        seen: Mask,
+        memory_mask: Mask,
     ) -> tuple[Float[Array, "t d"], Shown]:
         """The block for tokens that stand at `first` and after, which also see the past; and the
         past with them.
@@ -168,10 +170,10 @@ class TransformerBlock(eqx.Module):
                 self.attention.ask(x, first=first), past, Mask(after=0, first=first)
             )
 
-        return self.around(x, look, lambda x: self.consult(x, memory, seen)), past
+        return self.around(x, look, lambda x: self.consult(x, memory, memory_mask)), past
 
 
-class Past(NamedTuple):
+class KVCache(NamedTuple):
     """What a decoder keeps of the tokens it has read: their keys and values in every layer, and how
     many there are; and those of its memory.
     """
@@ -179,7 +181,7 @@ class Past(NamedTuple):
     shown: Shown  # leaves (layers, length, groups, size)
     count: Int[Array, ""]
     memory: Shown | None
-    seen: Mask
+    memory_mask: Mask
 
 
 class Trunk(eqx.Module):
@@ -222,20 +224,23 @@ class Trunk(eqx.Module):
         *,
         mask: Mask = ALL,
         memory: Float[Array, "s e"] | None = None,
-        seen: Mask = ALL,
+        memory_mask: Mask = ALL,
         key: PRNGKeyArray | None = None,
     ) -> Float[Array, "t d"]:
         keys = None if key is None else jr.split(key, len(self.blocks))
-        step = lambda block, x, key: (block(x, mask=mask, memory=memory, seen=seen, key=key), None)
+        step = lambda block, x, key: (
+            block(x, mask=mask, memory=memory, memory_mask=memory_mask, key=key),
+            None,
+        )
         return self._ended(self.blocks.through(step, x, keys)[0])
 
-    def weights(
+    def attention_weights(
         self,
         x: Float[Array, "t d"],
         *,
         mask: Mask = ALL,
         memory: Float[Array, "s e"] | None = None,
-        seen: Mask = ALL,
+        memory_mask: Mask = ALL,
     ) -> Float[Array, "l h t s"]:
         r"""$A$ of every layer and head; to a memory if there is one, otherwise to one another."""
 
@@ -247,8 +252,8 @@ class Trunk(eqx.Module):
                 return block.attention(x, mask=mask)
 
             def consult(x):
-                met["memory"] = block.cross.weights(x, memory, mask=seen)
-                return block.consult(x, memory, seen)
+                met["memory"] = block.cross.weights(x, memory, mask=memory_mask)
+                return block.consult(x, memory, memory_mask)
 
             return block.around(x, look, consult), met[
                 "one another" if memory is None else "memory"
@@ -257,8 +262,8 @@ class Trunk(eqx.Module):
         return self.blocks.through(step, x)[1]
 
     def start(
-        self, length: int, *, memory: Float[Array, "s e"] | None = None, seen: Mask = ALL
-    ) -> Past:
+        self, length: int, *, memory: Float[Array, "s e"] | None = None, memory_mask: Mask = ALL
+    ) -> KVCache:
         """Nothing read yet, and room for so many tokens."""
         attention = self.blocks.layers.attention
         room = lambda part: jnp.zeros(
@@ -270,21 +275,21 @@ class Trunk(eqx.Module):
             kept = self.blocks.through(
                 lambda block, x, _: (x, block.cross.show(memory)), jnp.zeros(())
             )[1]
-        return Past(
-            Shown(room(attention.K), room(attention.V)), jnp.zeros((), jnp.int32), kept, seen
+        return KVCache(
+            Shown(room(attention.K), room(attention.V)), jnp.zeros((), jnp.int32), kept, memory_mask
         )
 
-    def extend(self, x: Float[Array, "t d"], past: Past) -> tuple[Float[Array, "t d"], Past]:
+    def extend(self, x: Float[Array, "t d"], past: KVCache) -> tuple[Float[Array, "t d"], KVCache]:
         """The last vectors of tokens that follow the past, as a causal trunk gives them; and the
         past with them.
         """
 
         def step(block, x, item):
             shown, memory = item
-            return block.extend(x, shown, past.count, memory=memory, seen=past.seen)
+            return block.extend(x, shown, past.count, memory=memory, memory_mask=past.memory_mask)
 
         x, shown = self.blocks.through(step, x, (past.shown, past.memory))
-        return self._ended(x), Past(shown, past.count + len(x), past.memory, past.seen)
+        return self._ended(x), KVCache(shown, past.count + len(x), past.memory, past.memory_mask)
 
     def _ended(self, x: Float[Array, "t d"]) -> Float[Array, "t d"]:
         return x if self.last is None else jax.vmap(self.last)(x)

@@ -28,7 +28,7 @@ from ...layers import (
     written,
 )
 from .gpt import Decoder
-from .transformer import Order, Past, Trunk
+from .transformer import KVCache, Order, Trunk
 
 WAVES = Sinusoidal()
 
@@ -37,8 +37,8 @@ class Translator(eqx.Module):
     r"""A pair `(source, target)` of tokens to the logits of what follows each token of the target,
     which begins with a token that says so.
 
-    Without a `source_vocab_size` table both languages have the same tokens, and without a `readout` the
-    vectors of the target's tokens serve again. `model.decoder(source)` writes by itself.
+    Without a `source_vocab_size` table both languages have the same tokens, and without a `readout`
+    the vectors of the target's tokens serve again. `model.decoder(source)` writes by itself.
 
     >>> from thetax.models import greedy
     >>> model = Translator.init(7, 5, 8, depth=1, heads=2, key=jr.key(0))
@@ -99,7 +99,9 @@ class Translator(eqx.Module):
             None
             if source_vocab_size is None
             else Embedding.init(source_vocab_size, d, initialiser=spread, key=key_source),
-            None if tied else Linear.init(d, target_vocab_size, initialiser=initialiser, key=key_out),
+            None
+            if tied
+            else Linear.init(d, target_vocab_size, initialiser=initialiser, key=key_out),
             positions,
             Dropout(dropout),
         )
@@ -110,7 +112,8 @@ class Translator(eqx.Module):
         r"""$\Xi$: what the decoder looks at."""
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
         x = self.drop(
-            self._placed(self.embed if self.source is None else self.source, source), key=key_drop
+            self._input_embeddings(self.embed if self.source is None else self.source, source),
+            key=key_drop,
         )
         return self.encoder(x, mask=Mask(length=written(source)), key=key_trunk)
 
@@ -120,18 +123,22 @@ class Translator(eqx.Module):
         source, target = pair
         key_encode, key_drop, key_trunk = (None, None, None) if key is None else jr.split(key, 3)
         memory = self.encode(source, key=key_encode)
-        x = self.drop(self._placed(self.embed, target), key=key_drop)
-        return self.read(
+        x = self.drop(self._input_embeddings(self.embed, target), key=key_drop)
+        return self.unembed(
             self.trunk(
-                x, mask=CAUSAL, memory=memory, seen=Mask(length=written(source)), key=key_trunk
+                x,
+                mask=CAUSAL,
+                memory=memory,
+                memory_mask=Mask(length=written(source)),
+                key=key_trunk,
             )
         )
 
-    def read(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
+    def unembed(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
         """The logits of vectors."""
         return self.embed.read(x) if self.readout is None else jax.vmap(self.readout)(x)
 
-    def decoder(self, source: Int[Array, " s"], *, length: int) -> tuple[Decoder, Past]:
+    def decoder(self, source: Int[Array, " s"], *, length: int) -> tuple[Decoder, KVCache]:
         """The cell that goes on after each token, for this source, with room for `length` of them,
         and the state in which it begins.
         """
@@ -141,7 +148,7 @@ class Translator(eqx.Module):
                 f"Translator: length counts tokens, at least 1 and at most {most}; got {length}."
             )
         past = self.trunk.start(
-            length, memory=self.encode(source), seen=Mask(length=written(source))
+            length, memory=self.encode(source), memory_mask=Mask(length=written(source))
         )
         return Decoder(self, length), past
 
@@ -149,22 +156,26 @@ class Translator(eqx.Module):
         r"""$a_{ij}$: how much it looks at $x_j$ while it reads the $i$-th token of the target; mean
         over all heads.
         """
-        return self.weights(source, target).mean(axis=(0, 1))
+        return self.attention_weights(source, target).mean(axis=(0, 1))
 
-    def weights(
+    def attention_weights(
         self, source: Int[Array, " s"], target: Int[Array, " t"]
     ) -> Float[Array, "l h t s"]:
         """How much each token of the target looks at each of the source, in every layer and head of
         the decoder.
         """
-        seen = Mask(length=written(source))
-        x = self._placed(self.embed, target)
-        return self.trunk.weights(x, mask=CAUSAL, memory=self.encode(source), seen=seen)
+        memory_mask = Mask(length=written(source))
+        x = self._input_embeddings(self.embed, target)
+        return self.trunk.attention_weights(
+            x, mask=CAUSAL, memory=self.encode(source), memory_mask=memory_mask
+        )
 
-    def _extend(self, tokens: Int[Array, " t"], past: Past) -> tuple[Float[Array, "t d"], Past]:
-        return self.trunk.extend(self._placed(self.embed, tokens, first=past.count), past)
+    def _extend(
+        self, tokens: Int[Array, " t"], past: KVCache
+    ) -> tuple[Float[Array, "t d"], KVCache]:
+        return self.trunk.extend(self._input_embeddings(self.embed, tokens, first=past.count), past)
 
-    def _placed(
+    def _input_embeddings(
         self, embed: Embedding, tokens: Any, *, first: Int[Array, ""] | int = 0
     ) -> Float[Array, "t d"]:
         x = embed(tokens) * jnp.asarray(math.sqrt(embed.E.shape[1]), embed.E.dtype)

@@ -42,7 +42,7 @@ class ViT(eqx.Module):
     """
 
     stem: Convolution
-    begin: Float[Array, " d"]
+    class_token: Float[Array, " d"]
     trunk: Trunk
     head: Linear
     positions: Learned | None = None
@@ -68,14 +68,14 @@ class ViT(eqx.Module):
         initialiser: Initialiser = SMALL,
         key: PRNGKeyArray,
     ) -> "ViT":
-        """For images of this size, cut into squares of side `patch_size`; not `positions` it ignores their
-        order.
+        """For images of this size, cut into squares of side `patch_size`; not `positions` it
+        ignores their order.
         """
         if patch_size < 1 or image_size[0] % patch_size or image_size[1] % patch_size:
             raise ValueError(
                 f"ViT: patches must tile the image; got patch={patch_size} and size={image_size}."
             )
-        key_stem, key_begin, key_positions, key_trunk, key_head = jr.split(key, 5)
+        key_stem, key_class, key_positions, key_trunk, key_head = jr.split(key, 5)
         count = (image_size[0] // patch_size) * (image_size[1] // patch_size)
         trunk = Trunk.init(
             depth,
@@ -99,7 +99,7 @@ class ViT(eqx.Module):
                 initialiser=initialiser,
                 key=key_stem,
             ),
-            initialiser(key_begin, (1, d))[0],
+            initialiser(key_class, (1, d))[0],
             trunk,
             Linear.init(d, classes, initialiser=initialiser, key=key_head),
             Learned.init(count + 1, d, initialiser=initialiser, key=key_positions)
@@ -113,27 +113,27 @@ class ViT(eqx.Module):
         """The vector of each patch, row after row; a convolution whose windows do not overlap."""
         expect_shape("ViT", x, (self.stem.W.shape[1], *self.image_size))
         expect_floats("ViT", x)
-        return self.stem(x).reshape(len(self.begin), -1).T
+        return self.stem(x).reshape(len(self.class_token), -1).T
 
-    def enter(self, x: Float[Array, "c h w"]) -> Float[Array, "m d"]:
+    def input_embeddings(self, x: Float[Array, "c h w"]) -> Float[Array, "m d"]:
         """The sentence: the token of the class, then the patches, at their places."""
-        tokens = jnp.concatenate([self.begin[None], self.patches(x)])
+        tokens = jnp.concatenate([self.class_token[None], self.patches(x)])
         return tokens if self.positions is None else self.positions(tokens)
 
-    def think(
+    def last_hidden(
         self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "m d"]:
         """The last vectors."""
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
-        return self.trunk(self.drop(self.enter(x), key=key_drop), key=key_trunk)
+        return self.trunk(self.drop(self.input_embeddings(x), key=key_drop), key=key_trunk)
 
-    def weights(self, x: Float[Array, "c h w"]) -> Float[Array, "l heads m m"]:
+    def attention_weights(self, x: Float[Array, "c h w"]) -> Float[Array, "l heads m m"]:
         """How much each token looks at each other, in every layer and head; the first is that of
         the class.
         """
-        return self.trunk.weights(self.enter(x))
+        return self.trunk.attention_weights(self.input_embeddings(x))
 
     def __call__(
         self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " k"]:
-        return self.head(self.think(x, key=key)[0])
+        return self.head(self.last_hidden(x, key=key)[0])

@@ -5,5 +5,5 @@ from .cnn import LeNet as LeNet
 from .densenet import DenseNet as DenseNet
 from .mixer import Mixer as Mixer
 from .mixer import MixerBlock as MixerBlock
-from .resnet import Layout as Layout
 from .resnet import ResNet as ResNet
+from .resnet import ResNetLayout as ResNetLayout

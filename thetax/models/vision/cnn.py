@@ -34,10 +34,10 @@ class CNN(eqx.Module):
     r"""Stages of convolutions of 3 by 3, one width each; then means over `pool_size` by `pool_size`
     parts, read linearly.
 
-    The image may have any size that is at least `pool_size` after the halvings: 28 by 28 or 32 by 32
-    with two or three stages. `depth` is the number of convolutions in a stage; `normalise`, a layer
-    of one size such as `BatchNorm.init`, comes before each activation; `dropout` thins what the
-    linear map reads. With `pool_size=1` it reads the global mean.
+    The image may have any size that is at least `pool_size` after the halvings: 28 by 28 or 32 by
+    32 with two or three stages. `depth` is the number of convolutions in a stage; `normalise`, a
+    layer of one size such as `BatchNorm.init`, comes before each activation; `dropout` thins what
+    the linear map reads. With `pool_size=1` it reads the global mean.
 
     >>> net = CNN.init((8, 16), classes=10, dropout=0.3, key=jr.key(0))
     >>> net(jnp.ones((1, 28, 28))).shape, net.head.layers[1].W.shape
@@ -111,8 +111,7 @@ class CNN(eqx.Module):
         if (left := side >> stages) < self.pool_size:
             raise ValueError(
                 f"CNN: {side} pixels halved {stages} times are {left}, but got "
-                f"places={self.pool_size}; {cure}, or "
-                "fewer places."
+                f"places={self.pool_size}; {cure}, or fewer places."
             )
 
 
@@ -120,8 +119,8 @@ class LeNet(eqx.Module):
     r"""LeNet-5 (§4.2; LeCun et al. 1998): two convolutions of 5 by 5, means of 2 by 2, three dense
     layers.
 
-    It reads images of 28 by 28, at whose edge the first convolution sees zeros, or with `image_size=32`
-    of 32 by 32, and has 61,706 parameters for ten classes of grey images.
+    It reads images of 28 by 28, at whose edge the first convolution sees zeros, or with
+    `image_size=32` of 32 by 32, and has 61,706 parameters for ten classes of grey images.
 
     Departs: of 1998 the second convolution read some channels only, the means had weights, and the
     last layer measured distances; here they are plain.

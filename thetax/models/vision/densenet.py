@@ -39,7 +39,9 @@ class DenseNet(eqx.Module):
     size. The norms are those of a batch: `fold(model, xs)` makes them affine, and then one example
     is enough.
 
-    >>> net = DenseNet.init((2, 2), classes=10, channels=1, growth_rate=4, small=True, key=jr.key(0))
+    >>> net = DenseNet.init(
+    ...     (2, 2), classes=10, channels=1, growth_rate=4, small=True, key=jr.key(0)
+    ... )
     >>> import jax.numpy as jnp
     >>> from thetax.layers import fold
     >>> fold(net, jr.normal(jr.key(1), (8, 1, 8, 8)))(jnp.ones((1, 8, 8))).shape
@@ -65,8 +67,8 @@ class DenseNet(eqx.Module):
         initialiser: Initialiser = he,
         key: PRNGKeyArray,
     ) -> "DenseNet":
-        """Draws a network of depth 121, or with so many layers in each stage; a layer adds `growth_rate`
-        channels.
+        """Draws a network of depth 121, or with so many layers in each stage; a layer adds
+        `growth_rate` channels.
         """
         counts = _planned(layout)
         if min(classes, channels, growth_rate) < 1:

@@ -71,7 +71,14 @@ class Mixer(eqx.Module):
 
     >>> import jax.numpy as jnp
     >>> net = Mixer.init(
-    ...     2, classes=10, image_size=(8, 8), channels=1, patch_size=4, width=6, hidden=(5, 7), key=jr.key(0)
+    ...     2,
+    ...     classes=10,
+    ...     image_size=(8, 8),
+    ...     channels=1,
+    ...     patch_size=4,
+    ...     width=6,
+    ...     hidden=(5, 7),
+    ...     key=jr.key(0),
     ... )
     >>> net(jnp.ones((1, 8, 8))).shape, net.blocks.layers.tokens.body.layers[0].W.shape
     ((10,), (2, 5, 4))
@@ -103,14 +110,12 @@ class Mixer(eqx.Module):
         if depth < 1 or patch_size < 1 or image_size[0] % patch_size or image_size[1] % patch_size:
             raise ValueError(
                 "Mixer: needs at least one block, and patches that tile the image; got "
-                f"depth={depth}, "
-                f"patch={patch_size} and size={image_size}."
+                f"depth={depth}, patch={patch_size} and size={image_size}."
             )
         if min(classes, channels, width, *image_size, *hidden) < 1:
             raise ValueError(
                 f"Mixer: all sizes are at least 1; got classes={classes}, size={image_size}, "
-                f"channels={channels}, "
-                f"width={width}, hidden={hidden}."
+                f"channels={channels}, width={width}, hidden={hidden}."
             )
         key_stem, key_blocks, key_head = jr.split(key, 3)
         stem = Convolution.init(

@@ -28,12 +28,12 @@ from ...layers import (
 )
 
 
-class Layout(NamedTuple):
+class ResNetLayout(NamedTuple):
     """How many blocks each stage has, and by how much a block widens what it narrowed: 4, or 1 for
     plain blocks.
 
-    `downsample_conv` is the number of the convolution that halves the space, in a block that widens: 0 as
-    first published, or 1 as has become usual. A plain block does it with its first.
+    `downsample_conv` is the index of the convolution with the stride, in a block that widens: 0 as
+    first published, or 1 as has become usual. A plain block uses its first.
     """
 
     blocks: tuple[int, ...]
@@ -41,7 +41,11 @@ class Layout(NamedTuple):
     downsample_conv: int = 1
 
 
-LAYOUTS = {18: Layout((2, 2, 2, 2)), 34: Layout((3, 4, 6, 3)), 50: Layout((3, 4, 6, 3), 4)}
+LAYOUTS = {
+    18: ResNetLayout((2, 2, 2, 2)),
+    34: ResNetLayout((3, 4, 6, 3)),
+    50: ResNetLayout((3, 4, 6, 3), 4),
+}
 
 
 class ResNet(eqx.Module):
@@ -65,7 +69,7 @@ class ResNet(eqx.Module):
     @classmethod
     def init(
         cls,
-        layout: int | Layout | tuple[int, ...],
+        layout: int | ResNetLayout | tuple[int, ...],
         *,
         classes: int,
         channels: int = 3,
@@ -112,15 +116,15 @@ class ResNet(eqx.Module):
         return self.head(global_mean(x))
 
 
-def _planned(layout: Any) -> Layout:
+def _planned(layout: Any) -> ResNetLayout:
     """The layout meant, if there is such a network."""
     if isinstance(layout, tuple | list):
-        plan = layout if isinstance(layout, Layout) else Layout(tuple(layout))
+        plan = layout if isinstance(layout, ResNetLayout) else ResNetLayout(tuple(layout))
     elif isinstance(layout, int) and layout in LAYOUTS:
         plan = LAYOUTS[layout]
     else:
         raise ValueError(
-            f"ResNet: the depth is one of {', '.join(map(str, LAYOUTS))}, or a Layout; got "
+            f"ResNet: the depth is one of {', '.join(map(str, LAYOUTS))}, or a ResNetLayout; got "
             f"{layout!r}."
         )
     if not plan.blocks or min(*plan.blocks, plan.expansion) < 1:
@@ -129,7 +133,8 @@ def _planned(layout: Any) -> Layout:
         )
     if plan.downsample_conv not in (0, 1):
         raise ValueError(
-            f"ResNet: halve is 0 or 1, the number of a convolution in its block; got {plan.downsample_conv}."
+            "ResNet: downsample_conv is 0 or 1, the index of a convolution in its block; got "
+            f"{plan.downsample_conv}."
         )
     return plan
 
@@ -148,7 +153,9 @@ class _Draw(NamedTuple):
             c, m, window, stride=stride, bias=False, initialiser=self.initialiser, key=key
         ), self.normalise(m)
 
-    def block(self, c: int, inner: int, layout: Layout, stride: int, *, key: PRNGKeyArray) -> Chain:
+    def block(
+        self, c: int, inner: int, layout: ResNetLayout, stride: int, *, key: PRNGKeyArray
+    ) -> Chain:
         """A block of two convolutions, or of three where it widens."""
         *keys, key_skip = jr.split(key, 4)
         m = inner * layout.expansion

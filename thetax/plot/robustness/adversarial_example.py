@@ -5,15 +5,15 @@ import textwrap
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...attack import Disguise
+from ...attack import AdversarialExample
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 LONG = 22  # letters of a line
 
 
-@register_drawing(Disguise)
-def _disguise(result: Disguise, theme: Theme) -> Figure:
+@register_drawing(AdversarialExample)
+def _disguise(result: AdversarialExample, theme: Theme) -> Figure:
     figure = new_figure(2.1)
     large = f"{127.5 / result.most:.0f} times enlarged" if result.most else "none"
     seen = [textwrap.shorten(name, LONG, placeholder="…") for name in result.names]

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ...attack import Distances, Fragile, Surface
-from ...certify import RobustCurves
+from ...attack import DistancesByNorm, LeastRobust, LossSurface
+from ...certify import RobustnessCurves
 from ..draw import new_figure, register_drawing
 from ..predictions.images import signed
 from ..predictions.judgement import as_images
@@ -28,8 +28,8 @@ def _reach(distances: np.ndarray) -> float:
     return 1.08 * float(np.quantile(found, 0.99)) if found.size else 1.0
 
 
-@register_drawing(RobustCurves)
-def _curves(result: RobustCurves, theme: Theme) -> Figure:
+@register_drawing(RobustnessCurves)
+def _curves(result: RobustnessCurves, theme: Theme) -> Figure:
     figure = new_figure(3.2)
     panels = figure.subplots(1, len(result.distances), sharey=True, squeeze=False)[0]
     for axes, (norm, distances) in zip(panels, result.distances.items()):
@@ -48,8 +48,8 @@ def _curves(result: RobustCurves, theme: Theme) -> Figure:
     return figure
 
 
-@register_drawing(Distances)
-def _distances(result: Distances, theme: Theme) -> Figure:
+@register_drawing(DistancesByNorm)
+def _distances(result: DistancesByNorm, theme: Theme) -> Figure:
     figure = new_figure(2.7)
     panels = figure.subplots(1, len(result.by_norm), sharey=True, squeeze=False)[0]
     for axes, (norm, distances) in zip(panels, result.by_norm.items()):
@@ -69,8 +69,8 @@ def _distances(result: Distances, theme: Theme) -> Figure:
     return figure
 
 
-@register_drawing(Fragile)
-def _fragile(result: Fragile, theme: Theme) -> Figure:
+@register_drawing(LeastRobust)
+def _fragile(result: LeastRobust, theme: Theme) -> Figure:
     if not len(result.index):
         figure = new_figure(1.0)
         figure.text(0.5, 0.5, "no example was moved across a boundary", ha="center", va="center")
@@ -83,7 +83,7 @@ def _fragile(result: Fragile, theme: Theme) -> Figure:
     )
 
 
-def _changed_pictures(result: Fragile, before: np.ndarray, theme: Theme) -> Figure:
+def _changed_pictures(result: LeastRobust, before: np.ndarray, theme: Theme) -> Figure:
     found = result.found
     m = len(before)
     after = np.asarray(as_images(found.nearest))
@@ -141,7 +141,7 @@ def _enlarged(change: np.ndarray, most: float, theme: Theme) -> np.ndarray:
     )
 
 
-def _changed_numbers(result: Fragile, theme: Theme) -> Figure:
+def _changed_numbers(result: LeastRobust, theme: Theme) -> Figure:
     found = result.found
     change = (found.nearest - found.x).reshape(len(found.x), -1)
     shown = min(len(change), 4)
@@ -164,12 +164,12 @@ def _changed_numbers(result: Fragile, theme: Theme) -> Figure:
     return figure
 
 
-def _feature(result: Fragile, j: int) -> str:
+def _feature(result: LeastRobust, j: int) -> str:
     return result.features[j][:14] if len(result.features) > j else f"x{j + 1}"
 
 
-@register_drawing(Surface)
-def _surface(result: Surface, theme: Theme) -> Figure:
+@register_drawing(LossSurface)
+def _surface(result: LossSurface, theme: Theme) -> Figure:
     figure = new_figure(3.1)
     plane, cuts = figure.subplots(1, 2)
     _plane(plane, result, theme)
@@ -177,7 +177,7 @@ def _surface(result: Surface, theme: Theme) -> Figure:
     return figure
 
 
-def _plane(axes: Any, result: Surface, theme: Theme) -> None:
+def _plane(axes: Any, result: LossSurface, theme: Theme) -> None:
     s = result.steps
     losses = np.nan_to_num(result.losses, posinf=float(np.nanmax(result.losses)))
     low = float(losses.min())
@@ -213,7 +213,7 @@ def _plane(axes: Any, result: Surface, theme: Theme) -> None:
     axes.set_title("loss")
 
 
-def _cuts(axes: Any, result: Surface, theme: Theme) -> None:
+def _cuts(axes: Any, result: LossSurface, theme: Theme) -> None:
     s = result.steps
     middle = len(result.steps) // 2
     along = result.losses[middle]

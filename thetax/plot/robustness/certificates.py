@@ -3,13 +3,13 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...certify import Certificates
+from ...certify import CertifiedRadii
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 
-@register_drawing(Certificates)
-def _certificates(result: Certificates, theme: Theme) -> Figure:
+@register_drawing(CertifiedRadii)
+def _certificates(result: CertifiedRadii, theme: Theme) -> Figure:
     figure = new_figure(3.2)
     axes = figure.subplots()
     places = np.unique([0.0, *result.radius, result.most])

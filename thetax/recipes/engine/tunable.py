@@ -72,11 +72,11 @@ DECAY = Range(1e-6, 1e-2, log=True)
 @tunable(
     width=Choice(16, 32, 64),
     depth=Choice(1, 2),
-    batch=Choice(16, 32, 64),
-    rate=RATE,
-    decay=DECAY,
+    batch_size=Choice(16, 32, 64),
+    learning_rate=RATE,
+    weight_decay=DECAY,
     dropout=Range(0.0, 0.5),
-    smoothing=Range(0.0, 0.2),
+    label_smoothing=Range(0.0, 0.2),
     epochs=Range(20, 100),
 )
 def digits(key: PRNGKeyArray) -> Task:
@@ -90,11 +90,11 @@ def digits(key: PRNGKeyArray) -> Task:
 @tunable(
     width=Choice(128, 256, 512),
     depth=Choice(1, 2),
-    batch=Choice(128, 256),
-    rate=RATE,
-    decay=DECAY,
+    batch_size=Choice(128, 256),
+    learning_rate=RATE,
+    weight_decay=DECAY,
     dropout=Range(0.0, 0.5),
-    smoothing=Range(0.0, 0.2),
+    label_smoothing=Range(0.0, 0.2),
     epochs=Range(5, 30),
 )
 def mnist(key: PRNGKeyArray) -> Task:
@@ -106,9 +106,9 @@ def mnist(key: PRNGKeyArray) -> Task:
 @tunable(
     width=Choice(5, 10, 20, 40),
     depth=Choice(1, 2),
-    batch=Choice(64, 128, 256),
-    rate=Range(1e-3, 1e-1, log=True),
-    decay=DECAY,
+    batch_size=Choice(64, 128, 256),
+    learning_rate=Range(1e-3, 1e-1, log=True),
+    weight_decay=DECAY,
     dropout=Range(0.0, 0.5),
     epochs=Range(10, 60),
 )

@@ -34,7 +34,7 @@ def classify(
         model,
         train,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch,
         validation=valid,
         metrics=None if valid is None else METRICS,
         patience=patience,

@@ -19,7 +19,7 @@ from ... import data, tree
 from ...core import Batch, Iteration, Objective
 from ...data import WordPiece
 from ...layers import Linear
-from ...models import BERT, MaskedLM, Pretraining
+from ...models import BERT, BERTPretraining, MaskedLM
 from ...train import Fit, descend, evaluate, fit, load_pretrained, mixed_precision
 from ..engine.job import Job
 from ..engine.outcome import Outcome
@@ -80,8 +80,8 @@ def encoder(
         )
     network = load_pretrained(data.fetch_model(MINILM) if start == MINILM else _folder(start))
     model, known = network.model, network.tokeniser
-    pool = model.pool if isinstance(model, Pretraining) else network.pool
-    bert = model.bert if isinstance(model, Pretraining | MaskedLM) else model
+    pool = model.pool if isinstance(model, BERTPretraining) else network.pool
+    bert = model.bert if isinstance(model, BERTPretraining | MaskedLM) else model
     if not isinstance(bert, BERT) or not isinstance(known, WordPiece):
         raise ValueError(
             f"start: expected a BERT with a WordPiece vocabulary in {start}; got "
@@ -101,8 +101,7 @@ def _folder(start: str) -> Path:
             return folder
     raise ValueError(
         f"start: expected {SCRATCH!r}, {MINILM!r}, the folder of a finished run of bert, or one "
-        "with a config.json; "
-        f"got {start!r}."
+        f"with a config.json; got {start!r}."
     )
 
 

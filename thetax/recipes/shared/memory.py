@@ -105,7 +105,7 @@ def race(
             nets,
             train,
             epochs=epochs,
-            batch=batch,
+            batch_size=batch,
             key=key_fit,
             run=job.part(f"cell-{place}"),
             progress=job.progress,

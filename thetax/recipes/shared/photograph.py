@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from ... import files as disk
-from ...attack import PGD, Disguise, away, towards
+from ...attack import PGD, AdversarialExample, targeted, untargeted
 from ...data import read_picture
 from ...models import resnet_imagenet
 from ...models.interop.imagenet import SIDE
@@ -62,7 +62,9 @@ def photograph(
         after = _attacked(job, model, before, ball, seen, wanted, steps=steps, restarts=restarts)
     q = _seen(model, after)
     now = int(q.argmax())
-    result = Disguise(before, after, (classes[seen], classes[now]), (float(p[seen]), float(q[now])))
+    result = AdversarialExample(
+        before, after, (classes[seen], classes[now]), (float(p[seen]), float(q[now]))
+    )
     _keep(job, result)
     other = now if now != seen else int(np.argsort(-q)[1])
     of = lambda p: {
@@ -143,13 +145,13 @@ def _attacked(
     steps: int,
     restarts: int,
 ) -> Picture:
-    goal, label = (away(), seen) if wanted is None else (towards(), wanted)
+    goal, label = (untargeted(), seen) if wanted is None else (targeted(), wanted)
     x = jnp.asarray(before, jnp.float32) / LEVELS
     box = (0.0, 1.0)
     ascent = PGD(  # to the end, so that it is still wrong when every pixel is one of 256 levels
         goal.gain,
         ball,
-        rate=2.5 * float(ball.radius) / steps,
+        step_size=2.5 * float(ball.radius) / steps,
         steps=steps,
         restarts=restarts,
         box=box,
@@ -166,7 +168,7 @@ def _seen(model: Any, picture: Picture) -> np.ndarray:
     return np.asarray(_judge(model, jnp.asarray(picture, jnp.float32) / LEVELS))
 
 
-def _sizes(result: Disguise) -> dict[str, float]:
+def _sizes(result: AdversarialExample) -> dict[str, float]:
     """The change in levels: of most, and its Euclidean length."""
     length = float(p_norm(jnp.asarray(result.shift, jnp.float32), 2))
     return {"largest change /255": float(result.most), "length /255": length}
@@ -179,7 +181,7 @@ def _kept(job: Job, name: str) -> Picture | None:
     return read_picture(job.run.folder / name, side=SIDE)
 
 
-def _keep(job: Job, result: Disguise) -> None:
+def _keep(job: Job, result: AdversarialExample) -> None:
     if job.run is None or job.run.look_only or (job.run.folder / AFTER).is_file():
         return
     from ...plot import draw  # brings matplotlib, which nothing else here needs

@@ -12,8 +12,8 @@ from ... import explain
 from ...recipes.engine.outcome import Outcome
 from ..registry import lens
 
-LONGEST = 128  # tokens of a text that is looked at
-MAPPED = 150  # tokens whose vectors are drawn
+MAX_TOKENS = 128  # tokens of a text that is looked at
+MAX_EMBEDDINGS = 150  # tokens whose vectors are drawn
 
 
 def looks(outcome: Outcome) -> bool:
@@ -27,7 +27,9 @@ def first(outcome: Outcome) -> Any:
     """The first test example, cut if it is a long text."""
     x = jax.tree.map(lambda a: a[0], outcome.test[0])
     tokens = x[0] if isinstance(x, tuple) else x
-    return jax.tree.map(lambda a: a[:LONGEST], x) if np.issubdtype(tokens.dtype, np.integer) else x
+    return (
+        jax.tree.map(lambda a: a[:MAX_TOKENS], x) if np.issubdtype(tokens.dtype, np.integer) else x
+    )
 
 
 def _gaze(result: explain.AttentionMaps) -> dict[str, str]:
@@ -44,12 +46,10 @@ def _gaze(result: explain.AttentionMaps) -> dict[str, str]:
 @lens(
     "Attention",
     says="Where the heads look on the first test example: a row of a table is a token, and its "
-    "shades, darkest for the "
-    "largest weight, are what it looks at; of an image, what the token of the class looks at. "
-    "Below, at how many "
-    "places each head looks at once (the exponential of the entropy of its weights), and what "
-    "flows through all layers "
-    "together, half of each layer passing by its heads (rollout).",
+    "shades, darkest for the largest weight, are what it looks at; of an image, what the token of "
+    "the class looks at. Below, at how many places each head looks at once (the exponential of the "
+    "entropy of its weights), and what flows through all layers together, half of each layer "
+    "passing by its heads (rollout).",
     applies=looks,
     tells=_gaze,
 )
@@ -70,10 +70,8 @@ def reads(outcome: Outcome) -> bool:
 @lens(
     "What the judgement hangs on",
     says="How steeply the likeliest logit changes with the vector of each token of the first test "
-    "example; at the last "
-    "place, if the model speaks at every one, or in the middle, if it is asked about some. Blue "
-    "tokens speak for it, "
-    "orange ones against.",
+    "example; at the last place, if the model speaks at every one, or in the middle, if it is "
+    "asked about some. Blue tokens speak for it, orange ones against.",
     applies=reads,
     tells=lambda result: {"the logit of": result.about},
 )
@@ -105,16 +103,16 @@ def asked(outcome: Outcome) -> int | None:
 
 @lens(
     "Vectors of the tokens",
-    says=f"The vectors of the {MAPPED} commonest tokens of the test set, from the side from which "
-    "they differ most. "
-    "Where two names would touch, that of the commoner token is written.",
+    says=f"The vectors of the {MAX_EMBEDDINGS} commonest tokens of the test set, from the side "
+    "from which they differ most. Where two names would touch, that of the commoner token is "
+    "written.",
     applies=lambda outcome: bool(outcome.tokens) and explain.has_table(outcome.model),
     tells=lambda result: {"in view": f"{100 * result.share.sum():.0f} % of the variance"},
 )
 def _vectors(outcome: Outcome) -> explain.EmbeddingMap:
     tokens = np.asarray(jax.tree.leaves(outcome.test[0])[0]).ravel()
     counts = np.bincount(tokens[tokens >= 0], minlength=len(outcome.tokens))[: len(outcome.tokens)]
-    common = np.argsort(-counts, kind="stable")[:MAPPED]
+    common = np.argsort(-counts, kind="stable")[:MAX_EMBEDDINGS]
     return explain.embedding_map(
         outcome.model, names=outcome.tokens, which=common[counts[common] > 0].tolist()
     )

@@ -15,25 +15,25 @@ import numpy as np
 from ... import explain
 from ...core import Batch, predict
 from ...layers import Attention
-from ...models import Pretraining
+from ...models import BERTPretraining
 from ...recipes.engine.outcome import Outcome
 from ..registry import (
-    BENT,
-    DEAR,
-    FEW,
-    LOGITS,
-    LONG,
-    SEEN,
-    SHOWN,
-    WORK,
-    NotSeen,
+    CPU_REFUSAL_OPERATIONS,
+    LONG_SEQUENCE_TARGETS,
+    MAX_ACTIVATION_EXAMPLES,
+    MAX_CPU_OPERATIONS,
+    MAX_CURVATURE_EXAMPLES,
+    MAX_LOGITS,
+    MAX_MATRIX_CLASSES,
+    MIN_EXAMPLES,
+    LensUnavailable,
     _targets,
-    classifies,
+    format_percent,
+    is_classifier,
     lens,
-    percent,
-    some,
+    subsample,
 )
-from .examples import told_examples
+from .examples import example_rows
 
 
 def _last(result: explain.Curves) -> dict[str, str]:
@@ -47,8 +47,7 @@ def _last(result: explain.Curves) -> dict[str, str]:
 @lens(
     "Learning curves",
     says="How the numbers of the fit moved from epoch to epoch. A validation curve that turns "
-    "upwards while the "
-    "training curve still falls is over-fitting.",
+    "upwards while the training curve still falls is over-fitting.",
     applies=lambda outcome: bool(explain.curves(outcome.history).panels),
     tells=_last,
 )
@@ -60,10 +59,10 @@ def _confused(result: explain.Confusion) -> dict[str, str]:
     off = np.where(np.eye(len(result.classes), dtype=bool), 0, result.counts)
     truth, guess = np.unravel_index(off.argmax(), off.shape)
     hardest = int(np.nanargmax(result.errors))
-    told = {"test error": f"{percent(result.error)} of {result.counts.sum():,}"}
+    told = {"test error": f"{format_percent(result.error)} of {result.counts.sum():,}"}
     if off.any():
         told["hardest class"] = (
-            f"{result.classes[hardest]} ({percent(result.errors[hardest])} wrong)"
+            f"{result.classes[hardest]} ({format_percent(result.errors[hardest])} wrong)"
         )
         often = "once" if off.max() == 1 else f"{off.max():,} times"
         told["commonest mistake"] = (
@@ -75,24 +74,23 @@ def _confused(result: explain.Confusion) -> dict[str, str]:
 @lens(
     "Confusion matrix",
     says="Each row is a true class and each column a guess, counted on the test set. Everything "
-    "off the diagonal, "
-    f"in orange, is a mistake. Of more than {SHOWN} classes those are shown that occur.",
-    applies=classifies,
+    f"off the diagonal, in orange, is a mistake. Of more than {MAX_MATRIX_CLASSES} classes those "
+    "are shown that occur.",
+    applies=is_classifier,
     tells=_confused,
 )
 def _confusion(outcome: Outcome) -> explain.Confusion:
     found = explain.confusion(outcome.model, outcome.test, outcome.classes)
-    return found.met() if len(found.classes) > SHOWN else found
+    return found.met() if len(found.classes) > MAX_MATRIX_CLASSES else found
 
 
 @lens(
     "Most confidently wrong",
     says="The test examples on which the network was surest of a wrong answer, the worst first. "
-    "They are often "
-    "mislabelled, ambiguous, or of a kind the training set lacks.",
-    applies=classifies,
+    "They are often mislabelled, ambiguous, or of a kind the training set lacks.",
+    applies=is_classifier,
     tells=lambda result: {"mistakes": f"{result.mistakes:,} of {result.examples:,}"},
-    rows=told_examples,
+    rows=example_rows,
 )
 def _worst(outcome: Outcome) -> explain.Worst:
     return explain.worst(
@@ -103,7 +101,7 @@ def _worst(outcome: Outcome) -> explain.Worst:
 def _trust(result: explain.Calibration) -> dict[str, str]:
     over = 100 * result.overconfidence
     return {
-        "expected calibration error": percent(result.error),
+        "expected calibration error": format_percent(result.error),
         "on average": f"{abs(over):.2f} points too {'sure' if over > 0 else 'modest'}",
         "negative log-likelihood": f"{result.nll:.4f} nats",
         "Brier score": f"{result.brier:.4f}",
@@ -115,7 +113,7 @@ def _trust(result: explain.Calibration) -> dict[str, str]:
     says="Can its confidence be taken at its word? Test examples are grouped by how sure the "
     "network was; a point on "
     "the dashed line is right exactly as often as it claims. Larger points hold more examples.",
-    applies=classifies,
+    applies=is_classifier,
     tells=_trust,
 )
 def _calibration(outcome: Outcome) -> explain.Calibration:
@@ -143,8 +141,7 @@ def _weight_rows(result: explain.Weights) -> list[dict[str, str]]:
 @lens(
     "Weights",
     says="How the parameters of each layer are spread, each histogram scaled to its own height. σ "
-    "is their standard "
-    "deviation.",
+    "is their standard deviation.",
     tells=_heaviest,
     rows=_weight_rows,
 )
@@ -154,11 +151,13 @@ def _weights(outcome: Outcome) -> explain.Weights:
 
 @lens(
     "Activations",
-    says=f"What each layer puts out on at most {SEEN:,} test examples, from input to output. A "
-    "dead unit is zero on "
-    "all of them: it passes nothing on and learns nothing.",
+    says=f"What each layer puts out on at most {MAX_ACTIVATION_EXAMPLES:,} test examples, from "
+    "input to output. A dead unit is zero on all of them: it passes nothing on and learns nothing.",
     tells=lambda result: (
-        {"dead units, at worst": f"{percent(result.dead.max())} of {_where(result, result.dead)}"}
+        {
+            "dead units, at "
+            "worst": f"{format_percent(result.dead.max())} of {_where(result, result.dead)}"
+        }
         if result.dead.max() > 0
         else {"dead units": "none"}
     ),
@@ -184,14 +183,13 @@ def _reach(result: explain.Gradients) -> dict[str, str]:
 @lens(
     "Gradient signal through depth",
     says="How strongly the loss pulls at each layer's output and at its parameters, on at most "
-    f"{SEEN:,} test examples. A norm that shrinks or grows steadily towards the input is a "
-    "vanishing or an exploding "
-    "gradient.",
+    f"{MAX_ACTIVATION_EXAMPLES:,} test examples. A norm that shrinks or grows steadily towards the "
+    "input is a vanishing or an exploding gradient.",
     tells=_reach,
 )
 def _gradients(outcome: Outcome) -> explain.Gradients:
-    if isinstance(outcome.model, Pretraining):
-        raise NotSeen(
+    if isinstance(outcome.model, BERTPretraining):
+        raise LensUnavailable(
             "what is descended takes the network apart, so that its layers cannot be probed as a "
             "whole."
         )
@@ -199,21 +197,21 @@ def _gradients(outcome: Outcome) -> explain.Gradients:
         return explain.gradients(outcome.objective, outcome.model, seen(outcome))
     # of an objective that moves its inputs, which are not alone when layers are probed
     except ValueError as reason:
-        raise NotSeen(f"its layers cannot be probed: {reason}") from None
+        raise LensUnavailable(f"its layers cannot be probed: {reason}") from None
 
 
 def seen(outcome: Outcome) -> Batch:
     """The test examples for activations and gradients: so many that their logits can be held."""
     each = _targets(outcome.test) * max(1, len(outcome.classes))
-    found = some(outcome.test, SEEN)
-    return jax.tree.map(lambda a: a[: max(1, LOGITS // each)], found)
+    found = subsample(outcome.test, MAX_ACTIVATION_EXAMPLES)
+    return jax.tree.map(lambda a: a[: max(1, MAX_LOGITS // each)], found)
 
 
-def bent(outcome: Outcome, most: int = BENT) -> Batch:
-    """The training examples for curvature: so many at most, or as many as `WORK` allows for what is
-    slow on a CPU.
+def bent(outcome: Outcome, most: int = MAX_CURVATURE_EXAMPLES) -> Batch:
+    """The training examples for curvature: at most `most`, and on a CPU no more than
+    `MAX_CPU_OPERATIONS` allows.
     """
-    return afforded(outcome.model, outcome.train, most, work=WORK)
+    return afforded(outcome.model, outcome.train, most, work=MAX_CPU_OPERATIONS)
 
 
 def afforded(model: Any, data: Batch, most: int, *, work: int) -> Batch:
@@ -227,16 +225,16 @@ def afforded(model: Any, data: Batch, most: int, *, work: int) -> Batch:
         or any(map(attends, jax.tree.leaves(model, attends)))
     )
     if not slow or jax.default_backend() != "cpu":
-        return some(data, most)
+        return subsample(data, most)
     one = jax.tree.map(lambda a: a[:1], data[0])
     each = sum(explain.operations(predict, model, one).values())
-    least = max(2, FEW // max(1, _targets(data) // LONG))
-    if least * each > DEAR:
-        raise NotSeen(
+    least = max(2, MIN_EXAMPLES // max(1, _targets(data) // LONG_SEQUENCE_TARGETS))
+    if least * each > CPU_REFUSAL_OPERATIONS:
+        raise LensUnavailable(
             "on this machine it would take many minutes for a network of this size; look on an "
             "accelerator."
         )
-    return some(data, min(most, max(least, work // each)))
+    return subsample(data, min(most, max(least, work // each)))
 
 
 def _bends(result: explain.Curvature) -> dict[str, str]:
@@ -256,11 +254,10 @@ def _bends(result: explain.Curvature) -> dict[str, str]:
 @lens(
     "Curvature and sharpness",
     says="The eigenvalues of the Hessian of the training loss at the final parameters, on at most "
-    f"{BENT:,} training examples; a few if these are convolved, attended to or read in time on a "
-    "CPU, so that it takes "
-    "seconds and not minutes. Large ones are directions in which a small step costs much; a wide, "
-    "flat minimum has few "
-    "of them. The rise is the worst within that distance of θ, to second order.",
+    f"{MAX_CURVATURE_EXAMPLES:,} training examples; a few if these are convolved, attended to or "
+    "read in time on a CPU, so that it takes seconds and not minutes. Large ones are directions in "
+    "which a small step costs much; a wide, flat minimum has few of them. The rise is the worst "
+    "within that distance of θ, to second order.",
     tells=_bends,
 )
 def _curvature(outcome: Outcome) -> explain.Curvature:

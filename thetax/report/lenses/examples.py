@@ -10,23 +10,29 @@ import numpy as np
 from ...explain import Worst
 from ...plot import as_images
 
-SHOWN = 8  # features of an example
-LETTERS = 240  # of a text; of a longer one the beginning and the end are shown, half of them each
-INSIDE = "##"  # what a piece begins with that goes on with a word
+MAX_FEATURES = 8  # features of an example
+MAX_LETTERS = (
+    240  # of a text; of a longer one the beginning and the end are shown, half of them each
+)
+CONTINUATION = "##"  # what a piece begins with that goes on with a word
 
 
-def spelled(row: Iterable[int], tokens: Sequence[str]) -> str:
+def join_tokens(row: Iterable[int], tokens: Sequence[str]) -> str:
     """The text of a row of tokens: pieces of words are put together, others have a blank between
     them; -1 is nothing.
 
-    >>> spelled([2, 0, 1, -1], ["un", "##able", "[CLS]"])
+    >>> join_tokens([2, 0, 1, -1], ["un", "##able", "[CLS]"])
     '[CLS] unable'
     """
-    text = " ".join(tokens[token] for token in row if token >= 0).replace(f" {INSIDE}", "")
-    return text if len(text) <= LETTERS else f"{text[: LETTERS // 2]} … {text[-LETTERS // 2 :]}"
+    text = " ".join(tokens[token] for token in row if token >= 0).replace(f" {CONTINUATION}", "")
+    return (
+        text
+        if len(text) <= MAX_LETTERS
+        else f"{text[: MAX_LETTERS // 2]} … {text[-MAX_LETTERS // 2 :]}"
+    )
 
 
-def told_examples(result: Worst) -> list[dict[str, str]]:
+def example_rows(result: Worst) -> list[dict[str, str]]:
     """A row for each mistake, with what was seen, the truth and the guess; none if there are
     pictures to show.
     """
@@ -48,7 +54,7 @@ def told_examples(result: Worst) -> list[dict[str, str]]:
 
 def _seen(x: Any, tokens: Sequence[str]) -> dict[str, str]:
     if tokens and np.issubdtype(x.dtype, np.integer):
-        return {"text": spelled(x.tolist(), tokens)}
+        return {"text": join_tokens(x.tolist(), tokens)}
     row = x.ravel()
-    told = {f"x{j + 1}": f"{value:.4g}" for j, value in enumerate(row[:SHOWN])}
-    return told | ({"…": f"{len(row) - SHOWN} more"} if len(row) > SHOWN else {})
+    told = {f"x{j + 1}": f"{value:.4g}" for j, value in enumerate(row[:MAX_FEATURES])}
+    return told | ({"…": f"{len(row) - MAX_FEATURES} more"} if len(row) > MAX_FEATURES else {})

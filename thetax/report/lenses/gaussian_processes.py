@@ -12,27 +12,27 @@ from ...bayes import GaussianProcess
 from ...plot import DotColumn, DotPlot
 from ...recipes.engine.outcome import Outcome
 from ...recipes.gp import foretell
-from ..registry import lens, percent
+from ..registry import format_percent, lens
 
 
 def _kept(result: explain.Intervals) -> dict[str, str]:
-    share = lambda level: percent(float(result.coverage[np.abs(result.levels - level).argmin()]))
+    share = lambda level: format_percent(
+        float(result.coverage[np.abs(result.levels - level).argmin()])
+    )
     return {
         "root mean squared error": f"{result.rmse:.4g}",
         "negative log density": f"{result.nlpd:.4g} nats",
         "inside 50 %, 80 %, 95 % intervals": ", ".join(map(share, (0.5, 0.8, 0.95))),
-        "off the level, on average": percent(result.error),
+        "off the level, on average": format_percent(result.error),
     }
 
 
 @lens(
     "Forecasts and their intervals",
     says="Each test example is foretold with a normal distribution: the belief about the function "
-    "there, and the noise "
-    "of an observation. On the left the forecasts, with bars that should hold the truth 95 times "
-    "in a hundred; on the "
-    "right how often intervals of every level do, with the range that chance alone would leave a "
-    "calibrated forecast.",
+    "there, and the noise of an observation. On the left the forecasts, with bars that should hold "
+    "the truth 95 times in a hundred; on the right how often intervals of every level do, with the "
+    "range that chance alone would leave a calibrated forecast.",
     of="process",
     tells=_kept,
 )
@@ -61,9 +61,8 @@ def _relevant(result: DotPlot) -> dict[str, str]:
 @lens(
     "Which inputs matter",
     says="Each input has a length of its own, how far one must go along it for the function to "
-    "change, in standard "
-    "deviations of the input. The evidence makes it long for an input that says nothing, and 1 / "
-    "length small.",
+    "change, in standard deviations of the input. The evidence makes it long for an input that "
+    "says nothing, and 1 / length small.",
     applies=lambda outcome: _lengths(outcome.model).size > 1,
     of="process",
     tells=_relevant,

@@ -7,9 +7,9 @@ import numpy as np
 
 from ... import explain
 from ...recipes.engine.outcome import Outcome
-from ..registry import SEEN, NotSeen, classifies, lens, percent
+from ..registry import MAX_ACTIVATION_EXAMPLES, LensUnavailable, format_percent, is_classifier, lens
 
-UNITS = 1500  # of which the cells can be followed in seconds
+MAX_REGION_UNITS = 1500  # of which the cells can be followed in seconds
 
 
 def _window(outcome: Outcome) -> explain.Window:
@@ -23,7 +23,7 @@ def _window(outcome: Outcome) -> explain.Window:
             if xs.ndim == 2
             else explain.window_through(xs[:3])
         )
-    label = ys.reshape(len(ys), -1)[:, 0] if classifies(outcome) else np.zeros(len(ys))
+    label = ys.reshape(len(ys), -1)[:, 0] if is_classifier(outcome) else np.zeros(len(ys))
     turn = np.array(
         [(label[:i] == label[i]).sum() for i in range(min(len(ys), 100))]
     )  # the first of each class first
@@ -32,7 +32,7 @@ def _window(outcome: Outcome) -> explain.Window:
     for third in range(2, len(order)):
         if np.linalg.matrix_rank(flat[[1, third]] - flat[:1]) == 2:
             return explain.window_through(xs[order[[0, 1, third]]])
-    raise NotSeen(
+    raise LensUnavailable(
         "the first test examples all lie on one line, so that no plane goes through three of them."
     )
 
@@ -59,21 +59,18 @@ def _sliced(result: explain.Boundary | explain.Regions) -> dict[str, str]:
 
 @lens(
     "Linear regions and decision boundary",
-    says="A network of dense layers and ReLUs is one affine map on each of its cells, all of "
-    "which are drawn, and the "
-    "border between two classes is a straight line within each. Inputs of two numbers are seen as "
-    "they are; others on "
-    "the plane through three test examples of different classes, the large points, with any "
-    "others that lie near it. A "
-    "network that bends smoothly, or answers with a sign, has a boundary but no cells, and those "
-    "of convolutions are "
-    "not looked for: then the classes are seen on a grid of points.",
+    says="A network of dense layers and ReLUs is one affine map on each of its cells, all of which "
+    "are drawn, and the border between two classes is a straight line within each. Inputs of two "
+    "numbers are seen as they are; others on the plane through three test examples of different "
+    "classes, the large points, with any others that lie near it. A network that bends smoothly, "
+    "or answers with a sign, has a boundary but no cells, and those of convolutions are not looked "
+    "for: then the classes are seen on a grid of points.",
     applies=lambda outcome: (
         hasattr(outcome.test[0], "dtype")
         and outcome.test[0][0].size > 1
         and jax.numpy.issubdtype(outcome.test[0].dtype, jax.numpy.floating)
         and (
-            classifies(outcome)
+            is_classifier(outcome)
             or explain.is_piecewise_linear(outcome.model, outcome.test[0][0]) is True
         )
     ),
@@ -81,14 +78,17 @@ def _sliced(result: explain.Boundary | explain.Regions) -> dict[str, str]:
 )
 def _regions(outcome: Outcome) -> explain.Boundary | explain.Regions:
     units = sum(leaf.size for leaf in jax.tree.leaves(outcome.model) if leaf.ndim == 1)
-    if units > UNITS and explain.is_piecewise_linear(outcome.model, outcome.test[0][0]) is True:
-        raise NotSeen(
+    if (
+        units > MAX_REGION_UNITS
+        and explain.is_piecewise_linear(outcome.model, outcome.test[0][0]) is True
+    ):
+        raise LensUnavailable(
             f"the cells of {units:,} units are too many to be followed and too small to be seen."
         )
-    if not classifies(outcome):
+    if not is_classifier(outcome):
         return explain.regions(outcome.model, _window(outcome))
     examples = jax.tree.map(
-        lambda part: part[:SEEN], outcome.test
+        lambda part: part[:MAX_ACTIVATION_EXAMPLES], outcome.test
     )  # the three of the plane are among the first
     return explain.boundary(
         outcome.model, _window(outcome), examples=examples, classes=outcome.classes
@@ -98,7 +98,9 @@ def _regions(outcome: Outcome) -> explain.Boundary | explain.Regions:
 def _distances(result: explain.Margins) -> dict[str, str]:
     least = np.abs(result.distances[result.nearest[0]])
     told = {
-        "separated": "yes" if result.separated else f"no: {percent(result.error)} on the wrong side"
+        "separated": "yes"
+        if result.separated
+        else f"no: {format_percent(result.error)} on the wrong side"
     }
     told |= {"margin" if result.separated else "worst signed distance": f"{result.margin:.4g}"}
     return told | {
@@ -110,10 +112,8 @@ def _distances(result: explain.Margins) -> dict[str, str]:
 @lens(
     "Margins",
     says="How far each training example lies on the right side of the classifier's hyperplane, in "
-    "the units of "
-    "the inputs. The smallest is the margin: if it is positive the data are separated, and the "
-    "larger it is, the "
-    "fewer mistakes a perceptron makes on the way there.",
+    "the units of the inputs. The smallest is the margin: if it is positive the data are "
+    "separated, and the larger it is, the fewer mistakes a perceptron makes on the way there.",
     applies=lambda outcome: (
         len(outcome.classes) == 2 and explain.hyperplane(outcome.model) is not None
     ),

@@ -7,11 +7,11 @@ import numpy as np
 from ... import explain
 from ...plot import as_images
 from ...recipes.engine.outcome import Outcome
-from ..registry import classifies, lens, percent, some
+from ..registry import format_percent, is_classifier, lens, subsample
 
-SHOWN = 8  # examples whose slopes are drawn
-MOVED = 64  # examples that are shifted
-SHIFTS = 8  # pixels, at most
+SALIENCY_EXAMPLES = 8  # examples whose slopes are drawn
+SHIFT_EXAMPLES = 64  # examples that are shifted
+MAX_SHIFT = 8  # pixels, at most
 
 
 def convolves(outcome: Outcome) -> bool:
@@ -23,7 +23,7 @@ def convolves(outcome: Outcome) -> bool:
 def sees(outcome: Outcome) -> bool:
     """Whether it tells classes of pictures apart by convolutions."""
     return (
-        classifies(outcome)
+        is_classifier(outcome)
         and convolves(outcome)
         and as_images(np.asarray(outcome.test[0][:1])) is not None
     )
@@ -41,11 +41,9 @@ def _kernels(result: explain.Filters) -> dict[str, str]:
 
 @lens(
     "Filters",
-    says="The kernels of the first convolution: each is laid on every place of the image, and "
-    "what it puts out there "
-    "is how much the place looks like it. Blue is above zero, orange below; kernels on three "
-    "channels are drawn as "
-    "colours. All are on one scale.",
+    says="The kernels of the first convolution: each is laid on every place of the image, and what "
+    "it puts out there is how much the place looks like it. Blue is above zero, orange below; "
+    "kernels on three channels are drawn as colours. All are on one scale.",
     applies=convolves,
     tells=_kernels,
 )
@@ -56,9 +54,8 @@ def _filters(outcome: Outcome) -> explain.Filters:
 @lens(
     "Feature maps",
     says="What the convolutions put out on the first test example, from input to output: of each "
-    "the few channels that "
-    "respond most strongly. A map is large where the image holds the channel's pattern; maps get "
-    "coarser with depth.",
+    "the few channels that respond most strongly. A map is large where the image holds the "
+    "channel's pattern; maps get coarser with depth.",
     applies=convolves,
     tells=lambda result: {"convolutions": str(len(result.layers))},
 )
@@ -68,13 +65,15 @@ def _feature_maps(outcome: Outcome) -> explain.FeatureMaps:
 
 @lens(
     "Saliency",
-    says=f"{SHOWN} test examples under what the network takes them for, and beside each how "
-    "steeply the logit of that "
-    "class changes with each pixel. The judgement hangs on the pixels of most colour.",
+    says=f"{SALIENCY_EXAMPLES} test examples under what the network takes them for, and beside "
+    "each how steeply the logit of that class changes with each pixel. The judgement hangs on the "
+    "pixels of most colour.",
     applies=sees,
 )
 def _saliency(outcome: Outcome) -> explain.Saliency:
-    return explain.saliency(outcome.model, some(outcome.test, SHOWN)[0], classes=outcome.classes)
+    return explain.saliency(
+        outcome.model, subsample(outcome.test, SALIENCY_EXAMPLES)[0], classes=outcome.classes
+    )
 
 
 def _moves(result: explain.Equivariance) -> dict[str, str]:
@@ -87,27 +86,25 @@ def _moves(result: explain.Equivariance) -> dict[str, str]:
     told["total stride"] = f"{coarse} pixel{'s' if coarse > 1 else ''}"
     s = int(result.shifts[0])
     told[f"output changes under {s} pixel{'s' if s > 1 else ''}"] = (
-        f"by {percent(result.output[0])}"
+        f"by {format_percent(result.output[0])}"
     )
     return told | {
-        "class changes, at worst": f"of {percent(1 - result.kept.min())} of the examples"
+        "class changes, at worst": f"of {format_percent(1 - result.kept.min())} of the examples"
     }
 
 
 @lens(
     "Shifted images",
     says="An image moved to the right should move every map by as much and leave the judgement "
-    "alone. Above, the "
-    f"error of the last layer of each stride on {MOVED} test examples: none in the interior where "
-    "the shift is a whole "
-    "number of strides, something at the edges, and much between strides, where pooling has "
-    "thrown places away. "
-    "Below, what this does to the output. What leaves at the right comes in at the left.",
+    f"alone. Above, the error of the last layer of each stride on {SHIFT_EXAMPLES} test examples: "
+    "none in the interior where the shift is a whole number of strides, something at the edges, "
+    "and much between strides, where pooling has thrown places away. Below, what this does to the "
+    "output. What leaves at the right comes in at the left.",
     applies=convolves,
     tells=_moves,
 )
 def _shifted(outcome: Outcome) -> explain.Equivariance:
-    xs = some(outcome.test, MOVED)[0]
+    xs = subsample(outcome.test, SHIFT_EXAMPLES)[0]
     return explain.equivariance(
-        outcome.model, xs, shifts=range(1, min(SHIFTS, xs.shape[-1] - 1) + 1)
+        outcome.model, xs, shifts=range(1, min(MAX_SHIFT, xs.shape[-1] - 1) + 1)
     )

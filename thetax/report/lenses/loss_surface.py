@@ -8,11 +8,11 @@ import numpy as np
 
 from ... import explain
 from ...recipes.engine.outcome import Outcome
-from ..registry import BENT, lens
+from ..registry import MAX_CURVATURE_EXAMPLES, lens
 from .basic import bent
 
-SPREAD = 500  # examples for the landscape
-SIDE = 25  # points along each direction of it
+MAX_LANDSCAPE_EXAMPLES = 500  # examples for the landscape
+LANDSCAPE_POINTS = 25  # points along each direction of it
 
 
 def _heights(result: explain.Landscape) -> dict[str, str]:
@@ -26,11 +26,9 @@ def _heights(result: explain.Landscape) -> dict[str, str]:
 
 @lens(
     "Loss landscape",
-    says=f"The training loss, on at most {SPREAD} examples, on a plane through the final "
-    "parameters. Two directions "
-    "span it, random but for their scale: one unit adds to each filter a random one of its own "
-    "length, so that "
-    "networks can be compared (Li et al. 2018).",
+    says=f"The training loss, on at most {MAX_LANDSCAPE_EXAMPLES} examples, on a plane through the "
+    "final parameters. Two directions span it, random but for their scale: one unit adds to each "
+    "filter a random one of its own length, so that networks can be compared (Li et al. 2018).",
     applies=lambda outcome: any(leaf.ndim > 1 for leaf in jax.tree.leaves(outcome.model)),
     tells=_heights,
 )
@@ -38,8 +36,8 @@ def _landscape(outcome: Outcome) -> explain.Landscape:
     first, second = (
         explain.filter_normalised(outcome.model, key=key) for key in jr.split(jr.key(0))
     )
-    grid = np.linspace(-1, 1, SIDE)
-    batch = bent(outcome, SPREAD)
+    grid = np.linspace(-1, 1, LANDSCAPE_POINTS)
+    batch = bent(outcome, MAX_LANDSCAPE_EXAMPLES)
     return explain.landscape(
         outcome.objective, outcome.model, batch, along=(first, second), alphas=grid, betas=grid
     )
@@ -65,15 +63,12 @@ def _rate(result: explain.Trajectory) -> dict[str, str]:
 @lens(
     "How fast the loss fell",
     says="The rate at which the training loss fell along the optimiser's trajectory, by the "
-    "straight line nearest to "
-    "it in either logarithm: a straight line against the epoch is geometric decay, as theory has "
-    "it where the gradient "
-    "dominates the loss; one against its logarithm is a power, as for merely convex losses. The "
-    "curvature is that at "
-    f"the final parameters, on at most {BENT:,} training examples, or on fewer where they are "
-    "slow on a CPU; a rate "
-    "above 2/L makes plain gradient descent leave this minimum, while adaptive methods scale "
-    "their steps.",
+    "straight line nearest to it in either logarithm: a straight line against the epoch is "
+    "geometric decay, as theory has it where the gradient dominates the loss; one against its "
+    "logarithm is a power, as for merely convex losses. The curvature is that at the final "
+    f"parameters, on at most {MAX_CURVATURE_EXAMPLES:,} training examples, or on fewer where they "
+    "are slow on a CPU; a rate above 2/L makes plain gradient descent leave this minimum, while "
+    "adaptive methods scale their steps.",
     applies=lambda outcome: bool((_losses(outcome) > 0).sum() >= 2),
     tells=_rate,
 )

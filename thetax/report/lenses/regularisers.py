@@ -13,13 +13,21 @@ from ...core import Objective
 from ...layers import DropConnect, Dropout
 from ...plot import as_images
 from ...recipes.engine.outcome import Outcome
-from ..registry import BENT, SEEN, WORK, classifies, lens, percent, some
+from ..registry import (
+    MAX_ACTIVATION_EXAMPLES,
+    MAX_CPU_OPERATIONS,
+    MAX_CURVATURE_EXAMPLES,
+    format_percent,
+    is_classifier,
+    lens,
+    subsample,
+)
 from .basic import afforded, bent
 
 DIRECTIONS = 12
-MASKS = 30  # draws for the penalty, each a pass forwards and two derivatives
-DRAWS = 50  # draws for the doubt about an example
-DOUBTED = 200 * WORK  # operations of one draw for all examples
+PENALTY_MASKS = 30  # draws for the penalty, each a pass forwards and two derivatives
+MC_DROPOUT_SAMPLES = 50  # draws for the doubt about an example
+MAX_MC_DROPOUT_OPERATIONS = 200 * MAX_CPU_OPERATIONS  # operations of one draw for all examples
 
 
 def undecayed(outcome: Outcome) -> Objective:
@@ -36,8 +44,8 @@ def _left(result: explain.Shrinkage) -> dict[str, str]:
     told = {"strength μ": f"{result.strength:.3g}"}
     if factors.size:
         told |= {
-            "left of the sharpest direction": percent(factors[0]),
-            f"least left of the sharpest {len(factors)}": percent(factors.min()),
+            "left of the sharpest direction": format_percent(factors[0]),
+            f"least left of the sharpest {len(factors)}": format_percent(factors.min()),
         }
     share = 100 * result.effective / result.parameters
     return told | {"parameters that count": f"about {share:.2g} % of {result.parameters:,}"}
@@ -45,17 +53,15 @@ def _left(result: explain.Shrinkage) -> dict[str, str]:
 
 @lens(
     "Weight decay, direction by direction",
-    says="What the decay leaves of the minimiser in each direction of the loss, from the "
-    "curvature λ it has there: "
-    "λ / (λ + μ). Sharp directions, which the data determine, keep all of it; flat ones are drawn "
-    "to 0. The sum "
-    f"over all directions is how many parameters count. To second order at θ, on at most {BENT:,} "
-    "training examples.",
+    says="What the decay leaves of the minimiser in each direction of the loss, from the curvature "
+    "λ it has there: λ / (λ + μ). Sharp directions, which the data determine, keep all of it; flat "
+    "ones are drawn to 0. The sum over all directions is how many parameters count. To second "
+    f"order at θ, on at most {MAX_CURVATURE_EXAMPLES:,} training examples.",
     applies=lambda outcome: outcome.decay > 0,
     tells=_left,
 )
 def _shrinkage(outcome: Outcome) -> explain.Shrinkage:
-    batch = some(outcome.train, BENT)
+    batch = subsample(outcome.train, MAX_CURVATURE_EXAMPLES)
     return explain.shrinkage(
         undecayed(outcome),
         outcome.model,
@@ -101,20 +107,18 @@ def _price(result: explain.DropoutPenalty) -> dict[str, str]:
 
 @lens(
     "Dropout as a penalty",
-    says="Training under random masks descends the objective and, on top, what the masks add to "
-    "it on average. To "
-    "second order that is a weight decay that adapts: it charges a unit by its activity and by "
-    "how much the loss bends "
-    f"in it. On at most {BENT:,} training examples and {MASKS} masks for each; where the two "
-    "disagree, the masks reach "
-    "beyond the second order.",
+    says="Training under random masks descends the objective and, on top, what the masks add to it "
+    "on average. To second order that is a weight decay that adapts: it charges a unit by its "
+    f"activity and by how much the loss bends in it. On at most {MAX_CURVATURE_EXAMPLES:,} "
+    f"training examples and {PENALTY_MASKS} masks for each; where the two disagree, the masks "
+    "reach beyond the second order.",
     applies=_drops,
     tells=_price,
 )
 def _penalty(outcome: Outcome) -> explain.DropoutPenalty:
     batch = bent(outcome)
     return explain.dropout_penalty(
-        outcome.objective, outcome.model, batch, draws=MASKS, key=jr.key(0)
+        outcome.objective, outcome.model, batch, draws=PENALTY_MASKS, key=jr.key(0)
     )
 
 
@@ -123,16 +127,16 @@ def _doubts(result: explain.Doubt) -> dict[str, str]:
     mean = lambda values: f"{values.mean():.3g} nats" if values.size else "–"
     entropy, right = result.belief.entropy, result.right
     told = {
-        "error of the mean over masks": f"{percent(result.mistakes / n)} of {n:,}",
+        "error of the mean over masks": f"{format_percent(result.mistakes / n)} of {n:,}",
         "mean doubt where right": mean(entropy[right]),
         "mean doubt where wrong": mean(entropy[~right]),
-        "disagreement, of all doubt": percent(
+        "disagreement, of all doubt": format_percent(
             result.belief.information.mean() / max(entropy.mean(), 1e-12)
         ),
     }
     if not np.isnan(result.ranking):
         told["a mistake is doubted more than a right answer"] = (
-            f"{percent(result.ranking)} of the time"
+            f"{format_percent(result.ranking)} of the time"
         )
     return told
 
@@ -155,17 +159,19 @@ def _doubtful(result: explain.Doubt) -> list[dict[str, str]]:
 
 @lens(
     "Doubt by dropout",
-    says=f"Each of at most {SEEN:,} test examples is judged by {DRAWS} thinned networks, and "
-    "their predictions are "
-    "averaged. The entropy of the average is the doubt; the part on which the networks disagree "
-    "says that they "
-    "do not know, the rest that the example is ambiguous to all of them. Doubt is of use where "
-    "the wrong answers "
-    "are the doubtful ones. The examples doubted most come last.",
-    applies=lambda outcome: classifies(outcome) and _drops(outcome),
+    says=f"Each of at most {MAX_ACTIVATION_EXAMPLES:,} test examples is judged by "
+    f"{MC_DROPOUT_SAMPLES} thinned networks, and their predictions are averaged. The entropy of "
+    "the average is the doubt; the part on which the networks disagree says that they do not know, "
+    "the rest that the example is ambiguous to all of them. Doubt is of use where the wrong "
+    "answers are the doubtful ones. The examples doubted most come last.",
+    applies=lambda outcome: is_classifier(outcome) and _drops(outcome),
     tells=_doubts,
     rows=_doubtful,
 )
 def _doubt(outcome: Outcome) -> explain.Doubt:
-    test = afforded(outcome.model, outcome.test, SEEN, work=DOUBTED)
-    return explain.doubt(outcome.model, test, draws=DRAWS, classes=outcome.classes, key=jr.key(0))
+    test = afforded(
+        outcome.model, outcome.test, MAX_ACTIVATION_EXAMPLES, work=MAX_MC_DROPOUT_OPERATIONS
+    )
+    return explain.doubt(
+        outcome.model, test, draws=MC_DROPOUT_SAMPLES, classes=outcome.classes, key=jr.key(0)
+    )

@@ -11,14 +11,19 @@ import numpy as np
 from ... import explain
 from ...core import Batch, apply, predict
 from ...recipes.engine.outcome import Outcome
-from ..registry import FEW, NotSeen, classifies, lens, percent, some
+from ..registry import MIN_EXAMPLES, LensUnavailable, format_percent, is_classifier, lens, subsample
 
-KNOWN = 300  # examples of the kernel, at most
-MODES = 800  # examples times outputs, where the kernel of all pairs of outputs is decomposed
-STEPS, LEAST = 1000, 150  # of descent, at most, and such that something is learnt
-PRODUCTS, DESCENT = 2e10, 6e10  # of a kernel and of a descent on a CPU: a few seconds
-TESTED = 200  # examples, of both trainings
-WORTH = 100  # times as many on an accelerator
+MAX_EXAMPLES = 300  # examples of the kernel, at most
+MAX_KERNEL_ROWS = (
+    800  # examples times outputs, where the kernel of all pairs of outputs is decomposed
+)
+MAX_STEPS, MIN_STEPS = 1000, 150  # of descent, at most, and such that something is learnt
+MAX_KERNEL_OPERATIONS, MAX_TRAINING_OPERATIONS = (
+    2e10,
+    6e10,
+)  # of a kernel and of a descent on a CPU: a few seconds
+MAX_TEST_EXAMPLES = 200  # examples, of both trainings
+ACCELERATOR_SPEEDUP = 100  # times as many on an accelerator
 
 
 def _answer(outcome: Outcome) -> Any:
@@ -44,17 +49,17 @@ def answers(outcome: Outcome) -> bool:
 
 
 def _affordable(products: float) -> float:
-    return products * (1 if jax.default_backend() == "cpu" else WORTH)
+    return products * (1 if jax.default_backend() == "cpu" else ACCELERATOR_SPEEDUP)
 
 
-def examples(outcome: Outcome, data: Batch, most: int = KNOWN) -> Batch:
+def examples(outcome: Outcome, data: Batch, most: int = MAX_EXAMPLES) -> Batch:
     """As many examples as their kernel can be afforded for; refuses where these are too few to tell
     anything.
     """
     one = jax.tree.map(lambda a: a[:1], data[0])
     slope = jax.grad(lambda model: predict(model, one).sum())(outcome.model)
     if not any(bool(jnp.any(leaf != 0)) for leaf in jax.tree.leaves(slope)):
-        raise NotSeen(
+        raise LensUnavailable(
             "its outputs do not change with its parameters, as those of a sign, so that the "
             "kernel is 0."
         )
@@ -62,15 +67,15 @@ def examples(outcome: Outcome, data: Batch, most: int = KNOWN) -> Batch:
     each = sum(explain.operations(predict, outcome.model, one).values()) * (1 + 2 * outputs)
     kernel = explain.ntk(outcome.model, form="trace")
     count = most
-    while count >= FEW:
-        chosen = some(data, count)
+    while count >= MIN_EXAMPLES:
+        chosen = subsample(data, count)
         held = len(jax.tree.leaves(chosen)[0])
-        if kernel.plan(chosen[0]).products + held * each <= _affordable(PRODUCTS):
+        if kernel.plan(chosen[0]).products + held * each <= _affordable(MAX_KERNEL_OPERATIONS):
             return chosen
         count = min(count, held) * 2 // 3
-    raise NotSeen(
-        f"on this machine the kernel of {FEW} examples would take too long; look at it on an "
-        "accelerator."
+    raise LensUnavailable(
+        f"on this machine the kernel of {MIN_EXAMPLES} examples would take too long; look at it on "
+        "an accelerator."
     )
 
 
@@ -92,14 +97,11 @@ def _bends(result: explain.TangentSpectrum) -> dict[str, str]:
 
 @lens(
     "What the tangent kernel finds easy",
-    says=f"The eigenvalues of the tangent kernel on at most {KNOWN} training examples. Near its "
-    "parameters the network "
-    "learns what lies along an eigenvector at the rate of its eigenvalue. The effective dimension "
-    "is how many "
-    "directions a ridge leaves, or stopping at the time one over it. The steeper the curve of the "
-    "targets, the sooner "
-    "they are learnt; noise would follow the dashed line. Alignment is 1 if examples are as like "
-    "one another as their "
+    says=f"The eigenvalues of the tangent kernel on at most {MAX_EXAMPLES} training examples. Near "
+    "its parameters the network learns what lies along an eigenvector at the rate of its "
+    "eigenvalue. The effective dimension is how many directions a ridge leaves, or stopping at the "
+    "time one over it. The steeper the curve of the targets, the sooner they are learnt; noise "
+    "would follow the dashed line. Alignment is 1 if examples are as like one another as their "
     "targets are.",
     applies=answers,
     tells=_bends,
@@ -126,12 +128,11 @@ def _taught(result: explain.KernelMap) -> dict[str, str]:
 
 @lens(
     "The tangent kernel by class",
-    says=f"Which examples teach one another, among at most {KNOWN} of training, sorted by class: "
-    "the cosine between "
-    "the gradients of two examples. Blue pairs are more alike than the mean of all, so that "
-    "learning one teaches the "
-    "other; orange ones are less. A network that has learnt its classes shows blue squares.",
-    applies=lambda outcome: classifies(outcome) and answers(outcome),
+    says=f"Which examples teach one another, among at most {MAX_EXAMPLES} of training, sorted by "
+    "class: the cosine between the gradients of two examples. Blue pairs are more alike than the "
+    "mean of all, so that learning one teaches the other; orange ones are less. A network that has "
+    "learnt its classes shows blue squares.",
+    applies=lambda outcome: is_classifier(outcome) and answers(outcome),
     tells=_taught,
 )
 def _by_class(outcome: Outcome) -> explain.KernelMap:
@@ -143,9 +144,10 @@ def _by_class(outcome: Outcome) -> explain.KernelMap:
 def _turned(result: explain.Drift) -> dict[str, str]:
     return {
         "verdict": result.verdict,
-        "change of the kernel": f"{percent(result.change)} (S = {result.drift[-1]:.3g}, centred)",
+        "change of the "
+        "kernel": f"{format_percent(result.change)} (S = {result.drift[-1]:.3g}, centred)",
         "not centred": f"S = {result.plain[-1]:.3g}",
-        "change of the parameters": percent(result.moved[-1]),
+        "change of the parameters": format_percent(result.moved[-1]),
         "alignment with the targets": f"from {result.alignment[0]:.3f} to "
         f"{result.alignment[-1]:.3f}",
     }
@@ -164,14 +166,11 @@ def begun(outcome: Outcome) -> bool:
 @lens(
     "Lazy, or were features learnt?",
     says="The tangent kernel before and after training: that of pairs of examples, and how far "
-    "each layer moved. On "
-    "the dashed line nothing changed. A network whose kernel stays is lazy: it could as well have "
-    "been a linear model "
-    "of fixed features. One whose kernel turns towards the targets has learnt features of its "
-    "own. Here it is called "
-    "lazy if the centred, normalised kernel changed by less than 20 %, and said to have learnt "
-    "features from 50 % on; "
-    "these borders are a convention.",
+    "each layer moved. On the dashed line nothing changed. A network whose kernel stays is lazy: "
+    "it could as well have been a linear model of fixed features. One whose kernel turns towards "
+    "the targets has learnt features of its own. Here it is called lazy if the centred, normalised "
+    "kernel changed by less than 20 %, and said to have learnt features from 50 % on; these "
+    "borders are a convention.",
     applies=begun,
     tells=_turned,
 )
@@ -183,9 +182,9 @@ def _compared(result: explain.Laziness) -> dict[str, str]:
     straight, true = result.errors[:, -1]
     kind = "test error" if result.classes else "variance unexplained"
     return {
-        f"{kind}, linearised": percent(straight),
-        f"{kind}, true": percent(true),
-        "missed by the linearised": f"{percent(result.gap[-1])} of what was learnt",
+        f"{kind}, linearised": format_percent(straight),
+        f"{kind}, true": format_percent(true),
+        "missed by the linearised": f"{format_percent(result.gap[-1])} of what was learnt",
         "steps": f"{result.steps[-1]:,} at rate {result.rate:.3g}, on {result.examples} examples",
     }
 
@@ -193,30 +192,30 @@ def _compared(result: explain.Laziness) -> dict[str, str]:
 @lens(
     "Linearised against true training",
     says="From the parameters it began with, the network is trained once more on a few examples, "
-    "by descent of the "
-    "squared error with momentum and without dropout, and beside it its linearisation, whose "
-    "training is known in "
-    "closed form. Outputs count from those of the start, which are chance. Where the two agree "
-    "the network is lazy. "
-    "What the true one does better on test examples is due to features that it learnt.",
+    "by descent of the squared error with momentum and without dropout, and beside it its "
+    "linearisation, whose training is known in closed form. Outputs count from those of the start, "
+    "which are chance. Where the two agree the network is lazy. What the true one does better on "
+    "test examples is due to features that it learnt.",
     applies=begun,
     tells=_compared,
 )
 def _laziness(outcome: Outcome) -> explain.Laziness:
     outputs = max(1, _answer(outcome).size)
     one = jax.tree.map(lambda a: a[:1], outcome.train[0])
-    affords = _affordable(DESCENT) / (
+    affords = _affordable(MAX_TRAINING_OPERATIONS) / (
         3 * sum(explain.operations(predict, outcome.model, one).values())
     )
-    most = min(KNOWN, MODES // outputs, int(affords / LEAST))
-    if most < FEW:
-        raise NotSeen(
-            f"{LEAST} steps on {FEW} examples would take too long here, or its outputs are too "
-            "many."
+    most = min(MAX_EXAMPLES, MAX_KERNEL_ROWS // outputs, int(affords / MIN_STEPS))
+    if most < MIN_EXAMPLES:
+        raise LensUnavailable(
+            f"{MIN_STEPS} steps on {MIN_EXAMPLES} examples would take too long here, or its "
+            "outputs are too many."
         )
     train = examples(outcome, outcome.train, most)
-    steps = int(min(STEPS, affords / len(train[1])))
-    return explain.laziness(outcome.start, train, some(outcome.test, TESTED), steps=steps)
+    steps = int(min(MAX_STEPS, affords / len(train[1])))
+    return explain.laziness(
+        outcome.start, train, subsample(outcome.test, MAX_TEST_EXAMPLES), steps=steps
+    )
 
 
 def _powers(result: explain.Widths) -> dict[str, str]:
@@ -230,10 +229,9 @@ def _powers(result: explain.Widths) -> dict[str, str]:
 @lens(
     "Against the width",
     says="How far the tangent kernel at the start is from that of infinite width, how far it "
-    "changes in training, and "
-    "how far the parameters move, each relative to what it was, for networks of several widths; a "
-    "point is a network. "
-    "Theory has the first fall as one over the root of the width, and the second at least as fast.",
+    "changes in training, and how far the parameters move, each relative to what it was, for "
+    "networks of several widths; a point is a network. Theory has the first fall as one over the "
+    "root of the width, and the second at least as fast.",
     applies=lambda outcome: isinstance(outcome.measured, explain.Widths),
     tells=_powers,
 )
@@ -244,10 +242,8 @@ def _widths(outcome: Outcome) -> explain.Widths:
 @lens(
     "Beside infinite width",
     says="What an ensemble of trained networks says of test examples, its mean and its deviation, "
-    "against what all "
-    "networks of infinite width say after as many steps, which is known in closed form. The "
-    "narrower the networks, and "
-    "the fewer, the farther from the dashed line.",
+    "against what all networks of infinite width say after as many steps, which is known in closed "
+    "form. The narrower the networks, and the fewer, the farther from the dashed line.",
     applies=lambda outcome: isinstance(outcome.measured, explain.WideBeliefs),
     tells=lambda result: dict(
         zip(("correlation of means", "of deviations"), map("{:.3f}".format, result.agreement))

@@ -8,14 +8,14 @@ from ... import explain
 from ...layers import Recurrent
 from ...models import GPT, NextToken
 from ...recipes.engine.outcome import Outcome
-from ..registry import lens, percent, some
+from ..registry import format_percent, lens, subsample
 from .time import attends
 
-HEARD = 100  # texts of the test set
-LONGEST = 300  # tokens of a text that is drawn
-MASS = 0.95  # of the probability, from which one with many tokens draws
-TRANSLATED = 64  # pairs of the test set
-SHOWN = 6  # of them
+MAX_TEXTS = 100  # texts of the test set
+MAX_LENGTH = 300  # tokens of a text that is drawn
+TOP_P = 0.95  # of the probability, from which one with many tokens draws
+MAX_PAIRS = 64  # pairs of the test set
+MAX_SHOWN_PAIRS = 6  # of them
 
 
 def speaks(outcome: Outcome) -> bool:
@@ -30,7 +30,11 @@ def speaks(outcome: Outcome) -> bool:
 def _told(result: explain.Speech) -> dict[str, str]:
     return {
         "temperature of the samples": f"{result.temperature:g}",
-        **({} if result.mass is None else {"drawn from the likeliest": percent(result.mass)}),
+        **(
+            {}
+            if result.top_p is None
+            else {"drawn from the likeliest": format_percent(result.top_p)}
+        ),
         "bits for the next token at first": f"{result.bits[0]:.3g}",
         f"after {result.until[-2]:.0f} tokens"
         if len(result.until) > 1
@@ -41,9 +45,8 @@ def _told(result: explain.Speech) -> dict[str, str]:
 @lens(
     "What it writes",
     says="Texts drawn from the model, token by token, each from its beginning. The curve says how "
-    "many bits it needs "
-    "for the next token of the test texts, the more of them it has read: what it makes of a long "
-    "context.",
+    "many bits it needs for the next token of the test texts, the more of them it has read: what "
+    "it makes of a long context.",
     applies=speaks,
     tells=_told,
     rows=lambda result: [
@@ -52,15 +55,15 @@ def _told(result: explain.Speech) -> dict[str, str]:
 )
 def _speech(outcome: Outcome) -> explain.Speech:
     first = outcome.tokens.index("\n") if "\n" in outcome.tokens else 0
-    data = tuple(part[:HEARD] for part in outcome.test)
+    data = tuple(part[:MAX_TEXTS] for part in outcome.test)
     model = outcome.model
     if not isinstance(model, GPT):
         return explain.speech(
-            model.cell, data, outcome.tokens, length=LONGEST, first=first, key=jr.key(0)
+            model.cell, data, outcome.tokens, length=MAX_LENGTH, first=first, key=jr.key(0)
         )
-    room = LONGEST if model.positions is None else min(LONGEST, len(model.positions.P))
+    room = MAX_LENGTH if model.positions is None else min(MAX_LENGTH, len(model.positions.P))
     return explain.speech(
-        model, data, outcome.tokens, length=room, top_p=MASS, first=first, key=jr.key(0)
+        model, data, outcome.tokens, length=room, top_p=TOP_P, first=first, key=jr.key(0)
     )
 
 
@@ -71,7 +74,7 @@ def translates(outcome: Outcome) -> bool:
 
 def _matched(result: explain.Translations) -> dict[str, str]:
     return {
-        f"runs of {n} that were meant": percent(share)
+        f"runs of {n} that were meant": format_percent(share)
         for n, share in enumerate(result.precision, 1)
     }
 
@@ -79,16 +82,17 @@ def _matched(result: explain.Translations) -> dict[str, str]:
 @lens(
     "Translations",
     says="What the model says to test sequences, the likeliest token each time, beside what was "
-    "meant. The bars say, "
-    f"on at most {TRANSLATED} of them, which share of the runs of one to four tokens that it said "
-    "were also meant.",
+    f"meant. The bars say, on at most {MAX_PAIRS} of them, which share of the runs of one to four "
+    "tokens that it said were also meant.",
     applies=translates,
     tells=_matched,
     rows=lambda result: [
         {"given": given, "said": said, "meant": meant}
-        for given, said, meant in list(zip(result.source, result.said, result.meant))[:SHOWN]
+        for given, said, meant in list(zip(result.source, result.said, result.meant))[
+            :MAX_SHOWN_PAIRS
+        ]
     ],
 )
 def _translations(outcome: Outcome) -> explain.Translations:
-    data = some(outcome.test, TRANSLATED)
+    data = subsample(outcome.test, MAX_PAIRS)
     return explain.translations(outcome.model, data, names=(outcome.tokens, outcome.classes))

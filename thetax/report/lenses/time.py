@@ -6,11 +6,11 @@ import numpy as np
 from ... import explain, tree
 from ...layers import Ensemble
 from ...recipes.engine.outcome import Outcome
-from ..registry import lens, some
+from ..registry import lens, subsample
 
-SEQUENCES = 4
-TIMES = 100  # steps back from the last
-AFFORDED = 256  # the size of a state up to which all of these are looked at
+MAX_SEQUENCES = 4
+MAX_LAG = 100  # steps back from the last
+FULL_COST_STATE_SIZE = 256  # the size of a state up to which all of these are looked at
 
 
 def recurs(outcome: Outcome) -> bool:
@@ -25,15 +25,15 @@ def recurs(outcome: Outcome) -> bool:
     )
 
 
-def afforded(size: int) -> tuple[int, int]:
+def sequences_and_steps(size: int) -> tuple[int, int]:
     """How many sequences and steps of a state of that size are looked at: the work grows with its
     cube.
 
-    >>> afforded(64), afforded(1024)
+    >>> sequences_and_steps(64), sequences_and_steps(1024)
     ((4, 100), (1, 10))
     """
-    share = min(1.0, (AFFORDED / max(size, 1)) ** 3)
-    return max(1, round(SEQUENCES * share)), max(10, round(TIMES * share))
+    share = min(1.0, (FULL_COST_STATE_SIZE / max(size, 1)) ** 3)
+    return max(1, round(MAX_SEQUENCES * share)), max(10, round(MAX_LAG * share))
 
 
 def _kept(result: explain.ThroughTime) -> dict[str, str]:
@@ -60,19 +60,17 @@ def _kept(result: explain.ThroughTime) -> dict[str, str]:
 @lens(
     "Signal through time",
     says="How much a small change of the state still matters so many steps later, on at most "
-    f"{SEQUENCES} test "
-    f"sequences and over at most the last {TIMES} steps: the exact norm of the product of the "
-    "steps' Jacobians. The "
-    "gradient that comes back shrinks or grows by as much. The band is from the least to the "
-    "most. Of a plain "
-    "recurrent cell the weights alone give a bound, the dashed line.",
+    f"{MAX_SEQUENCES} test sequences and over at most the last {MAX_LAG} steps: the exact norm of "
+    "the product of the steps' Jacobians. The gradient that comes back shrinks or grows by as "
+    "much. The band is from the least to the most. Of a plain recurrent cell the weights alone "
+    "give a bound, the dashed line.",
     applies=recurs,
     tells=_kept,
 )
 def _through_time(outcome: Outcome) -> explain.ThroughTime:
-    xs = some(outcome.test, SEQUENCES)[0]
+    xs = subsample(outcome.test, MAX_SEQUENCES)[0]
     found = explain.recurrence(outcome.model, jax.tree.map(lambda a: a[:1], xs))
-    count, times = afforded(tree.size(found.start))
+    count, times = sequences_and_steps(tree.size(found.start))
     return explain.through_time(outcome.model, jax.tree.map(lambda a: a[:count], xs), times=times)
 
 
@@ -92,15 +90,14 @@ def _spread(result: explain.Eigenvalues) -> dict[str, str]:
 @lens(
     "Eigenvalues of the recurrence",
     says="By what a step multiplies the state, along each of its own directions. Inside the unit "
-    "disk a direction "
-    "fades, at its edge it stays, outside, in orange, it grows; the angle is by how much it turns "
-    "a step. Beside the "
-    "disk, how many steps pass until 1/e of a direction is left.",
+    "disk a direction fades, at its edge it stays, outside, in orange, it grows; the angle is by "
+    "how much it turns a step. Beside the disk, how many steps pass until 1/e of a direction is "
+    "left.",
     applies=recurs,
     tells=_spread,
 )
 def _eigenvalues(outcome: Outcome) -> explain.Eigenvalues:
-    return explain.eigenvalues(outcome.model, some(outcome.test, 1)[0])
+    return explain.eigenvalues(outcome.model, subsample(outcome.test, 1)[0])
 
 
 def attends(outcome: Outcome) -> bool:
@@ -122,10 +119,8 @@ def _looks(result: explain.Alignment) -> dict[str, str]:
 @lens(
     "Alignment",
     says="Where the first test sequence is looked at while each token of its target is written: a "
-    "row is the token "
-    "that comes next, in the last row the model's own guess, and its shades, which sum to one, "
-    "are the attention then "
-    "given to the source.",
+    "row is the token that comes next, in the last row the model's own guess, and its shades, "
+    "which sum to one, are the attention then given to the source.",
     applies=attends,
     tells=_looks,
 )

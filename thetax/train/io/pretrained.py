@@ -26,10 +26,10 @@ from ...data.gguf.tokeniser import gguf_tokeniser
 from ...data.io.bounded_read import contents, reading
 from ...layers import Linear
 from ...models import BERT, MaskedLM, ViT
-from ...models.interop.from_config import Blank, blank_model
+from ...models.interop.from_config import AbstractModel, model_from_config
 from ...models.interop.gguf import gguf_config, gguf_llama
 from ...models.interop.huggingface import huggingface_pooler
-from ...models.interop.to_config import blank_of, describe
+from ...models.interop.to_config import config_from_model, expect_same_config
 from . import safetensors_io as shards
 from .weights import read_config
 
@@ -84,7 +84,7 @@ def load_pretrained(path: str | Path) -> Network:
     >>> import jax.random as jr
     >>> from thetax.models import GPT
     >>> folder = tempfile.mkdtemp()
-    >>> model = GPT.init(11, 8, depth=2, heads=2, length=12, key=jr.key(0))
+    >>> model = GPT.init(11, 8, depth=2, heads=2, max_length=12, key=jr.key(0))
     >>> save_pretrained(folder, model)
     >>> network = load_pretrained(folder)
     >>> (
@@ -124,8 +124,8 @@ def save_pretrained(
     longest text, the numbers of special tokens, the names of classes.
     """
     folder = Path(folder)
-    settings = describe(model, config=config)
-    tensors = blank_of(model, settings).names.write(_headless(model))
+    settings = config_from_model(model, config=config)
+    tensors = expect_same_config(model, settings).names.write(_headless(model))
     if pool is not None:
         tensors |= _pooled(model, pool)
     folder.mkdir(parents=True, exist_ok=True)
@@ -154,12 +154,12 @@ def _text(path: Path) -> str:
 
 def _from_folder(folder: Path) -> Network:
     config = read_config(folder)
-    blank = blank_model(config)
+    blank = model_from_config(config)
     tensors = _today(shards.read_folder(folder))
     if (
         isinstance(blank.model, MaskedLM) and "cls.seq_relationship.weight" in tensors
     ):  # as BERT itself was published
-        blank = blank_model(config | {"architectures": ["BertForPreTraining"]})
+        blank = model_from_config(config | {"architectures": ["BertForPreTraining"]})
     _bound(blank, sum(tensor.size for tensor in tensors.values()), folder)
     model = _read(blank, tensors, f"load_pretrained: the tensors of {folder}")
     return Network(model, config, folder, _pooler(model, tensors))
@@ -175,13 +175,12 @@ def _today(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _bound(blank: Blank, room: int, path: Path) -> None:
+def _bound(blank: AbstractModel, room: int, path: Path) -> None:
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(blank.model))
     if count > _SLACK * room:
         raise ValueError(
             f"load_pretrained: the settings of {path} are those of {count:,} numbers, but its "
-            f"tensors hold {room:,}; "
-            "they do not belong together."
+            f"tensors hold {room:,}; they do not belong together."
         )
 
 
@@ -194,7 +193,7 @@ def _headless(model: Any) -> Any:
     return eqx.tree_at(lambda m: m.head, model, None) if _bare(model) else model
 
 
-def _read(blank: Blank, tensors: Mapping[str, np.ndarray], source: str) -> Any:
+def _read(blank: AbstractModel, tensors: Mapping[str, np.ndarray], source: str) -> Any:
     found = blank.names.read(tensors, _headless(blank.model), source=source)
     if not _bare(blank.model):
         return found
@@ -232,12 +231,12 @@ def _pooler(model: Any, tensors: Mapping[str, np.ndarray]) -> Linear | None:
 def _from_gguf(path: Path) -> Network:
     metadata, tensors = read_gguf(path)
     config = gguf_config(metadata, tensors)
-    blank = blank_model(config)
+    blank = model_from_config(config)
     files = path.glob("*.gguf") if path.is_dir() else [path]
     _bound(
         blank, 8 * sum(file.stat().st_size for file in files), path
     )  # a number takes a bit or more
     attention = blank.model.trunk.blocks.layers.attention
-    names = gguf_llama(heads=attention.heads, groups=attention.groups)
+    names = gguf_llama(heads=attention.heads, kv_heads=attention.groups)
     model = names.read(tensors, blank.model, source=f"load_pretrained: the tensors of {path}")
     return Network(model, config, path)

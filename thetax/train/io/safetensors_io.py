@@ -137,9 +137,8 @@ def _inside(folder: Path, name: str) -> Path:
     )
     if not plain or not (folder / name).resolve().is_relative_to(folder.resolve()):
         raise ValueError(
-            f"load_weights: {INDEX} names {name!r}, which lies outside {folder}; it is not "
-            "opened. If the files are "
-            "links, copy the folder with the links followed."
+            f"load_weights: {INDEX} names {name!r}, which lies outside {folder}; it is not opened. "
+            "If the files are links, copy the folder with the links followed."
         )
     return folder / name
 

@@ -13,17 +13,17 @@ import numpy as np
 import safetensors.numpy
 
 from ... import files as disk
-from ...models.interop.weight_names import Names, batch_norms
+from ...models.interop.weight_names import WeightNames, batch_norms
 from . import safetensors_io as shards
 
 M = TypeVar("M")
-OWN = Names()
+OWN = WeightNames()
 _NORMS = "batch_norms"  # in the metadata: the paths of those of the model
 _CONFIG, _LIMIT = "config.json", 2 << 20  # bytes; a thousand names of classes take 50,000
 
 
 def save_weights(
-    path: str | Path, model: Any, *, names: Names = OWN, shard_bytes: int | None = None
+    path: str | Path, model: Any, *, names: WeightNames = OWN, shard_bytes: int | None = None
 ) -> None:
     """Writes every leaf under its dotted path, e.g. `body.layers.0.W`, or as another library calls
     it.
@@ -52,7 +52,9 @@ def save_weights(
     disk.write(path, safetensors.numpy.save(tensors, metadata={"format": kind} | about))
 
 
-def load_weights(path: str | Path, like: M, *, names: Names = OWN, allow_nan: bool = False) -> M:
+def load_weights(
+    path: str | Path, like: M, *, names: WeightNames = OWN, allow_nan: bool = False
+) -> M:
     """The model shaped as `like` with the weights of the file; `like` may be abstract
     (`jax.eval_shape`).
 

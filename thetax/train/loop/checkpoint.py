@@ -48,8 +48,8 @@ class Checkpoints:
     ([1.0, 1.0, 1.0], {'epoch': 1}, [])
     """
 
-    def __init__(self, folder: Path, *, keep: int = 2, share: float = 0.01):
-        self.folder, self.keep, self.share = Path(folder), keep, share
+    def __init__(self, folder: Path, *, max_to_keep: int = 2, share: float = 0.01):
+        self.folder, self.max_to_keep, self.share = Path(folder), max_to_keep, share
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._pending: Future[float] | None = None
         self._cost, self._last = 0.03, time.monotonic()
@@ -89,8 +89,7 @@ class Checkpoints:
             )
             raise OSError(
                 f"A checkpoint could not be written to {self.folder}: {trouble}. "
-                f"{safe.capitalize()}; "
-                "free some space or choose another folder, then resume."
+                f"{safe.capitalize()}; free some space or choose another folder, then resume."
             ) from trouble
 
     def steps(self) -> list[int]:
@@ -132,7 +131,7 @@ class Checkpoints:
             self._remove(step)
         os.rename(hidden, final)
         disk.flush_folder(self.folder)
-        for old in self.steps()[: -self.keep]:
+        for old in self.steps()[: -self.max_to_keep]:
             self._remove(old)
         return time.monotonic() - began
 
@@ -186,9 +185,8 @@ def _read(folder: Path, like: Any) -> Any:
             odd = sorted(set(shapes.items()) ^ set(saved.items()))[0][0]
             raise ValueError(
                 f"The checkpoint in {folder.parent} is of another model or optimiser: {odd} is "
-                f"{saved.get(odd)} there "
-                f"and {shapes.get(odd)} here. Resume with the settings the run began with, or "
-                "choose a new folder."
+                f"{saved.get(odd)} there and {shapes.get(odd)} here. Resume with the settings the "
+                "run began with, or choose a new folder."
             )
         target = dict(zip(names, leaves))
         restored = reader.restore(

@@ -79,14 +79,14 @@ def _take(iteration, state, total, batch, key, epoch, step):
     return state, jax.tree.map(jnp.add, total, seen), seen, sound
 
 
-@partial(jax.jit, static_argnames=("iteration", "batch"), donate_argnames=("state", "total"))
-def _advance(iteration, state, total, data, order, key, epoch, first, last, *, batch):
+@partial(jax.jit, static_argnames=("iteration", "batch_size"), donate_argnames=("state", "total"))
+def _advance(iteration, state, total, data, order, key, epoch, first, last, *, batch_size):
     def going(carry):
         return (carry[0] < last) & carry[-1]
 
     def body(carry):
         step, state, total, _, _ = carry
-        rows = jax.lax.dynamic_slice_in_dim(order, step * batch, batch)
+        rows = jax.lax.dynamic_slice_in_dim(order, step * batch_size, batch_size)
         taken = jax.tree.map(lambda a: a[rows], data)
         return step + 1, *_take(iteration, state, total, taken, key, epoch, step)
 
@@ -136,7 +136,7 @@ def chunks(
     chunk: Chunk,
     *,
     epoch: int,
-    batch: int,
+    batch_size: int,
     key_order: PRNGKeyArray,
     key_step: PRNGKeyArray,
     pace: Pace,
@@ -144,9 +144,9 @@ def chunks(
     """Runs the rest of an epoch over data on the device, and shows up after every chunk."""
     n = len(jax.tree.leaves(data)[0])
     order = shuffled(key_order, epoch, n)
-    while chunk.step < n // batch and chunk.sound:
+    while chunk.step < n // batch_size and chunk.sound:
         began = perf_counter()
-        last = min(n // batch, chunk.step + pace.steps)
+        last = min(n // batch_size, chunk.step + pace.steps)
         step, state, total, seen, sound = _advance(
             iteration,
             chunk.state,
@@ -157,7 +157,7 @@ def chunks(
             epoch,
             chunk.step,
             last,
-            batch=batch,
+            batch_size=batch_size,
         )
         done = Chunk(state, total, int(step), seen, bool(sound))  # waits for the device
         pace.heed(done.step - chunk.step, perf_counter() - began)

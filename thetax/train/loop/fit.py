@@ -36,10 +36,9 @@ SMALLER = (
 )
 WIDER = (
     "A step computes in float16, whose largest number is 65504 and whose smallest normal one is "
-    "6e-5. "
-    "Compute in bfloat16, as mixed_precision(objective) does, or in float32; or, if gradients "
-    "underflow, multiply the "
-    "objective by a factor that the optimiser divides by (optax.scale)."
+    "6e-5. Compute in bfloat16, as mixed_precision(objective) does, or in float32; or, if "
+    "gradients underflow, multiply the objective by a factor that the optimiser divides by "
+    "(optax.scale)."
 )
 
 
@@ -70,7 +69,7 @@ def fit(
     data: Batch | Stream,
     *,
     epochs: int,
-    batch: int = 128,
+    batch_size: int = 128,
     validation: Batch | float | None = None,
     metrics: Mapping[str, Objective] | None = None,
     patience: int | None = None,
@@ -106,7 +105,7 @@ def fit(
     ...     model,
     ...     data,
     ...     epochs=30,
-    ...     batch=64,
+    ...     batch_size=64,
     ...     validation=0.25,
     ...     metrics={"error": error_rate},
     ...     key=jr.key(2),
@@ -118,20 +117,20 @@ def fit(
     check_settings(
         iteration,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch_size,
         patience=patience,
         validation=validation,
         metrics=metrics,
         key=key,
     )
     key_order, key_step, key_split = jr.split(key, 3)
-    data, held_out, example = _prepare(model, data, validation, batch, key_split)
+    data, held_out, example = _prepare(model, data, validation, batch_size, key_split)
     size = len(jax.tree.leaves(example)[0])
-    steps = None if callable(data) else len(jax.tree.leaves(data)[0]) // batch
+    steps = None if callable(data) else len(jax.tree.leaves(data)[0]) // batch_size
     progress = progress or watch()
     settings = {
         "epochs": epochs,
-        "batch": batch,
+        "batch_size": batch_size,
         "patience": patience,
         "metrics": list(metrics or ()),
     }
@@ -153,7 +152,9 @@ def fit(
         reason = None
         progress.start(epochs, steps, size)
         while not (reason := _why_stop(place, epochs, patience, run)):
-            chunks = _epoch(iteration, data, place, batch, (key_order, key_step), pace, journal)
+            chunks = _epoch(
+                iteration, data, place, batch_size, (key_order, key_step), pace, journal
+            )
             for place in chunks:
                 journal.update(place)
                 if stop_asked():
@@ -211,7 +212,7 @@ def _finished(run: Run, model: Any, settings: dict[str, Any], progress: Progress
 
 
 def _prepare(
-    model: Model, data: Any, validation: Any, batch: int, key: PRNGKeyArray
+    model: Model, data: Any, validation: Any, batch_size: int, key: PRNGKeyArray
 ) -> tuple[Any, Any, Any]:
     """The training data, the validation set and the form of a batch; bad input is refused here."""
     if callable(data):
@@ -228,14 +229,14 @@ def _prepare(
         example = jax.tree.map(jnp.asarray, first)
         cut = 0
     else:
-        n = check_arrays("data", data, model, batch=batch)
+        n = check_arrays("data", data, model, batch_size=batch_size)
         cut = max(1, round(validation * n)) if isinstance(validation, float) else 0
-        if n - cut < batch:
+        if n - cut < batch_size:
             raise ValueError(
-                f"fit: {n} examples less {cut} held out leave fewer than one batch of {batch}."
+                f"fit: {n} examples less {cut} held out leave fewer than one batch of {batch_size}."
             )
         data = jax.tree.map(jnp.asarray, data)
-        example = jax.tree.map(lambda a: a[:batch], data)
+        example = jax.tree.map(lambda a: a[:batch_size], data)
     if cut:
         rows = jr.permutation(key, n)
         validation = jax.tree.map(lambda a: a[rows[:cut]], data)
@@ -271,7 +272,7 @@ def _why_stop(place, epochs, patience, run):
     return "looked at before its end" if run is not None and run.look_only else None
 
 
-def _epoch(iteration, data: Any, place, batch, keys, pace, journal) -> Iterator[Place]:
+def _epoch(iteration, data: Any, place, batch_size, keys, pace, journal) -> Iterator[Place]:
     chunk = Chunk(place.state, place.total, place.step, {}, True)
     began = time.monotonic()
     if callable(data):
@@ -284,7 +285,7 @@ def _epoch(iteration, data: Any, place, batch, keys, pace, journal) -> Iterator[
             data,
             chunk,
             epoch=place.epoch,
-            batch=batch,
+            batch_size=batch_size,
             key_order=keys[0],
             key_step=keys[1],
             pace=pace,

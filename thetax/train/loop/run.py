@@ -73,8 +73,7 @@ class Run:
                 if there.get(name) != here.get(name):
                     raise ValueError(
                         f"{run.folder} holds another run: its {name} is {there.get(name)}, not "
-                        f"{here.get(name)}. "
-                        "Choose another folder, or resume it as it was begun."
+                        f"{here.get(name)}. Choose another folder, or resume it as it was begun."
                     )
             return run
         if run.folder.is_dir() and {path.name for path in run.folder.iterdir()} - {
@@ -231,11 +230,9 @@ class Run:
         except OSError as trouble:
             size = sum(leaf.nbytes for leaf in jax.tree.leaves(model))
             raise OSError(
-                f"Cannot write the weights to {path}: {trouble}. They take {size:,} bytes, and "
-                "the disk has "
-                f"{shutil.disk_usage(self.folder).free:,} free. Make room and resume the run, "
-                "which goes on from its "
-                "last checkpoint."
+                f"Cannot write the weights to {path}: {trouble}. They take {size:,} bytes, and the "
+                f"disk has {shutil.disk_usage(self.folder).free:,} free. Make room and resume the "
+                "run, which goes on from its last checkpoint."
             ) from trouble
         self.write("done.json", {**outcome, "sha256": disk.sha256(path)})
 

@@ -18,7 +18,7 @@ def check_settings(
     iteration: Any,
     *,
     epochs: int,
-    batch: int,
+    batch_size: int,
     patience: int | None,
     validation: Any,
     metrics: Mapping[str, Objective] | None,
@@ -34,7 +34,7 @@ def check_settings(
         raise ValueError(f"fit: key must be a random key such as jax.random.key(0); got {key!r}.")
     for name, value in {
         "epochs": epochs,
-        "batch": batch,
+        "batch_size": batch_size,
         "patience": 1 if patience is None else patience,
     }.items():
         if not isinstance(value, int) or value < 1:
@@ -60,7 +60,7 @@ def check_settings(
         )
 
 
-def check_arrays(name: str, data: Batch, model: Model, *, batch: int = 1) -> int:
+def check_arrays(name: str, data: Batch, model: Model, *, batch_size: int = 1) -> int:
     """The number of examples; refuses data that are empty, ragged, not numbers, not finite, or
     wrongly labelled.
     """
@@ -81,10 +81,10 @@ def check_arrays(name: str, data: Batch, model: Model, *, batch: int = 1) -> int
     sizes = [len(leaf) for leaf in leaves]
     if len(set(sizes)) > 1:
         raise ValueError(f"{name}: expected arrays of one length, got {sizes}.")
-    if sizes[0] < batch:
+    if sizes[0] < batch_size:
         raise ValueError(
-            f"fit: batch={batch} is larger than the {sizes[0]} examples of {name}; choose a "
-            "smaller one."
+            f"fit: batch_size={batch_size} is larger than the {sizes[0]} examples of {name}; "
+            "choose a smaller one."
         )
     if isinstance(data, tuple) and len(data) == 2:
         _check_tokens(f"{name}[0]", data[0], model)
@@ -116,8 +116,7 @@ def _check_targets(ys: Any, classes: int, *, name: str) -> None:
     if low < -1 or high >= classes:
         raise ValueError(
             f"{name}: expected targets from 0 to {classes - 1}, or -1 for none; got "
-            f"{low if low < -1 else high}. "
-            "Encode them with the vocabulary the model was drawn for."
+            f"{low if low < -1 else high}. Encode them with the vocabulary the model was drawn for."
         )
 
 

@@ -1,7 +1,7 @@
 r"""What BERT is trained for (§6.5): to fill gaps, to tell whether a sentence follows another, and
 to find a span.
 
-A batch for `Pretraining` is `((tokens, segments), follows)`, where `follows` is 0 if the second
+A batch for `BERTPretraining` is `((tokens, segments), follows)`, where `follows` is 0 if the second
 sentence follows the first and 1 if it does not. The gaps are no part of it: they are drawn from the
 key at every step, so that no two epochs show the same ones. Without a key they are always the same,
 so that a validation can be compared with the last.
@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ...core import Batch, Objective, Scalar, predict
 from ...data import cloze
 from ...layers import tanh
-from ...models import Pretraining, best_span
+from ...models import BERTPretraining, best_span
 from .loss import average, log_loss, mistake
 
 SHARE = 0.15  # of the tokens are asked for
@@ -37,17 +37,19 @@ def pretraining(*, mask: int, special: Sequence[int], share: float = SHARE) -> O
     the mean. (Devlin et al. 2019)
 
     >>> from thetax.models import BERT
-    >>> bert = BERT.init(11, 8, depth=1, heads=2, length=6, key=jr.key(0))
+    >>> bert = BERT.init(11, 8, depth=1, heads=2, max_length=6, key=jr.key(0))
     >>> tokens, segments = jnp.array([[1, 5, 6, 2, 7, 2]]), jnp.array([[0, 0, 0, 0, 1, 1]])
     >>> objective = pretraining(mask=4, special=(0, 1, 2, 3, 4), share=0.5)
     >>> loss = objective(
-    ...     Pretraining.init(bert, key=jr.key(1)), ((tokens, segments), jnp.array([0]))
+    ...     BERTPretraining.init(bert, key=jr.key(1)), ((tokens, segments), jnp.array([0]))
     ... )
     >>> bool(abs(loss - jnp.log(11) - jnp.log(2)) < 0.2)
     True
     """
 
-    def objective(model: Pretraining, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
+    def objective(
+        model: BERTPretraining, batch: Batch, *, key: PRNGKeyArray | None = None
+    ) -> Scalar:
         found, targets, follows = _read(model, batch, mask, special, share, key)
         fill = _mean(_judged(log_loss, model, found, targets, share))
         return fill + jax.vmap(log_loss)(_follows(model, found), follows).mean()
@@ -72,7 +74,9 @@ def follow_error_rate(*, mask: int, special: Sequence[int], share: float = SHARE
     follows.
     """
 
-    def objective(model: Pretraining, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
+    def objective(
+        model: BERTPretraining, batch: Batch, *, key: PRNGKeyArray | None = None
+    ) -> Scalar:
         found, _, follows = _read(model, batch, mask, special, share, key)
         return jax.vmap(mistake)(_follows(model, found), follows).mean()
 
@@ -80,7 +84,9 @@ def follow_error_rate(*, mask: int, special: Sequence[int], share: float = SHARE
 
 
 def _at_gaps(loss, mask, special, share) -> Objective:
-    def objective(model: Pretraining, batch: Batch, *, key: PRNGKeyArray | None = None) -> Scalar:
+    def objective(
+        model: BERTPretraining, batch: Batch, *, key: PRNGKeyArray | None = None
+    ) -> Scalar:
         found, targets, _ = _read(model, batch, mask, special, share, key)
         return _mean(_judged(loss, model, found, targets, share))
 
@@ -98,7 +104,11 @@ def _read(model, batch, mask, special, share, key):
 
 
 def _judged(
-    loss, model: Pretraining, found: Float[Array, "n t d"], targets: Int[Array, "n t"], share: float
+    loss,
+    model: BERTPretraining,
+    found: Float[Array, "n t d"],
+    targets: Int[Array, "n t"],
+    share: float,
 ) -> tuple[Float[Array, " m"], Int[Array, " m"]]:
     """The loss at each of the m places there is room for, and the targets; that of a place that
     stays empty is -1.
@@ -117,8 +127,8 @@ def _mean(judged: tuple[Float[Array, " m"], Int[Array, " m"]]) -> Scalar:
     return jnp.where(there, losses, 0).sum() / jnp.maximum(there.sum(), 1).astype(losses.dtype)
 
 
-def _follows(model: Pretraining, found: Float[Array, "n t d"]) -> Float[Array, "n 2"]:
-    return jax.vmap(lambda x: model.follow(tanh(model.pool(x))))(found[:, 0])
+def _follows(model: BERTPretraining, found: Float[Array, "n t d"]) -> Float[Array, "n 2"]:
+    return jax.vmap(lambda x: model.next_sentence(tanh(model.pool(x))))(found[:, 0])
 
 
 def span_loss(scores: Float[Array, "2 t"], span: Int[Array, " 2"]) -> Scalar:
@@ -145,7 +155,7 @@ def span_mistake(scores: Float[Array, "2 t"], span: Int[Array, " 2"]) -> Scalar:
     >>> float(span_mistake(jnp.array([[0.0, 1.0], [0.0, 1.0]]), jnp.array([1, 1])))
     0.0
     """
-    return (jnp.stack(best_span(scores, longest=LONGEST)) != span).any().astype(jnp.float32)
+    return (jnp.stack(best_span(scores, max_length=LONGEST)) != span).any().astype(jnp.float32)
 
 
 span_cross_entropy = average(span_loss)

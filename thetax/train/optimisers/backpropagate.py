@@ -56,8 +56,7 @@ def backpropagate(chain: Chain, loss: Loss, x: Any, y: Any) -> Backprop:
     if not isinstance(chain, Chain):
         raise ValueError(
             f"backpropagate: expected a Chain of layers, got {type(chain).__name__}; an MLP has "
-            "one as its body, and "
-            "jax.grad serves any other model."
+            "one as its body, and jax.grad serves any other model."
         )
     activations = [x]
     pullbacks = []

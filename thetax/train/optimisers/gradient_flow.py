@@ -80,9 +80,8 @@ def gradient_flow(
     if not isinstance(done, Tracer) and not done:
         raise RuntimeError(
             f"gradient_flow: the solver gave up after {int(found.steps)} of limit={limit} steps, "
-            f"before time {ts[-1]}; "
-            "try solver=diffrax.Kvaerno5() if the flow is stiff, a larger limit, or a larger "
-            "tolerance."
+            f"before time {ts[-1]}; try solver=diffrax.Kvaerno5() if the flow is stiff, a larger "
+            "limit, or a larger tolerance."
         )
     return found
 
@@ -91,9 +90,8 @@ def _expect_finite(loss: Any, gradient: Any) -> None:
     if not isinstance(loss, Tracer) and not (np.isfinite(loss) and np.isfinite(gradient)):
         raise ValueError(
             f"gradient_flow: the loss at the given model is {float(loss):g} and its gradient has "
-            "norm "
-            f"{float(gradient):g}, but a flow needs both finite; look for NaN or infinity in the "
-            "model and the batch."
+            f"norm {float(gradient):g}, but a flow needs both finite; look for NaN or infinity in "
+            "the model and the batch."
         )
 
 

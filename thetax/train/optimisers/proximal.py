@@ -40,7 +40,7 @@ class Taken(NamedTuple):
     steps: Int[Array, ""]
 
 
-def ista(rate: Number | Schedule, *, strength: Number) -> optax.GradientTransformation:
+def ista(learning_rate: Number | Schedule, *, strength: Number) -> optax.GradientTransformation:
     r"""$\theta \leftarrow S_{\eta\mu}(\theta - \eta\nabla\ell(\theta))$: iterative soft
     thresholding (§8.2).
 
@@ -74,7 +74,7 @@ def ista(rate: Number | Schedule, *, strength: Number) -> optax.GradientTransfor
             raise ValueError(
                 "ista: update needs the model too, as optimiser.update(gradient, memory, model)."
             )
-        eta = rate(state.steps) if callable(rate) else rate
+        eta = learning_rate(state.steps) if callable(learning_rate) else learning_rate
 
         def step(theta, g):
             z = theta - jnp.asarray(eta, g.dtype) * g

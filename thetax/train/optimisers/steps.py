@@ -37,10 +37,10 @@ def _check_share(name: str, word: str, value: Any) -> None:
         )
 
 
-def heavy_ball(rate: Number, *, momentum: Number) -> optax.GradientTransformation:
+def heavy_ball(learning_rate: Number, *, momentum: Number) -> optax.GradientTransformation:
     r"""$\theta^{t+1} = \theta^t - \eta\nabla h(\theta^t) + \beta(\theta^t - \theta^{t-1})$ (§3.3).
 
-    It is `optax.sgd(rate, momentum=momentum)`, whose $v_t = \beta v_{t-1} + \nabla h$ and
+    It is `optax.sgd(learning_rate, momentum=momentum)`, whose $v_t = \beta v_{t-1} + \nabla h$ and
     $\theta^{t+1} = \theta^t - \eta v_t$. Under a constant gradient the steps grow to
     $\eta / (1 - \beta)$ of it. Polyak 1964. Departs: the notes allow $\beta = 1$, with which
     nothing converges.
@@ -48,13 +48,13 @@ def heavy_ball(rate: Number, *, momentum: Number) -> optax.GradientTransformatio
     >>> from thetax.core import run
     >>> from thetax.train import descend
     >>> slope = descend(lambda w, batch, key: w.sum(), heavy_ball(1.0, momentum=0.5))
-    >>> run(slope, jnp.zeros(1), jnp.zeros(3), key=jax.random.key(0), keep=lambda s: s.model)[1][
+    >>> run(slope, jnp.zeros(1), jnp.zeros(3), key=jax.random.key(0), record=lambda s: s.model)[1][
     ...     0
     ... ].ravel().tolist()
     [-1.0, -2.5, -4.25]
     """
     _check_share("heavy_ball", "momentum", momentum)
-    return optax.sgd(rate, momentum=momentum)
+    return optax.sgd(learning_rate, momentum=momentum)
 
 
 class Lookahead(NamedTuple):
@@ -65,7 +65,7 @@ class Lookahead(NamedTuple):
 
 
 def nesterov(
-    rate: Number | Schedule, *, momentum: Number | Schedule
+    learning_rate: Number | Schedule, *, momentum: Number | Schedule
 ) -> optax.GradientTransformation:
     r"""$\chi^{t+1} = \theta^t + \beta_t(\theta^t - \theta^{t-1})$, then a descent step from there
     (§3.3, Nesterov).
@@ -74,7 +74,7 @@ def nesterov(
     `iterate(state)` is $\theta$. `momentum` is $\beta$, or a schedule $t \mapsto \beta_t$ such as
     `lambda t: (t - 1) / (t + 2)`, with which a convex $h$ falls like $1/t^2$ (Nesterov 1983). With
     a constant rate and momentum, $\chi$ moves as under
-    `optax.sgd(rate, momentum=momentum, nesterov=True)`.
+    `optax.sgd(learning_rate, momentum=momentum, nesterov=True)`.
 
     >>> from thetax.core import run
     >>> from thetax.train import descend
@@ -96,7 +96,7 @@ def nesterov(
                 "model)."
             )
         t = state.steps + 1
-        eta = at(rate, state.steps)
+        eta = at(learning_rate, state.steps)
         beta = at(momentum, t)
         step = lambda chi, g: chi - jnp.asarray(eta, g.dtype) * g
         ahead = lambda new, old: new + jnp.asarray(beta, new.dtype) * (new - old)
@@ -129,7 +129,9 @@ class Moments(NamedTuple):
     m: Any = None
 
 
-def adagrad(rate: Number | Schedule, *, delta: Number = 1e-8) -> optax.GradientTransformation:
+def adagrad(
+    learning_rate: Number | Schedule, *, delta: Number = 1e-8
+) -> optax.GradientTransformation:
     r"""$\gamma^t = \gamma^{t-1} + (\nabla h)^2$ from $\gamma^{-1} = 0$;
     $\theta \leftarrow \theta - \eta\nabla h / (\sqrt{\gamma^t} + \delta)$ (§3.3; Duchi, Hazan &
     Singer 2011).
@@ -154,7 +156,7 @@ def adagrad(rate: Number | Schedule, *, delta: Number = 1e-8) -> optax.GradientT
     remember = optax.GradientTransformation(
         lambda params: Moments(jax.tree.map(jnp.zeros_like, params)), update
     )
-    return optax.chain(remember, optax.scale_by_learning_rate(rate))
+    return optax.chain(remember, optax.scale_by_learning_rate(learning_rate))
 
 
 def _scaled(g: Any, gamma: Any, delta: Any) -> Any:
@@ -164,7 +166,7 @@ def _scaled(g: Any, gamma: Any, delta: Any) -> Any:
 
 
 def rmsprop(
-    rate: Number | Schedule, *, decay: Number = 0.9, delta: Number = 1e-8
+    learning_rate: Number | Schedule, *, decay: Number = 0.9, delta: Number = 1e-8
 ) -> optax.GradientTransformation:
     r"""AdaGrad with a memory that fades: $\gamma^t = \alpha\gamma^{t-1} + (1 - \alpha)(\nabla h)^2$
     (Hinton 2012).
@@ -175,29 +177,37 @@ def rmsprop(
     [0.0, 0.0]
     """
     _check_share("rmsprop", "decay", decay)
-    return optax.rmsprop(rate, decay=decay, eps=delta, eps_in_sqrt=False)
+    return optax.rmsprop(learning_rate, decay=decay, eps=delta, eps_in_sqrt=False)
 
 
 def adam(
-    rate: Number | Schedule, *, momentum: Number = 0.9, decay: Number = 0.999, delta: Number = 1e-8
+    learning_rate: Number | Schedule,
+    *,
+    beta1: Number = 0.9,
+    beta2: Number = 0.999,
+    delta: Number = 1e-8,
 ) -> optax.GradientTransformation:
     r"""$\theta_{t+1} = \theta_t - \eta\,\hat m_t / (\sqrt{\hat\gamma_t} + \delta)$,
     $\hat m_t = m_t / (1 - \beta^t)$, $\hat\gamma_t = \gamma_t / (1 - \alpha^t)$ (§3.3; Kingma & Ba
     2015).
 
-    It is `optax.adam`, with $\beta$ the momentum and $\alpha$ the decay. Under a constant gradient
+    It is `optax.adam`, with $\beta$ = `beta1` and $\alpha$ = `beta2`. Under a constant gradient
     every step is $\eta$. Departs: the notes have neither $\eta$ nor the correction of the bias.
 
     >>> adam(0.1).init(jnp.ones(2))[0].count.item()
     0
     """
-    _check_share("adam", "momentum", momentum)
-    _check_share("adam", "decay", decay)
-    return optax.adam(rate, b1=momentum, b2=decay, eps=delta)
+    _check_share("adam", "beta1", beta1)
+    _check_share("adam", "beta2", beta2)
+    return optax.adam(learning_rate, b1=beta1, b2=beta2, eps=delta)
 
 
 def uncorrected_adam(
-    rate: Number | Schedule, *, momentum: Number = 0.9, decay: Number = 0.999, delta: Number = 1e-8
+    learning_rate: Number | Schedule,
+    *,
+    beta1: Number = 0.9,
+    beta2: Number = 0.999,
+    delta: Number = 1e-8,
 ) -> optax.GradientTransformation:
     r"""$\theta_{t+1} = \theta_t - \eta\,m_t / (\sqrt{\gamma_t} + \delta)$,
     $m_t = \beta m_{t-1} + (1 - \beta)\nabla h$,
@@ -210,19 +220,19 @@ def uncorrected_adam(
     >>> step.round(3).tolist()
     [-3.162...]
     """
-    _check_share("uncorrected_adam", "momentum", momentum)
-    _check_share("uncorrected_adam", "decay", decay)
+    _check_share("uncorrected_adam", "beta1", beta1)
+    _check_share("uncorrected_adam", "beta2", beta2)
 
     def init(params):
         return Moments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
 
     def update(updates, state, params=None):
-        m = jax.tree.map(lambda m, g: momentum * m + (1 - momentum) * g, state.m, updates)
+        m = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.m, updates)
         gamma = jax.tree.map(
-            lambda gamma, g: decay * gamma + (1 - decay) * jnp.square(g), state.gamma, updates
+            lambda gamma, g: beta2 * gamma + (1 - beta2) * jnp.square(g), state.gamma, updates
         )
         return jax.tree.map(lambda m, gamma: _scaled(m, gamma, delta), m, gamma), Moments(gamma, m)
 
     return optax.chain(
-        optax.GradientTransformation(init, update), optax.scale_by_learning_rate(rate)
+        optax.GradientTransformation(init, update), optax.scale_by_learning_rate(learning_rate)
     )

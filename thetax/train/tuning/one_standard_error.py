@@ -55,8 +55,7 @@ def _checked(scores: Any, within: int | float) -> np.ndarray:
     if each.ndim != 2 or each.shape[0] < 1 or each.shape[1] < 2:
         raise ValueError(
             "choose_simplest: expected the errors of each candidate on two folds or more, "
-            "(candidates, folds); got "
-            f"{each.shape}. One fold has no standard error."
+            f"(candidates, folds); got {each.shape}. One fold has no standard error."
         )
     if np.isnan(each).any():
         row = int(np.isnan(each).any(axis=1).argmax())

@@ -36,10 +36,10 @@ from .search_space import Setting
 class Knobs(NamedTuple):
     """What a lane has for itself within a compiled program."""
 
-    rate: Any
-    decay: Any
+    learning_rate: Any
+    weight_decay: Any
     dropout: Any
-    smoothing: Any
+    label_smoothing: Any
     steps: Any
 
 
@@ -95,13 +95,13 @@ def lane(objective: Objective, knobs: Knobs, classes: int) -> Iteration:
     Labels are smoothed over the classes, if there are any.
     """
     objective = (
-        smooth_labels(objective, classes, strength=knobs.smoothing) if classes else objective
+        smooth_labels(objective, classes, strength=knobs.label_smoothing) if classes else objective
     )
     cosine = lambda count: (
-        knobs.rate / 2 * (1 + jnp.cos(jnp.pi * jnp.minimum(1.0, count / knobs.steps)))
+        knobs.learning_rate / 2 * (1 + jnp.cos(jnp.pi * jnp.minimum(1.0, count / knobs.steps)))
     )
     return descend(
-        weight_decay(with_dropout(objective, knobs.dropout), strength=knobs.decay),
+        weight_decay(with_dropout(objective, knobs.dropout), strength=knobs.weight_decay),
         optax.adam(cosine),
     )
 
@@ -241,7 +241,7 @@ class Lanes:
             *(self._knobs(c) for c in filled),
         )
         program = _compiled(_epoch, "objective", "metric", "classes")
-        batch = group[0].setting.batch
+        batch = group[0].setting.batch_size
         read = []
         for ahead in range(epochs):
             numbers = [c.epoch + ahead for c in filled]
@@ -261,27 +261,33 @@ class Lanes:
 
     def _knobs(self, c: Candidate) -> Knobs:
         s = c.setting
-        return Knobs(s.rate, s.decay, s.dropout, s.smoothing, s.epochs * self.steps(s.batch))
+        return Knobs(
+            s.learning_rate,
+            s.weight_decay,
+            s.dropout,
+            s.label_smoothing,
+            s.epochs * self.steps(s.batch_size),
+        )
 
-    def steps(self, batch: int) -> int:
+    def steps(self, batch_size: int) -> int:
         """Of an epoch: as many batches as its examples fill."""
-        return (self.examples or min(len(part.train) for part in self.parts)) // batch
+        return (self.examples or min(len(part.train) for part in self.parts)) // batch_size
 
     @cached_property
     def _rows(self) -> Callable[[int, int], Int[np.ndarray, "lanes steps batch"]]:
         return lru_cache(maxsize=32)(self._draw_rows)
 
-    def _draw_rows(self, epoch: int, batch: int) -> Int[np.ndarray, "lanes steps batch"]:
+    def _draw_rows(self, epoch: int, batch_size: int) -> Int[np.ndarray, "lanes steps batch"]:
         """The batches of an epoch for the lanes of a candidate; the restarts of a fold see the
         same.
         """
-        steps = self.steps(batch)
+        steps = self.steps(batch_size)
         words = np.asarray(jr.key_data(self.key)).ravel().tolist()
         draw = np.random.Generator(np.random.Philox(seed=[*words, epoch]))
-        orders = [draw.permutation(part.train)[: steps * batch] for part in self.parts]
+        orders = [draw.permutation(part.train)[: steps * batch_size] for part in self.parts]
         return (
             np.repeat(np.stack(orders), self.restarts, axis=0)
-            .reshape(-1, steps, batch)
+            .reshape(-1, steps, batch_size)
             .astype(np.int32)
         )
 

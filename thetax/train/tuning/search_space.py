@@ -58,11 +58,11 @@ class Setting(NamedTuple):
 
     width: int = 64
     depth: int = 1
-    decay: Number = 0.0
+    weight_decay: Number = 0.0
     dropout: Number = 0.0
-    smoothing: Number = 0.0
-    rate: Number = 1e-3
-    batch: int = 64
+    label_smoothing: Number = 0.0
+    learning_rate: Number = 1e-3
+    batch_size: int = 64
     epochs: int = 30
 
     @property
@@ -75,16 +75,16 @@ class Setting(NamedTuple):
         return (self.width,) * self.depth
 
 
-SHAPE = ("width", "depth", "batch")  # what a compiled program is made for
-WHOLE = ("width", "depth", "batch", "epochs")
+SHAPE = ("width", "depth", "batch_size")  # what a compiled program is made for
+WHOLE = ("width", "depth", "batch_size", "epochs")
 LEAST = {
     "width": 1,
     "depth": 0,
-    "decay": 0,
+    "weight_decay": 0,
     "dropout": 0,
-    "smoothing": 0,
-    "rate": 0,
-    "batch": 1,
+    "label_smoothing": 0,
+    "learning_rate": 0,
+    "batch_size": 1,
     "epochs": 1,
 }
 
@@ -110,7 +110,7 @@ def check_space(space: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             "tune: the search space is empty, every parameter has one value; give at least one a "
             "Range or a Choice, "
-            'e.g. {"rate": Range(1e-4, 1e-1, log=True)}.'
+            'e.g. {"learning_rate": Range(1e-4, 1e-1, log=True)}.'
         )
     return dict(space)
 
@@ -145,14 +145,16 @@ def _check_place(name: str, place: Any) -> None:
         raise ValueError(
             f"tune: {name} on a logarithmic scale must begin above 0; got {place.low}."
         )
-    if name == "rate" and min(values) <= 0:
-        raise ValueError(f"tune: rate must be more than 0; got {min(values)}.")
+    if name == "learning_rate" and min(values) <= 0:
+        raise ValueError(f"tune: learning_rate must be more than 0; got {min(values)}.")
     if name == "dropout" and max(values) >= 1:
         raise ValueError(
             f"tune: dropout is the probability of dropping, less than 1; got {max(values)}."
         )
-    if name == "smoothing" and max(values) > 1:
-        raise ValueError(f"tune: smoothing is a share of the label, in [0, 1]; got {max(values)}.")
+    if name == "label_smoothing" and max(values) > 1:
+        raise ValueError(
+            f"tune: label_smoothing is a fraction of the label, in [0, 1]; got {max(values)}."
+        )
 
 
 def largest(space: Space, name: str) -> Number:
@@ -178,13 +180,13 @@ def parse(name: str, text: str) -> Place:
     """A place as the command line has it: `0.1`, `16,32,64` or `1e-4:1e-1`; ranges of rate and
     decay are logarithmic.
 
-    >>> parse("rate", "1e-4:1e-1"), parse("width", "16,32"), parse("epochs", "40")
+    >>> parse("learning_rate", "1e-4:1e-1"), parse("width", "16,32"), parse("epochs", "40")
     (Range(low=0.0001, high=0.1, log=True), Choice(options=(16, 32)), 40)
     """
     try:
         if ":" in text:
             low, high = map(_number, text.split(":"))
-            return Range(low, high, log=name in ("rate", "decay") and low > 0)
+            return Range(low, high, log=name in ("learning_rate", "weight_decay") and low > 0)
         numbers = [_number(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(

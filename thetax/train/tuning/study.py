@@ -129,17 +129,16 @@ class Search:
         """Over how many classes labels are smoothed: the network's outputs, or 0 where the space
         has no smoothing.
         """
-        if largest(self.space, "smoothing") == 0:
+        if largest(self.space, "label_smoothing") == 0:
             return 0
         xs, ys = self.task.train
         model = self.task.make(Setting().hidden, dropout=0.0, key=jr.key(0))
         outputs = jax.eval_shape(model, xs[0]).shape
         if not np.issubdtype(ys.dtype, np.integer) or len(outputs) != 1 or outputs[0] < 2:
             raise ValueError(
-                "tune: smoothing is for whole-numbered labels and a network with an output for "
-                "each of two or more "
-                f"classes; here the labels are {ys.dtype} and the output has shape {outputs}. "
-                "Leave smoothing at 0."
+                "tune: label_smoothing needs integer labels and a network with one output per "
+                f"class, for two or more classes; here the labels are {ys.dtype} and the output "
+                f"has shape {outputs}. Leave label_smoothing at 0."
             )
         return outputs[0]
 

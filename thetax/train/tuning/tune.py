@@ -83,7 +83,12 @@ def tune(
     >>> task = Task((xs, (xs[:, 0] > 0).astype(jnp.int32)), make)
     >>> found = tune(
     ...     task,
-    ...     {"rate": Range(1e-3, 1e-1, log=True), "width": 8, "epochs": 30, "batch": 16},
+    ...     {
+    ...         "learning_rate": Range(1e-3, 1e-1, log=True),
+    ...         "width": 8,
+    ...         "epochs": 30,
+    ...         "batch_size": 16,
+    ...     },
     ...     trials=4,
     ...     folds=3,
     ...     members=2,
@@ -148,9 +153,10 @@ def _search(task: Task, space: Any, folder: Path, key: PRNGKeyArray, **asked: in
     if task.test is not None:
         check_arrays("test", task.test, model)
     least = min(len(part.train) for part in search.lanes.parts)
-    if (batch := largest(space, "batch")) > least:
+    if (batch_size := largest(space, "batch_size")) > least:
         raise ValueError(
-            f"tune: batch={batch} is larger than the {least} of {n} examples that train in a fold."
+            f"tune: batch_size={batch_size} is larger than the {least} of {n} examples that train "
+            "in a fold."
         )
     return search
 

@@ -10,7 +10,7 @@ from thetax.claims import Verdict, at_most, equal, settle
 from thetax.claims.engine.claim import Claim
 from thetax.layers import softmax
 from thetax.plot import Chart, Panel
-from thetax.report import Verdicts
+from thetax.report import ClaimsPage
 
 
 def _bound(key):
@@ -64,7 +64,7 @@ CLAIMS = [
 
 @pytest.fixture(scope="module")
 def page():
-    verdicts, (first, strange, *others) = Verdicts(), map(settle, CLAIMS)
+    verdicts, (first, strange, *others) = ClaimsPage(), map(settle, CLAIMS)
     with pytest.warns(RuntimeWarning, match=r"the figure of 2\.2-softmax failed"):
         verdicts.add(strange)
     for finding in (first, *others):
@@ -119,7 +119,7 @@ def test_what_it_says(page):
 
 
 def test_it_is_written_whole(tmp_path):
-    verdicts = Verdicts()
+    verdicts = ClaimsPage()
     verdicts.add(settle(CLAIMS[2]))
     path = verdicts.write(tmp_path / "new" / "page.html", facts={"jax": "<0>"})
     assert "&lt;0&gt;" in path.read_text("utf-8")
