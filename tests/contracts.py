@@ -113,8 +113,8 @@ from thetax.models import (
     Translator,
     ViT,
     barron_network,
-    bell,
     deep_linear,
+    gaussian_bell,
     interpolate,
     linear_regression,
     logistic_regression,
@@ -578,7 +578,7 @@ MODELS = [
     ),
     ModelRow(
         "Barron network",
-        partial(barron_network, bell(3), radius=1.0, width=4, steepness=2.0),
+        partial(barron_network, gaussian_bell(3), radius=1.0, width=4, steepness=2.0),
         (3,),
         (4,),
     ),

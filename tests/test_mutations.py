@@ -55,12 +55,12 @@ BREAKS = [
         "train/objectives/test_loss.py::test_log_loss_in_numpy",
     ),
     Break("models.constructive.approximate.interpolate", "-knots[:-1]", "-knots[1:]"),
-    Break("certify.region_bounds.zaslavsky", "range(min(m, n) + 1)", "range(min(m, n))"),
+    Break("certify.region_bounds.zaslavsky_bound", "range(min(m, n) + 1)", "range(min(m, n))"),
     Break("train.optimisers.steps.nesterov", "* (new - old)", "* (old - new)"),
     Break(
         "train.optimisers.steps.uncorrected_adam",
-        "(1 - decay) * jnp.square(g)",
-        "(1 + decay) * jnp.square(g)",
+        "(1 - beta2) * jnp.square(g)",
+        "(1 + beta2) * jnp.square(g)",
     ),
     Break(
         "explain.signal.effective_parameters.decay_factor",
@@ -83,7 +83,7 @@ BREAKS = [
     ),
     Break("threat.norm.p_steepest", "** (q - 1)", "** q"),
     Break(
-        "attack.gradient.pgd.unit",
+        "attack.gradient.pgd.l1_normalise",
         "return g / jnp",
         "return -g / jnp",
         "attack/gradient/test_pgd.py::test_the_unit_of_a_gradient_has_its_signs",
@@ -153,7 +153,7 @@ BREAKS = [
         "models/interop/test_hf_config.py::test_how_many_classes_there_are",
     ),
     Break(
-        "certify.bounds.linear_relaxations.rectangle",
+        "certify.bounds.linear_relaxations.relax_product",
         "-x.low * y.high",
         "-x.high * y.high",
         "certify/bounds/test_linear_bounds.py::test_the_planes_of_a_product_touch_it_at_the_edges",

@@ -1,5 +1,8 @@
-"""Bad data is told so before anything is computed: what was expected, what came, what to do."""
+"""Checks of input before any compute is spent: what was expected, what was given, what to do."""
 
+import difflib
+import operator
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -124,6 +127,35 @@ def _finite(array: Any, name: str) -> None:
         f"{name}: expected finite numbers, but {where} is {float(array[index])}. Drop or fill "
         "such rows first."
     )
+
+
+def expect_count(where: str, **values: Any) -> None:
+    """Raises `ValueError` unless every value is an integer >= 1.
+
+    >>> expect_count("fit", epochs=10, batch_size=64)
+    >>> expect_count("fit", epochs=10, batch_size=0)
+    Traceback (most recent call last):
+    ValueError: fit: batch_size must be an integer >= 1; got 0.
+    """
+    for name, value in values.items():
+        try:
+            valid = not isinstance(value, bool) and operator.index(value) >= 1
+        except TypeError:
+            valid = False
+        if not valid:
+            raise ValueError(f"{where}: {name} must be an integer >= 1; got {value!r}.")
+
+
+def suggest(name: str, known: Iterable[str], *, n: int = 3) -> str:
+    """ "did you mean ...? " with the names nearest to a mistyped one, or nothing.
+
+    >>> suggest("digts", ["digits", "mnist", "widgets"])
+    'did you mean digits or widgets? '
+    >>> suggest("zebra", ["digits", "mnist"])
+    ''
+    """
+    nearest = difflib.get_close_matches(str(name).lower(), list(known), n=n, cutoff=0.5)
+    return f"did you mean {' or '.join(nearest)}? " if nearest else ""
 
 
 def check_labels(ys: Any, classes: int, *, name: str) -> None:

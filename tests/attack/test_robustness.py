@@ -232,7 +232,7 @@ def test_bad_input(line, examples, unchecked):
 @pytest.mark.slow
 def test_perturb(line, examples, unchecked):
     xs, ys = examples
-    attack = auto_attack(Linf(0.1), steps=2, queries=5, box=BOX)
+    attack = auto_attack(Linf(0.1), steps=2, n_queries=5, box=BOX)
     one = perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch=4)
     np.testing.assert_array_equal(
         one, perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch=4)

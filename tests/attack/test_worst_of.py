@@ -173,7 +173,7 @@ def test_the_ensemble(net):
         Square,
     ]
     assert [type(attack) for attack in auto_attack(L2(0.1)).attacks] == [APGD, MultiTargeted]
-    attack = auto_attack(Linf(0.15), steps=3, queries=8, targets=2, box=BOX)
+    attack = auto_attack(Linf(0.15), steps=3, n_queries=8, targets=2, box=BOX)
     ys = jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
     keys = jr.split(jr.key(1), 12)
     found = perturb(attack, net, (XS, ys), key=jr.key(1))

@@ -155,7 +155,7 @@ def test_an_interrupt_ends_the_line(capsys, small, monkeypatch):
         ),
         (("hi", "--temperature", "-1"), "temperature must be a number from 0 on; got -1.0."),
         (("hi", "--temperature", "nan"), "temperature must be a number from 0 on; got nan."),
-        (("hi", "--mass", "2"), "mass is a probability, more than 0 and at most 1; got 2.0."),
+        (("hi", "--top-p", "2"), "top_p is a probability, more than 0 and at most 1; got 2.0."),
         (
             ("hi", "--model", "nowhere"),
             "model='nowhere' is neither a folder that is there nor 'smollm2'",

@@ -253,7 +253,7 @@ def test_the_ensemble_is_as_strong_as_theirs(kind, norm):
         .numpy()
     )
     fool = fooled(theirs, norm, steps=100)
-    found = ours_on(auto_attack(BALLS[norm], steps=50, queries=1000, box=BOX), ours)
+    found = ours_on(auto_attack(BALLS[norm], steps=50, n_queries=1000, box=BOX), ours)
     left = robust(ours, found).sum()
     left_by_peer = robust(ours, peer).sum()
     print(

@@ -103,7 +103,7 @@ def test_the_bound_grows_and_the_alarm_is_for_single_steps():
     state = grown.init(hardened.strided((2,), 4, key=jr.key(0)))
     assert int(state.steps) == 0
     job = Job(None, jr.key(0), Silent())
-    assert type(hardened.watched(job, "single-step")).__name__ == "Alarm"
+    assert type(hardened.watched(job, "single-step")).__name__ == "MetricAlert"
     assert type(hardened.watched(job, "trades")).__name__ == "Silent"
 
 

@@ -17,7 +17,7 @@ from thetax.models import MLP
 from thetax.plot import DARK, LIGHT
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, lens, look
-from thetax.report.page import BELOW
+from thetax.report.page import RESULTS_NOTE
 from thetax.report.registry import subsample
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
@@ -306,9 +306,9 @@ def test_the_headline_is_the_model_s_own_row(tmp_path, lenses):
     head = page[: page.index("Results</h2>")]
     assert "3.5" in head
     assert "91.25" not in head
-    assert BELOW in page
+    assert RESULTS_NOTE in page
     alone = {"network": {"test error %": 3.5}}
-    assert BELOW not in look(replace(outcome("classes"), table=alone), tmp_path).read_text()
+    assert RESULTS_NOTE not in look(replace(outcome("classes"), table=alone), tmp_path).read_text()
 
 
 def test_batch_norms_are_told_of_when_they_came_folded(tmp_path, lenses):

@@ -128,7 +128,7 @@ def test_who_cannot_be_seen_is_told_why(monkeypatch):
     with pytest.raises(LensUnavailable, match="no example that is right"):
         find(AROUND).compute(wrong)
     assert find(FRAGILE).tells(find(FRAGILE).compute(wrong))["fragile examples"].startswith("none")
-    monkeypatch.setattr(attack, "WORK", 1.0)
+    monkeypatch.setattr(attack, "MAX_SEARCH_OPERATIONS", 1.0)
     with pytest.raises(LensUnavailable, match="an attack on 16 examples would take too long"):
         attack.searched(judged(net))
 

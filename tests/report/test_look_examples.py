@@ -12,7 +12,7 @@ from thetax.layers import Linear
 from thetax.models import BERT, BERTPretraining
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report.lenses.attention import asked
-from thetax.report.lenses.examples import LETTERS, spelled, told_examples
+from thetax.report.lenses.examples import MAX_LETTERS, example_rows, join_tokens
 from thetax.report.registry import LENSES, LensUnavailable
 from thetax.train import cross_entropy
 
@@ -20,13 +20,13 @@ PIECES = ("[CLS]", "un", "##able", "film", "[SEP]")
 
 
 def test_pieces_are_put_together_and_words_apart():
-    assert spelled([0, 1, 2, 3, 4, -1, -1], PIECES) == "[CLS] unable film [SEP]"
-    assert spelled([], PIECES) == ""
-    long = spelled([3] * 200, PIECES)
+    assert join_tokens([0, 1, 2, 3, 4, -1, -1], PIECES) == "[CLS] unable film [SEP]"
+    assert join_tokens([], PIECES) == ""
+    long = join_tokens([3] * 200, PIECES)
     assert long.startswith("film film")
     assert long.endswith("film film")
     assert " … " in long
-    assert len(long) == LETTERS + 3
+    assert len(long) == MAX_LETTERS + 3
 
 
 def test_a_mistake_on_a_text_is_told_by_the_text():
@@ -35,14 +35,14 @@ def test_a_mistake_on_a_text_is_told_by_the_text():
         net, (jnp.array([[3.0, 1.0, 2.0]]), jnp.array([1])), classes=("bad", "good"), tokens=PIECES
     )
     assert found.tokens == PIECES
-    (row,) = told_examples(found)
+    (row,) = example_rows(found)
     assert {name: row[name] for name in ("truth", "guess", "x1", "x3")} == {
         "truth": "good",
         "guess": "bad",
         "x1": "3",
         "x3": "2",
     }
-    (row,) = told_examples(replace(found, x=np.array([[1, 2, -1]])))
+    (row,) = example_rows(replace(found, x=np.array([[1, 2, -1]])))
     assert row["text"] == "unable"
     assert "x1" not in row
 

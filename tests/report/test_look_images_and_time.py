@@ -16,7 +16,7 @@ from thetax.report import LENSES, look
 from thetax.report.lenses.basic import bent
 from thetax.report.lenses.images import convolves, sees
 from thetax.report.lenses.time import attends, recurs
-from thetax.report.registry import BENT, FEW, LensUnavailable
+from thetax.report.registry import MAX_CURVATURE_EXAMPLES, MIN_EXAMPLES, LensUnavailable
 from thetax.train import cross_entropy, squared_error
 
 IMAGES = ["Filters", "Feature maps", "Saliency", "Shifted images"]
@@ -123,16 +123,16 @@ def test_convolutions_on_a_cpu_are_bent_on_as_many_examples_as_are_afforded(monk
     net = CNN.init((8,), classes=2, pool_size=1, key=jr.key(0))
     monkeypatch.setattr("jax.default_backend", lambda: "cpu")
     assert 0.7 * 30e6 < counted(net, xs) * 2 * 9 * 8 * 28**2 < 30e6
-    assert counted(MLP.init(784, 2, key=jr.key(0)), xs) == BENT
-    monkeypatch.setattr("thetax.report.lenses.basic.WORK", 1)
-    assert counted(net, xs) == FEW
-    monkeypatch.setattr("thetax.report.lenses.basic.DEAR", 1)
+    assert counted(MLP.init(784, 2, key=jr.key(0)), xs) == MAX_CURVATURE_EXAMPLES
+    monkeypatch.setattr("thetax.report.lenses.basic.MAX_CPU_OPERATIONS", 1)
+    assert counted(net, xs) == MIN_EXAMPLES
+    monkeypatch.setattr("thetax.report.lenses.basic.CPU_REFUSAL_OPERATIONS", 1)
     with pytest.raises(
         LensUnavailable, match="it would take many minutes for a network of this size"
     ):
         counted(net, xs)
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")
-    assert counted(net, xs) == BENT
+    assert counted(net, xs) == MAX_CURVATURE_EXAMPLES
 
 
 def test_a_lens_that_fails_says_so_in_a_line(lenses, tmp_path, monkeypatch):

@@ -118,9 +118,9 @@ def test_the_number_of_examples_is_what_can_be_afforded(monkeypatch):
         explain.operations(lambda m, x: jax.vmap(m)(x), given.model, jnp.asarray(xs[:1])).values()
     )
     cost = lambda n: kernel.plan(jnp.asarray(xs[:n])).products + n * each * 7
-    monkeypatch.setattr(tangent, "PRODUCTS", float(cost(26)))
+    monkeypatch.setattr(tangent, "MAX_KERNEL_OPERATIONS", float(cost(26)))
     assert 16 <= count() <= 26
-    monkeypatch.setattr(tangent, "PRODUCTS", float(cost(15)))
+    monkeypatch.setattr(tangent, "MAX_KERNEL_OPERATIONS", float(cost(15)))
     with pytest.raises(LensUnavailable, match="the kernel of 16 examples would take too long"):
         count()
 
@@ -131,7 +131,7 @@ def test_who_cannot_be_seen_is_told_why_without_a_warning(tmp_path, only, monkey
     text = look(judged(sign), tmp_path).read_text()
     assert "<dt>not shown</dt><dd>its outputs do not change with its parameters" in text
     assert "failed" not in text
-    monkeypatch.setattr(tangent, "DESCENT", 1.0)
+    monkeypatch.setattr(tangent, "MAX_TRAINING_OPERATIONS", 1.0)
     only(RACE)
     net = MLP.init(4, 5, 3, key=jr.key(0))
     with pytest.raises(LensUnavailable, match="150 steps on 16 examples"):

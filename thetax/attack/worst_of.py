@@ -138,7 +138,7 @@ def auto_attack(
     *,
     steps: int = 100,
     restarts: int = 1,
-    queries: int = 1000,
+    n_queries: int = 1000,
     targets: int = 9,
     box: Range | None = None,
 ) -> AttackEnsemble:
@@ -151,7 +151,7 @@ def auto_attack(
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [1.0, -2.0]]), jnp.zeros(2))
-    >>> attack = auto_attack(Linf(0.1), steps=5, queries=20)
+    >>> attack = auto_attack(Linf(0.1), steps=5, n_queries=20)
     >>> attack(line, jnp.array([0.5, 0.5]), jnp.array(0), key=jr.key(0)).tolist()
     [0.6..., 0.4...]
     """
@@ -160,7 +160,7 @@ def auto_attack(
         APGD(via_target(), ball, steps=steps, restarts=restarts, box=box), targets=targets
     )
     blind = (
-        [Square(untargeted(margin_loss), ball, n_queries=queries, box=box)]
+        [Square(untargeted(margin_loss), ball, n_queries=n_queries, box=box)]
         if isinstance(ball, Linf)
         else []
     )

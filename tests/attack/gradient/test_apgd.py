@@ -220,7 +220,7 @@ def test_a_peak_that_stays_halves_the_step_unless_it_was_just_halved(halved):
     )
     after = climb.checked(jnp.array(5))
     assert bool(after.halved) is not halved
-    assert float(after.rate) == (0.4 if halved else 0.2)
+    assert float(after.step_size) == (0.4 if halved else 0.2)
     assert float(after.here.seen.gain) == (1.0 if halved else 2.0)
 
 

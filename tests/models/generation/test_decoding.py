@@ -167,9 +167,9 @@ def test_tokens_of_another_vocabulary(speak):
 def test_bad_settings():
     with pytest.raises(ValueError, match="length must be more than 0; got 0"):
         greedy(CELL, first=0, length=0)
-    with pytest.raises(ValueError, match="width must be more than 0"):
+    with pytest.raises(ValueError, match="beam_width must be more than 0"):
         beam_search(CELL, first=0, length=2, beam_width=0)
     with pytest.raises(ValueError, match="temperature must be more than 0"):
         sample(CELL, first=0, length=2, temperature=0.0, key=jr.key(0))
-    with pytest.raises(ValueError, match="mass is a probability"):
+    with pytest.raises(ValueError, match="top_p is a probability"):
         sample(CELL, first=0, length=2, top_p=1.5, key=jr.key(0))

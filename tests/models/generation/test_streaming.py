@@ -53,7 +53,7 @@ def test_they_are_those_said_at_once(llama):
 
 def test_drawn_they_are_those_of_sample_up_to_the_last_place(gpt2):
     """The last chunk reaches beyond the places of the model, but not what is said."""
-    options = {"temperature": 3.0, "top": 5, "mass": 0.9, "key": jr.key(7)}
+    options = {"temperature": 3.0, "top_k": 5, "top_p": 0.9, "key": jr.key(7)}
     said = list(stream(gpt2, PROMPT, length=9, chunk=4, **options))
     assert said == at_once(gpt2, sample, 9, **options)
     assert said != list(stream(gpt2, PROMPT, length=9, chunk=4, **options | {"key": jr.key(8)}))
@@ -72,7 +72,7 @@ def test_drawn_they_are_those_of_sample_up_to_the_last_place(gpt2):
         ([-1], {}, "the prompt must be tokens from 0 to 10"),
         ([1], {"length": 0}, "length, chunk and temperature must be more than 0; got 0, 4 and 1.0"),
         ([1], {"temperature": 0.0}, "must be more than 0; got 3, 4 and 0.0"),
-        ([1], {"mass": 1.5}, "mass is a probability, more than 0 and at most 1; got 1.5"),
+        ([1], {"top_p": 1.5}, "top_p is a probability, more than 0 and at most 1; got 1.5"),
     ],
 )
 def test_what_cannot_be_said_is_refused(gpt2, prompt, options, says):

@@ -283,11 +283,11 @@ def test_the_largest_sizes_take_no_room():
         (partial(MLP.init, 2, 3, 2), "transformers has no MLP; give a BERT, ViT or GPT"),
         (
             lambda *, key: gpt(GPT.init(5, 8, depth=1, heads=2, max_length=3, key=key).trunk),
-            "rotary ones; this model has nei",
+            "rotary positions; this model has neither",
         ),
         (
             lambda *, key: gpt(trunk(relative=ALiBi(), key=key)),
-            "rotary ones; this model has neither",
+            "rotary positions; this model has neither",
         ),
         (
             lambda *, key: gpt(trunk(relative=Rotary(), key=key)),
@@ -295,11 +295,11 @@ def test_the_largest_sizes_take_no_room():
         ),
         (
             lambda *, key: gpt(trunk(activation=gelu_tanh, norms="after", key=key), placed=True),
-            "config.json has no word",
+            "cannot be written as a config.json",
         ),
         (
             lambda *, key: gpt(trunk(activation=gelu_tanh, kernel=strange, key=key), placed=True),
-            "config.json has no word",
+            "cannot be written as a config.json",
         ),
         (partial(bert, activation=strange), "no name for the activation"),
     ],

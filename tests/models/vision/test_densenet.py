@@ -87,7 +87,7 @@ def test_an_unknown_depth_is_refused():
         ((), {}, r"every stage has at least one layer; got \(\)"),
         ((2, 0), {}, r"every stage has at least one layer; got \(2, 0\)"),
         ((1,), {"classes": 0}, "all sizes are at least 1; got classes=0"),
-        ((1,), {"growth": 0}, "growth=0"),
+        ((1,), {"growth_rate": 0}, "growth_rate=0"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(layout, sizes, says):

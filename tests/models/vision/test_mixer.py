@@ -137,7 +137,7 @@ def test_it_reads_digits():
     assert float(error_rate(found.model, jax.tree.map(jnp.asarray, test))) < 0.1
 
 
-@pytest.mark.parametrize("given", [{"size": (224, 225)}, {"depth": 0}, {"patch": 0}])
+@pytest.mark.parametrize("given", [{"image_size": (224, 225)}, {"depth": 0}, {"patch_size": 0}])
 def test_what_cannot_be_meant_is_refused(given):
     with pytest.raises(ValueError, match="patches that tile the image; got"):
         Mixer.init(classes=2, key=jr.key(0), **given)

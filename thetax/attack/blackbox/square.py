@@ -41,7 +41,7 @@ class Square(eqx.Module):
     norm; it stops where the goal is reached (Andriushchenko et al. 2020). It needs a key.
 
     The last two axes are height and width, those before them channels; a vector is an image of one
-    row. `share` is the part of the image that the first squares cover. The paper's score is
+    row. `initial_fraction` is the part of the image that the first squares cover. The paper's score is
     `untargeted(margin)`.
 
     Departs: where a square would change nothing, its signs are turned, so that no query is spent on
@@ -58,7 +58,7 @@ class Square(eqx.Module):
     goal: Goal = eqx.field(static=True, converter=as_goal)
     ball: Linf
     n_queries: int = eqx.field(static=True, kw_only=True)
-    share: float = eqx.field(static=True, kw_only=True, default=0.8)
+    initial_fraction: float = eqx.field(static=True, kw_only=True, default=0.8)
     box: Range | None = eqx.field(static=True, kw_only=True, default=None)
 
     def __check_init__(self):
@@ -68,10 +68,12 @@ class Square(eqx.Module):
             )
         if self.n_queries < 2:
             raise ValueError(
-                f"Square: queries must be at least 2, the input and a start; got {self.n_queries}."
+                f"Square: n_queries must be at least 2, for the input and a start; got {self.n_queries}."
             )
-        if not 0 < self.share <= 1:
-            raise ValueError(f"Square: share must lie in (0, 1]; got {self.share}.")
+        if not 0 < self.initial_fraction <= 1:
+            raise ValueError(
+                f"Square: initial_fraction must lie in (0, 1]; got {self.initial_fraction}."
+            )
         if self.box is not None:
             check_box("Square", self.box)
 
@@ -87,7 +89,7 @@ class Square(eqx.Module):
         limits = limits_of(x.reshape(image), self.box)
         places = jr.uniform(key_place, (self.n_queries, 2), x.dtype)
         signs = jr.rademacher(key_sign, (self.n_queries, channels), x.dtype)
-        sizes = jnp.asarray(windows(self.n_queries, height, width, self.share))
+        sizes = jnp.asarray(windows(self.n_queries, height, width, self.initial_fraction))
 
         def inside(eta):
             return self.ball.project(eta, limits).astype(x.dtype)

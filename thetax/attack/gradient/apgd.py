@@ -67,7 +67,7 @@ class Climb(NamedTuple):
         halved = (self.rises < RISES * span) | stuck
         after = self._replace(
             here=_choose(halved, self.peak, self.here),
-            rate=jnp.where(halved, self.step_size / 2, self.step_size),
+            step_size=jnp.where(halved, self.step_size / 2, self.step_size),
             rises=jnp.zeros_like(self.rises),
             halved=halved,
             level=self.peak.seen.gain,

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...check import expect_count
 from ...core import Model, Scalar
 from ...threat.inputs import Range, check_box, check_input
 from ..base import clip_to_box
@@ -57,10 +58,10 @@ class CarliniWagner(eqx.Module):
     box: Range | None = eqx.field(static=True, kw_only=True, default=None)
 
     def __check_init__(self):
-        if self.steps < 1 or self.binary_search_steps < 1:
-            came = f"steps={self.steps}, rounds={self.binary_search_steps}"
-            raise ValueError(f"CarliniWagner: steps and rounds must be at least 1; got {came}.")
-        for name, least in (("rate", ">"), ("price", ">"), ("confidence", ">=")):
+        expect_count(
+            "CarliniWagner", steps=self.steps, binary_search_steps=self.binary_search_steps
+        )
+        for name, least in (("learning_rate", ">"), ("initial_const", ">"), ("confidence", ">=")):
             _check_sign(name, getattr(self, name), least)
         if self.box is not None:
             check_box("CarliniWagner", self.box)

@@ -68,7 +68,7 @@ def sample(
     """
     _check("sample", length=length, temperature=temperature, top_k=1 if top_k is None else top_k)
     if top_p is not None and not isinstance(top_p, Tracer) and not 0 < top_p <= 1:
-        raise ValueError(f"sample: mass is a probability, more than 0 and at most 1; got {top_p}.")
+        raise ValueError(f"sample: top_p is a probability, more than 0 and at most 1; got {top_p}.")
     cell, state = _begin("sample", cell, state, first, end)
     return _speak(cell, state, first, end, key, temperature, top_p, length=length, top_k=top_k)
 
@@ -96,7 +96,7 @@ def beam_search(
     >>> beam_search(cell, first=0, length=3, beam_width=2, end=2).tokens.tolist()[0]
     [1, 2, -1]
     """
-    _check("beam_search", length=length, width=beam_width)
+    _check("beam_search", length=length, beam_width=beam_width)
     cell, state = _begin("beam_search", cell, state, first, end)
     return _search(cell, state, first, end, length_penalty, length=length, beam_width=beam_width)
 
@@ -122,7 +122,7 @@ def _begin(name: str, cell: Any, state: Any, first: Any, end: Any) -> tuple[Any,
     return cell, state
 
 
-@partial(jax.jit, static_argnames=("length", "top"))
+@partial(jax.jit, static_argnames=("length", "top_k"))
 def _speak(
     cell: Any,
     state: Any,
@@ -181,7 +181,7 @@ def filter_logits(logits: Float[Array, " v"], top_k: int | None, top_p: Any) -> 
     return logits
 
 
-@partial(jax.jit, static_argnames=("length", "width"))
+@partial(jax.jit, static_argnames=("length", "beam_width"))
 def _search(
     cell: Any,
     state: Any,

@@ -112,7 +112,7 @@ def _begun(model: GPT, tokens: Int[Array, " t"], count: Any, *, room: int) -> KV
     return past._replace(count=jnp.asarray(count, past.count.dtype))
 
 
-@partial(jax.jit, static_argnames=("size", "top"), donate_argnums=1)
+@partial(jax.jit, static_argnames=("size", "top_k"), donate_argnums=1)
 def _chunk(
     cell: Decoder,
     past: KVCache,
