@@ -1,4 +1,4 @@
-"""`thetax train` and `thetax look`: a recipe run, resumed and looked at."""
+"""`thetax train`, `thetax look` and `thetax attack`: runs of recipes and their reports."""
 
 import inspect
 import time
@@ -7,48 +7,53 @@ from pathlib import Path
 from typing import Any
 
 import cyclopts
-import jax.random as jr
 from rich.table import Table
 
-from ..recipes import RECIPES, Job, Outcome, find_recipe
-from ..recipes.engine.outcome import TRAINING_STEPS, lasted
-from ..recipes.engine.reopen import reopen, trained, typed
-from ..train import JsonLines, Run, watch
+from ..recipes import RECIPES, Outcome, find_recipe
+from ..recipes.engine.outcome import TRAINING_STEPS, format_seconds, load_outcome
+from ..recipes.engine.runs import execute, expect_recipe_run, parse_options
+from ..recipes.shared.options import complete_docstring
+from ..train import JsonLines, Run, default_progress
 from .app import INTERRUPTED, app, err, out, print_json
 from .interrupt import interrupts
 
-train_app = cyclopts.App(name="train", help="Train a model by a recipe, or resume a run.")
+UNFINISHED_NOTE = (
+    "The run has not finished, so there is no trained model for the other sections yet. Continue "
+    "with: thetax train --resume {}"
+)
+
+train_app = cyclopts.App(name=("train", "run"), help="Run a recipe, or resume a run.")
 app.command(train_app)
 
 
 def _train(
     recipe: str, arguments: dict[str, Any], *, seed: int, folder: Path, as_json: bool
 ) -> int:
-    function = find_recipe(recipe)
+    find_recipe(recipe)
     if not 0 <= seed < 2**63:
-        raise ValueError(f"seed must lie between 0 and 2^63; got {seed}.")
+        raise ValueError(f"--seed: must be an integer from 0 to 2^63 - 1; got {seed}.")
     run = Run.begin(folder, recipe=recipe, arguments=arguments, seed=seed)
-    began = time.monotonic()
+    start = time.monotonic()
     try:
-        outcome = function(Job(run, jr.key(seed), JsonLines() if as_json else watch()), **arguments)
+        outcome = execute(run, JsonLines() if as_json else default_progress())
     except KeyboardInterrupt:
         interrupts.acknowledge()
         if as_json:
             print_json({"event": "interrupted", "run": str(folder)})
-        err.print(f"interrupted; go on with: thetax train --resume {folder}", soft_wrap=True)
+        err.print(f"Interrupted. Continue with: thetax train --resume {folder}", soft_wrap=True)
         return INTERRUPTED
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     if as_json:
-        spent = {"seconds": seconds, "training seconds": outcome.seconds}
-        print_json({"event": "done", "run": str(folder), "table": outcome.table, **spent})
+        times = {"seconds": seconds, "training seconds": outcome.seconds}
+        print_json({"event": "done", "run": str(folder), "table": outcome.table, **times})
     else:
         _show(outcome)
-        steps = f"{TRAINING_STEPS} took {lasted(outcome.seconds)}, " if outcome.seconds else ""
+        steps = f"{TRAINING_STEPS}: {format_seconds(outcome.seconds)}; " if outcome.seconds else ""
         out.print(
-            f"{outcome.reason}; {steps}the whole command {lasted(seconds)}; kept in {folder}",
+            f"{outcome.reason}; {steps}total time: {format_seconds(seconds)}; saved in {folder}",
             soft_wrap=True,
         )
-        out.print(f"look at it with: thetax look {folder}", soft_wrap=True)
+        out.print(f"Write a report with: thetax look {folder}", soft_wrap=True)
     return 0
 
 
@@ -61,7 +66,7 @@ def _show(outcome: Outcome) -> None:
 
 
 def _number(value: float) -> str:
-    """Two places after the point, or two digits where these would say little.
+    """Two decimals, or two significant digits for small and large numbers.
 
     >>> _number(12.345), _number(0.0), _number(0.00031)
     ('12.35', '0.00', '0.00031')
@@ -71,31 +76,31 @@ def _number(value: float) -> str:
 
 @train_app.default
 def train(recipe: str | None = None, /, *, resume: Path | None = None, json: bool = False) -> int:
-    """Train a model by a recipe (`thetax train RECIPE --help` lists its options), or resume a run.
+    """Run a recipe, or resume an interrupted run. `thetax train RECIPE --help` lists the options.
 
     Parameters
     ----------
     recipe
-        One of `thetax list recipes`.
+        A recipe of `thetax list recipes`.
     resume
-        The folder of a run that was interrupted; it goes on as it was begun.
+        Continue the interrupted run in this folder, with its original options.
     json
-        One JSON object a line instead of a bar.
+        Print one JSON object per line instead of a progress bar.
     """
     if resume is not None:
         return _resume(resume, as_json=json)
     if recipe is not None:
         find_recipe(recipe)
     raise ValueError(
-        f"Which recipe? thetax train RECIPE, with one of: {', '.join(sorted(RECIPES))}."
+        f"thetax train: the name of a recipe is missing; give one of: {', '.join(sorted(RECIPES))}."
     )
 
 
 def _resume(folder: Path, *, as_json: bool, recipe: str | None = None) -> int:
-    about = trained(Run.open(folder)).described
+    about = expect_recipe_run(Run.open(folder)).description
     if recipe not in (None, about["recipe"]):
-        raise ValueError(f"{folder} is a run of {about['recipe']}, not of {recipe}.")
-    arguments = typed(about["recipe"], about["arguments"])
+        raise ValueError(f"--resume: {folder} is a run of {about['recipe']}, not of {recipe}.")
+    arguments = parse_options(about["recipe"], about["arguments"])
     return _train(about["recipe"], arguments, seed=about["seed"], folder=folder, as_json=as_json)
 
 
@@ -104,99 +109,111 @@ def _common(
 ) -> None:
     """
     seed
-        The one source of chance.
+        Random seed.
     out
-        The folder of the run; by default a new one under runs/.
+        Folder of the run; by default a new folder in runs/.
     resume
-        The folder of a run that was interrupted; it goes on as it was begun.
+        Continue the interrupted run in this folder, with its original options.
     json
-        One JSON object a line instead of a bar.
+        Print one JSON object per line instead of a progress bar.
     """
 
 
-def _command(name: str, function: Callable[..., Outcome]) -> Callable[..., int]:
-    """The subcommand of a recipe: its own options, and those that every training has."""
+def _command(
+    name: str, function: Callable[..., Outcome], *, argument: str = ""
+) -> Callable[..., int]:
+    """The subcommand of a recipe: its own options, and the common ones. The option `argument` is
+    positional.
+    """
     own = [p for p in inspect.signature(function).parameters.values() if p.name != "job"]
+    own = [p.replace(kind=p.POSITIONAL_ONLY) if p.name == argument else p for p in own]
+    own.sort(key=lambda option: option.kind)  # positional parameters come first
     common = list(inspect.signature(_common).parameters.values())
 
-    def command(**given: Any) -> int:
-        asked = {**{option.name: option.default for option in (*own, *common)}, **given}
-        seed, folder, resume, as_json = (asked.pop(option.name) for option in common)
+    def command(*positional: Any, **given: Any) -> int:
+        given |= dict(zip([argument], positional))
+        options = {**{option.name: option.default for option in (*own, *common)}, **given}
+        seed, folder, resume, as_json = (options.pop(option.name) for option in common)
         if resume is not None:
-            if odd := sorted(set(given) - {"resume", "json"}):
+            if extra := sorted(set(given) - {"resume", "json"}):
                 raise ValueError(
-                    f"A resumed run keeps the options it began with; leave out --{odd[0]}."
+                    f"--resume: a resumed run keeps its original options; leave out --{extra[0]}."
                 )
             return _resume(resume, as_json=as_json, recipe=name)
         folder = folder or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        return _train(name, asked, seed=seed, folder=folder, as_json=as_json)
+        return _train(name, options, seed=seed, folder=folder, as_json=as_json)
 
     vars(command).update(__signature__=inspect.Signature([*own, *common]))
     command.__annotations__ = {option.name: option.annotation for option in (*own, *common)}
-    command.__doc__ = f"{inspect.getdoc(function)}\n{inspect.getdoc(_common)}"
+    text = complete_docstring(function)
+    header = "" if "Parameters\n---" in text else "\nParameters\n----------\n"
+    command.__doc__ = f"{text}\n{header}{inspect.getdoc(_common)}"
     return command
 
 
 for _name, _function in RECIPES.items():
     train_app.command(_command(_name, _function), name=_name)
+app.command(_command("attack", RECIPES["attack"], argument="run"), name="attack")
 
 
 @app.command
-def look(run: Path | None = None, /, *, only: tuple[str, ...] = (), json: bool = False) -> int:
-    """Run every lens on a run's model and write one report page beside it.
+def look(folder: Path | None = None, /, *, only: tuple[str, ...] = (), json: bool = False) -> int:
+    """Write the report of a run: report.html in its folder, with every lens that applies.
 
     Parameters
     ----------
-    run
-        The folder of the run; by default the newest under runs/.
+    folder
+        Folder of the run; by default the newest in runs/.
     only
-        Words: lenses with one of them in their titles, and no others.
+        Only the sections whose title contains one of these words.
     json
-        One JSON object instead of words.
+        Print one JSON object instead of text.
     """
-    from ..report import look as write_report  # brings matplotlib, which nothing else needs
+    from ..report import look as write_report  # imports matplotlib
 
-    folder = run or _newest()
-    began = time.monotonic()
-    if _made_by_python(folder):
+    folder = folder or _newest()
+    start = time.monotonic()
+    if _is_without_recipe(folder):
         return _look_at_fit(folder, only=only, as_json=json)
-    opened = Run.open(folder, look_only=True)
-    outcome = reopen(opened, JsonLines() if json else watch())
-    progress = _say_nothing if json else _lens_progress
-    page = write_report(outcome, folder, only=only, facts=opened.described, progress=progress)
-    seconds = time.monotonic() - began
+    run = expect_recipe_run(Run.open(folder))
+    if not (folder / "outcome.json").is_file():
+        return _look_at_fit(folder, only=only, as_json=json, note=UNFINISHED_NOTE.format(folder))
+    outcome = load_outcome(folder)
+    progress = _no_progress if json else _lens_progress
+    page = write_report(outcome, folder, only=only, facts=run.description, progress=progress)
+    seconds = time.monotonic() - start
     if json:
         print_json(
             {"event": "done", "report": str(page), "table": outcome.table, "seconds": seconds}
         )
     else:
         _show(outcome)
-        out.print(f"looked in {seconds:.1f} s; the report is {page}", soft_wrap=True)
+        out.print(f"Wrote {page} in {seconds:.1f} s", soft_wrap=True)
     return 0
 
 
-def _made_by_python(folder: Path) -> bool:
-    """Whether a fit was given this folder, or a run of another name begun in it, without one of the
-    recipes.
-    """
+def _is_without_recipe(folder: Path) -> bool:
+    """Whether the folder is of a fit or run that was started from Python code, without a recipe."""
     if (folder / "run.json").is_file():
         return (
-            Run.open(folder).asked["recipe"] not in RECIPES and not (folder / "study.log").exists()
+            Run.open(folder).request["recipe"] not in RECIPES
+            and not (folder / "study.log").exists()
         )
     return any(folder.glob("fit.json")) or any(folder.glob("*/fit.json"))
 
 
-def _look_at_fit(folder: Path, *, only: tuple[str, ...], as_json: bool) -> int:
-    from ..report import MORE, look_at_fit
+def _look_at_fit(folder: Path, *, only: tuple[str, ...], as_json: bool, note: str = "") -> int:
+    from ..report import NO_MODEL_NOTE, look_at_fit
 
+    note = note or NO_MODEL_NOTE
     if only:
-        raise ValueError(f"--only chooses among lenses on a model. {MORE}")
-    page = look_at_fit(Run(folder, look_only=True))
+        raise ValueError(f"--only: selects sections that need the trained model. {note}")
+    page = look_at_fit(Run(folder), note=note)
     if as_json:
         print_json({"event": "done", "report": str(page)})
     else:
-        out.print(f"the learning curves and the weights are in {page}", soft_wrap=True)
-        err.print(MORE, soft_wrap=True)
+        out.print(f"Wrote {page}, with learning curves and weights only.", soft_wrap=True)
+        err.print(note, soft_wrap=True)
     return 0
 
 
@@ -207,11 +224,13 @@ def _newest() -> Path:
         if not (path.parent / "study.log").exists()
     ]
     if not runs:
-        raise ValueError("There is no run under runs/; train one first, or name its folder.")
+        raise ValueError(
+            "There is no run in runs/; train a model first, or give the folder of a run."
+        )
     return max(runs, key=lambda folder: (folder / "run.json").stat().st_mtime)
 
 
-def _say_nothing(title: str, done: int, total: int) -> None:
+def _no_progress(title: str, done: int, total: int) -> None:
     pass
 
 

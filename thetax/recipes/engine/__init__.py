@@ -1,4 +1,4 @@
-"""The engine of recipes: the registry, the outcome, how a run is reopened, what can be tuned."""
+"""The engine of recipes: the registry, runs and their outcomes, what can be tuned."""
 
 from .job import RECIPES as RECIPES
 from .job import Job as Job
@@ -9,5 +9,5 @@ from .outcome import Outcome as Outcome
 from .tunable import TUNABLE as TUNABLE
 from .tunable import Tunable as Tunable
 from .tunable import find_tunable as find_tunable
-from .tunable import network as network
+from .tunable import mlp_initialiser as mlp_initialiser
 from .tunable import tunable as tunable

@@ -1,39 +1,39 @@
-"""The recipes whose networks `thetax tune` can search: for each its data, how a network is made,
-and the space.
+"""The recipes that `thetax tune` can tune: their data, model and search space.
 
-`@tunable(space)` registers a function of a key that gives a `Task`; its name is the recipe's, and
-it parts the data from the same key in the same way, so that a tuned network is tested on what the
-recipe tests on.
+`@tunable(space)` registers a function from a key to a `TuningTask` under the name of its recipe.
+Both make the same split from the same key, so that they use the same test set.
 """
 
-import difflib
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ... import data
-from ...layers import mean
+from ...check import suggest
+from ...layers import mean_output
 from ...models import MLP
-from ...train import Choice, Range, Task, binary_cross_entropy, binary_error_rate
+from ...train import Choice, Range, TuningTask, binary_cross_entropy, binary_error_rate
 from ...train.tuning.search_space import Space
+from ..shared.splits import split_default, split_digits
 
 
 class Tunable(NamedTuple):
-    """A recipe that can be tuned: `task(key)`, and where to search unless told otherwise."""
+    """A recipe that can be tuned: `task(key)`, and the default search space."""
 
-    task: Callable[[PRNGKeyArray], Task]
+    task: Callable[[PRNGKeyArray], TuningTask]
     space: Space
 
 
-TUNABLE: dict[str, Tunable] = {}
+TUNABLE: dict[str, Tunable] = {}  # The tunable recipes by name.
 
 
 def tunable(**space: Range | Choice | int | float) -> Callable[[Callable], Callable]:
-    """Registers a function `key -> Task` under its name, with the space to search."""
+    """Registers a function `key -> TuningTask` under its name, with its search space."""
 
-    def register(function: Callable[[PRNGKeyArray], Task]) -> Callable[[PRNGKeyArray], Task]:
+    def register(
+        function: Callable[[PRNGKeyArray], TuningTask],
+    ) -> Callable[[PRNGKeyArray], TuningTask]:
         TUNABLE[function.__name__.strip("_").replace("_", "-")] = Tunable(function, space)
         return function
 
@@ -41,66 +41,68 @@ def tunable(**space: Range | Choice | int | float) -> Callable[[Callable], Calla
 
 
 def find_tunable(name: str) -> Tunable:
-    """The tunable recipe of that name, or a `ValueError` with the nearest names.
+    """The tunable recipe of this name; raises `ValueError` with similar names if there is none.
 
     >>> find_tunable("digts")
     Traceback (most recent call last):
-    ValueError: There is nothing to tune called 'digts'; did you mean digits? Known: ...
+    ValueError: There is no recipe to tune called 'digts'; did you mean digits? Recipes: ...
     """
     if name in TUNABLE:
         return TUNABLE[name]
-    near = difflib.get_close_matches(name, TUNABLE, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}? " if near else ""
     raise ValueError(
-        f"There is nothing to tune called {name!r}; {hint}Known: {', '.join(sorted(TUNABLE))}."
+        f"There is no recipe to tune called {name!r}; {suggest(name, TUNABLE, n=1)}Recipes: "
+        f"{', '.join(sorted(TUNABLE))}."
     )
 
 
-def network(inputs: int, outputs: int) -> Callable[..., MLP]:
-    """How a multi-layer perceptron of these ends is made, whatever lies between them.
+def mlp_initialiser(inputs: int, outputs: int) -> Callable[..., MLP]:
+    """A function of hidden widths, dropout and key that initialises a multi-layer perceptron.
 
-    >>> network(3, 1)((8, 8), dropout=0.1, key=jr.key(0)).body.layers[-1].W.shape
+    >>> import jax.random as jr
+    >>> mlp_initialiser(3, 1)((8, 8), dropout=0.1, key=jr.key(0)).body.layers[-1].W.shape
     (1, 8)
     """
     return lambda hidden, dropout, key: MLP.init(inputs, *hidden, outputs, dropout=dropout, key=key)
 
 
-RATE = Range(3e-4, 3e-2, log=True)
-DECAY = Range(1e-6, 1e-2, log=True)
+LEARNING_RATE = Range(3e-4, 3e-2, log=True)
+WEIGHT_DECAY = Range(1e-6, 1e-2, log=True)
 
 
 @tunable(
     width=Choice(16, 32, 64),
     depth=Choice(1, 2),
     batch_size=Choice(16, 32, 64),
-    learning_rate=RATE,
-    weight_decay=DECAY,
+    learning_rate=LEARNING_RATE,
+    weight_decay=WEIGHT_DECAY,
     dropout=Range(0.0, 0.5),
     label_smoothing=Range(0.0, 0.2),
     epochs=Range(20, 100),
 )
-def digits(key: PRNGKeyArray) -> Task:
-    """The 1,797 embedded digits; a fifth of them to test."""
-    key_test, *_ = jr.split(key, 4)
-    full = data.load("digits")
-    train, test = data.split(full.train, 0.8, key=key_test, by=full.train[1])
-    return Task(train, network(64, 10), test=test, classes=full.classes, name="digits")
+def digits(key: PRNGKeyArray) -> TuningTask:
+    """The 1,797 digits of scikit-learn, a fifth of them in the test set."""
+    full, train, test = split_digits(key)
+    return TuningTask(
+        train, mlp_initialiser(64, 10), test=test, classes=full.classes, name="digits"
+    )
 
 
 @tunable(
     width=Choice(128, 256, 512),
     depth=Choice(1, 2),
     batch_size=Choice(128, 256),
-    learning_rate=RATE,
-    weight_decay=DECAY,
+    learning_rate=LEARNING_RATE,
+    weight_decay=WEIGHT_DECAY,
     dropout=Range(0.0, 0.5),
     label_smoothing=Range(0.0, 0.2),
     epochs=Range(5, 30),
 )
-def mnist(key: PRNGKeyArray) -> Task:
-    """MNIST: 60,000 images, and 10,000 to test."""
+def mnist(key: PRNGKeyArray) -> TuningTask:
+    """MNIST: 60,000 training and 10,000 test images."""
     full = data.load("mnist")
-    return Task(full.train, network(784, 10), test=full.test, classes=full.classes, name="mnist")
+    return TuningTask(
+        full.train, mlp_initialiser(784, 10), test=full.test, classes=full.classes, name="mnist"
+    )
 
 
 @tunable(
@@ -108,26 +110,20 @@ def mnist(key: PRNGKeyArray) -> Task:
     depth=Choice(1, 2),
     batch_size=Choice(64, 128, 256),
     learning_rate=Range(1e-3, 1e-1, log=True),
-    weight_decay=DECAY,
+    weight_decay=WEIGHT_DECAY,
     dropout=Range(0.0, 0.5),
     epochs=Range(10, 60),
 )
-def default(key: PRNGKeyArray) -> Task:
-    """Who defaults on a credit card; three tenths to test. The inputs are standardised by the
-    training part.
-    """
-    key_split, *_ = jr.split(key, 4)
-    full = data.load("default")
-    train, test = data.split(full.train, 0.7, key=key_split, by=full.train[1])
-    scale = data.Standardise.fit(train[0])
-    train = (scale(train[0]), train[1])
-    test = (scale(test[0]), test[1])
-    parts = {"objective": binary_cross_entropy, "metric": binary_error_rate, "pool": mean}
-    return Task(
+def default(key: PRNGKeyArray) -> TuningTask:
+    """Credit card default, three tenths of it in the test set."""
+    full, train, test = split_default(key)
+    return TuningTask(
         train,
-        network(train[0].shape[1], 1),
+        mlp_initialiser(train[0].shape[1], 1),
         test=test,
         classes=full.classes,
         name="default",
-        **parts,
+        objective=binary_cross_entropy,
+        metric=binary_error_rate,
+        pool=mean_output,
     )
