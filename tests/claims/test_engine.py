@@ -1,6 +1,4 @@
-"""The engine: checks that can fail, a registry that refuses nonsense, findings that hide
-nothing.
-"""
+"""The claims engine: checks, the registry, running claims, findings."""
 
 import json
 import os
@@ -30,15 +28,16 @@ from thetax.claims import (
     likely,
     refuted,
     rises,
-    settle,
+    run_claim,
     verify,
     within,
 )
 from thetax.claims import claim as register
 from thetax.claims.engine.claim import Claim
+from thetax.claims.engine.numpy_rng import numpy_rng
 from thetax.claims.engine.pages import errata
 from thetax.claims.engine.uses import unused
-from thetax.data import Unavailable
+from thetax.data import DatasetUnavailable
 from thetax.layers import tanh
 
 NAN = float("nan")
@@ -166,8 +165,8 @@ def test_a_claim_runs_in_double_precision_with_its_own_chance():
 
     first = made(function)
     second = made(function, name="1.2-xor")
-    assert settle(first).holds
-    assert settle(second, scale="full").holds
+    assert run_claim(first).holds
+    assert run_claim(second, scale="full").holds
     assert (keys[0][0] != keys[1][0]).all()
     assert [scale for _, scale in keys] == ["quick", "full"]
     assert jnp.zeros(1).dtype == jnp.float32
@@ -175,9 +174,9 @@ def test_a_claim_runs_in_double_precision_with_its_own_chance():
 
 def test_data_that_cannot_be_had_leave_a_claim_unchecked():
     def offline(key):
-        raise Unavailable("imdb could not be had.")
+        raise DatasetUnavailable("imdb could not be had.")
 
-    finding = settle(made(offline))
+    finding = run_claim(made(offline))
     assert (finding.holds, finding.fails, finding.missing) == (
         False,
         False,
@@ -226,10 +225,10 @@ def test_what_a_claim_or_a_helper_refers_to_is_used(name):
 @pytest.mark.parametrize("name", ["layers.gelu", "layers.Linear", "models.MLP"])
 def test_a_name_that_a_claim_does_not_use_is_refused(name):
     assert unused(made(_helped, of=("layers.relu", name))) == [name]
-    finding = settle(made(_helped, of=("layers.relu", name)))
+    finding = run_claim(made(_helped, of=("layers.relu", name)))
     assert not finding.holds
-    assert f"of= names {name}, which" in finding.trouble
-    assert settle(made(_helped, of=("layers.relu",))).holds
+    assert f"of= names {name}, which" in finding.error
+    assert run_claim(made(_helped, of=("layers.relu",))).holds
 
 
 def test_what_the_library_uses_by_itself_does_not_count():
@@ -238,14 +237,14 @@ def test_what_the_library_uses_by_itself_does_not_count():
     assert unused(made(build, of=("models.MLP", "layers.Linear"))) == ["layers.Linear"]
 
 
-def test_trouble_is_a_finding():
+def test_an_exception_becomes_the_error_of_the_finding():
     def broken(key):
         raise RuntimeError("the data are gone")
 
-    finding = settle(made(broken))
+    finding = run_claim(made(broken))
     assert not finding.holds
-    assert "the data are gone" in finding.trouble
-    assert "broken" in finding.trouble
+    assert "the data are gone" in finding.error
+    assert "broken" in finding.error
     assert json.dumps(finding.as_json())
 
 
@@ -258,7 +257,7 @@ def test_every_check_is_named_once_and_the_failed_are_named():
             printed=[equal("count", 4, 6), equal("other", 6, 6)],
         )
 
-    told = settle(made(function, kind="erratum")).as_json()
+    told = run_claim(made(function, kind="erratum")).as_json()
     assert list(told["measured"]) == [
         "assumption: separable",
         "printed form, must fail: count",
@@ -270,19 +269,32 @@ def test_every_check_is_named_once_and_the_failed_are_named():
 
 
 @pytest.mark.parametrize("answer", [True, None])
-def test_a_claim_that_returns_no_verdict_is_trouble(answer):
-    finding = settle(made(lambda key: answer))
+def test_a_claim_that_returns_no_verdict_is_an_error(answer):
+    finding = run_claim(made(lambda key: answer))
     assert not finding.holds
-    assert "returns a Verdict" in finding.trouble
+    assert "returns a Verdict" in finding.error
+
+
+def test_a_claim_gets_its_arguments_by_name():
+    def function(scale, rng, key):
+        same = rng.integers(100) == numpy_rng(key).integers(100)
+        return Verdict(
+            equal("rng is seeded by key", bool(same), True), equal("scale", scale, "full")
+        )
+
+    assert run_claim(made(function), scale="full").holds
+    assert run_claim(made(lambda: Verdict(equal("x", 1, 1)))).holds
+    wrong = run_claim(made(lambda key, sample: Verdict(equal("x", 1, 1))))
+    assert "this one takes sample" in wrong.error
 
 
 def test_a_control_says_what_it_must_not_be():
     assert refuted(equal("x", 3, 4)).expected == "not 4"
 
 
-def test_an_erratum_without_a_printed_form_is_trouble():
-    finding = settle(made(lambda key: Verdict(equal("x", 1, 1)), kind="erratum"))
-    assert "printed" in finding.trouble
+def test_an_erratum_without_a_printed_form_is_an_error():
+    finding = run_claim(made(lambda key: Verdict(equal("x", 1, 1)), kind="erratum"))
+    assert "printed" in finding.error
 
 
 def test_the_json_of_a_finding():
@@ -291,7 +303,7 @@ def test_the_json_of_a_finding():
             close("a", 1.0, 1.01, tolerance=0.1), within("b", np.float64(0.1), 0.0, error=0.1)
         )
 
-    told = settle(made(function), seed=3).as_json()
+    told = run_claim(made(function), seed=3).as_json()
     assert list(told) == [
         "ids",
         "title",
@@ -316,7 +328,7 @@ def test_the_json_of_a_finding():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: register("1.2-xor", title="again", kind="identity")(_documented), "settled twice"),
+        (lambda: register("1.2-xor", title="again", kind="identity")(_documented), "claimed twice"),
         (lambda: register("1.9-x", title="x", kind="truth"), "kind is one of"),
         (
             lambda: register("1.9-x", title="x", kind="identity")(
@@ -330,7 +342,7 @@ def test_the_json_of_a_finding():
         ),
         (
             lambda: erratum("1.2-novikoff", title="x", printed="a", corrected="b")(_documented),
-            "settled twice",
+            "claimed twice",
         ),
     ],
 )
@@ -359,9 +371,9 @@ def test_finding_claims():
         find_claims("1.2-novikov")
     with pytest.raises(ValueError, match="thetax list claims"):
         find_claims("zzz")
-    with pytest.raises(ValueError, match="is claimed yet"):
+    with pytest.raises(ValueError, match="No claim covers yet"):
         find_claims("11.")
-    with pytest.raises(ValueError, match="got nothing"):
+    with pytest.raises(ValueError, match="got an empty string"):
         find_claims("")
 
 
@@ -388,8 +400,8 @@ def test_the_errata_page_lists_mistakes_before_slips():
 def test_a_claim_of_ones_own():
     own = made(_holds, name="my-law")
     assert own.chapter == "own"
-    assert own.place > find_claims("3")[-1].place
-    assert settle(own).holds
+    assert own.position > find_claims("3")[-1].position
+    assert run_claim(own).holds
 
 
 def _holds(key):
@@ -415,13 +427,13 @@ def _promotes_ranks(key):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:os.fork")
 def test_another_process_is_as_strict_as_this_one(tmp_path, monkeypatch):
-    """What breaks an annotation is trouble wherever a test settles it."""
+    """Type annotations are checked in every process."""
     check_annotations(tmp_path, monkeypatch)
     chosen = [made(_breaks_an_annotation, name="1.2-sgn"), made(_promotes_ranks, name="1.2-xor")]
-    for findings in (list(verify(chosen, jobs=1)), [settle(claim) for claim in chosen]):
+    for findings in (list(verify(chosen, jobs=1)), [run_claim(claim) for claim in chosen]):
         typed, ranked = sorted(findings, key=lambda finding: finding.claim.name)
-        assert "Type-check error" in typed.trouble
-        assert "rank_promotion" in ranked.trouble
+        assert "Type-check error" in typed.error
+        assert "rank_promotion" in ranked.error
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")
@@ -438,6 +450,6 @@ def test_several_processes_and_a_death_hide_nothing(tmp_path, monkeypatch):
     chosen = [made(function, name=name) for name, function in functions.items()]
     findings = {finding.claim.ids[0]: finding for finding in verify(chosen, jobs=2)}
     assert set(findings) == set(functions)
-    assert findings.pop("1.2-sgn").trouble.startswith("Its process died")
-    assert "no data" in findings.pop("1.2-xor").trouble
+    assert findings.pop("1.2-sgn").error.startswith("The process of this claim died")
+    assert "no data" in findings.pop("1.2-xor").error
     assert all(finding.holds for finding in findings.values())

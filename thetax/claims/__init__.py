@@ -1,8 +1,8 @@
-"""The course, executable: every statement a claim that runs and is checked, one folder a chapter.
+"""The statements of the course as claims that run and are checked; one folder per chapter.
 
-`thetax verify` runs them, `find_claims` finds them, `settle` runs one here. A claim is added by one
-function under `@claim` in its chapter's folder; the errata of the notes are claims of their own,
-under `@erratum`.
+`thetax verify` runs them in parallel, `find_claims` finds them, `run_claim` runs one. To add a
+claim, write one function under `@claim` in the folder of its chapter. The errata of the notes are
+claims under `@erratum`.
 """
 
 from .engine import CHAPTERS as CHAPTERS
@@ -29,6 +29,36 @@ from .engine import likely as likely
 from .engine import refuted as refuted
 from .engine import rises as rises
 from .engine import rows as rows
-from .engine import settle as settle
+from .engine import run_claim as run_claim
 from .engine import verify as verify
 from .engine import within as within
+
+__all__ = [
+    "CHAPTERS",
+    "PRINTED",
+    "Check",
+    "Claim",
+    "Coverage",
+    "Finding",
+    "Method",
+    "Scale",
+    "Verdict",
+    "at_least",
+    "at_most",
+    "between",
+    "claim",
+    "close",
+    "coverage",
+    "equal",
+    "erratum",
+    "falls",
+    "find_claims",
+    "heading",
+    "likely",
+    "refuted",
+    "rises",
+    "rows",
+    "run_claim",
+    "verify",
+    "within",
+]

@@ -8,6 +8,6 @@ from .engine.pages import PAGES
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
-        sys.exit("Which folder? python -m thetax.claims docs")
+        sys.exit("usage: python -m thetax.claims FOLDER")
     for name, page in PAGES.items():
         (Path(sys.argv[1]) / name).write_text(page(find_claims()), "utf-8")

@@ -15,39 +15,42 @@ from .hopfield import each, random_patterns
 
 
 def brute_field(F, X, x):
-    """Half the difference of the energies with each site at -1 and at +1, by the definition."""
-    rest = (X @ x)[:, None] - X * x[None]  # what the other sites give to each overlap
+    """Half the difference of the energies with each site at -1 and at +1, from the definition."""
+    rest = (X @ x)[:, None] - X * x[None]  # the overlaps without site i
     return (F(rest + X) - F(rest - X)).sum(axis=0) / 2
 
 
 def flip_rate(memory, count):
-    """The share of the sites of the first patterns that one update flips."""
+    """The share of sites of the first `count` patterns that one update flips."""
     starts = memory.patterns[:count]
     return float(
         np.mean(
-            each(lambda x: models.synchronous(memory, x, max_steps=1).x, starts)
+            each(lambda x: models.synchronous_recall(memory, x, max_steps=1).x, starts)
             != np.asarray(starts)
         )
     )
 
 
 def degree_checks(p, X, starts):
-    """The field by its definition, and the energy along six sweeps."""
+    """Checks of the field against its definition, and of the energy along six sweeps."""
     memory = models.DenseMemory(X, p)
     sites = jnp.tile(jnp.arange(X.shape[1]), 6)
-    seen = each(lambda x: models.visit(memory, x, sites).energies, starts)
+    energies = each(lambda x: models.update_sites(memory, x, sites).energies, starts)
     X = np.asarray(X)
     starts = np.asarray(starts)
     before = -((starts @ X.T) ** p).sum(axis=1)
-    brute = [brute_field(lambda z: z**p, X, x) for x in starts]
+    fields = [brute_field(lambda z: z**p, X, x) for x in starts]
     return [
         at_most(
-            f"degree {p}: greatest change of energy", np.diff(np.c_[before, seen]), 0.0, slack=1e-9
+            f"degree {p}: greatest change of energy",
+            np.diff(np.c_[before, energies]),
+            0.0,
+            slack=1e-9,
         ),
         close(
             f"degree {p}: field",
             each(memory.field, starts),
-            brute,
+            fields,
             tolerance=1e-9,
             method="brute force",
         ),
@@ -73,31 +76,28 @@ def polynomial(key):
     sizes = (1000, 2000)
     X = random_patterns(keys[0], 40, d)
     starts = random_patterns(keys[1], 1000, d)
-    quadratic = each(
-        lambda x: models.synchronous(models.DenseMemory(X, 2), x, max_steps=1).x, starts
+    updates = each(
+        lambda x: models.synchronous_recall(models.DenseMemory(X, 2), x, max_steps=1).x, starts
     )
-    hopfield = np.asarray(starts) @ (np.asarray(X).T @ np.asarray(X) - 40 * np.eye(d))
+    hopfield_fields = np.asarray(starts) @ (np.asarray(X).T @ np.asarray(X) - 40 * np.eye(d))
     rates = []
     for K in sizes:
-        drawn = [random_patterns(jr.fold_in(keys[2], K + k), K, 100) for k in range(20)]
+        pattern_sets = [random_patterns(jr.fold_in(keys[2], K + k), K, 100) for k in range(20)]
         rates.append(
-            np.mean([flip_rate(models.DenseMemory(patterns, 3), 500) for patterns in drawn])
+            np.mean([flip_rate(models.DenseMemory(patterns, 3), 500) for patterns in pattern_sets])
         )
-    few = random_patterns(keys[3], 200, 100)
-    cubic, square = (flip_rate(models.DenseMemory(few, p), 200) for p in (3, 2))
-    form = norm.sf(np.sqrt(100**2 / (np.array(sizes) * 3)))
+    patterns_200 = random_patterns(keys[3], 200, 100)
+    cubic_rate, square_rate = (flip_rate(models.DenseMemory(patterns_200, p), 200) for p in (3, 2))
+    formula = norm.sf(np.sqrt(100**2 / (np.array(sizes) * 3)))
     return Verdict(
         *[check for p in (2, 3, 4) for check in degree_checks(p, X, starts[:50])],
         equal(
-            "degree 2: 24,000 updates, against Hopfield's",
-            quadratic,
-            np.where(hopfield >= 0, 1.0, -1.0),
+            "degree 2: 24,000 updates, against Hopfield's network",
+            updates,
+            np.where(hopfield_fields >= 0, 1.0, -1.0),
         ),
         close(
-            "flip probability",
-            explain.flip_probability(np.array(sizes), 100, degree=3),
-            form,
-            tolerance=1e-12,
+            "flip probability", explain.flip_probability(np.array(sizes), 100, degree=3), formula
         ),
         *[
             close(
@@ -108,13 +108,13 @@ def polynomial(key):
                 relative=True,
                 method="trend",
             )
-            for K, rate, q in zip(sizes, rates, form)
+            for K, rate, q in zip(sizes, rates, formula)
         ],
-        at_most("degree 3, d = 100, K = 200: flip rate", cubic, 1e-3, method="trend"),
-        at_least("degree 2 on the same patterns: flip rate", square, 0.1, method="trend"),
+        at_most("degree 3, d = 100, K = 200: flip rate", cubic_rate, 1e-3, method="trend"),
+        at_least("degree 2 on the same patterns: flip rate", square_rate, 0.1, method="trend"),
         assumed=("signs independent and fair",),
         figure=flip_figure(
-            {"measured, degree 2": ([200], [square]), "measured, degree 3": (sizes, rates)}
+            {"measured, degree 2": ([200], [square_rate]), "measured, degree 3": (sizes, rates)}
         ),
     )
 
@@ -143,31 +143,33 @@ def flip_figure(points):
     cites="Demircigil et al. 2017",
 )
 def exponential(key):
-    r"""With $E(x) = -\sum_{t=1}^K e^{x_t^\top x}$, which is followed by its logarithm $-\log(-E)$
-    of the same minima, 40 sites hold 8,192 patterns, two hundred times their own number, where
-    under the quadratic energy about every other sign flips. The capacity grows like $2^{d/2}$: of
-    so many patterns, on 12 to 24 sites, fewer and fewer sites flip.
+    r"""With $E(x) = -\sum_{t=1}^K e^{x_t^\top x}$, of which we compute $-\log(-E)$ with the same
+    minima, 40 sites hold 8,192 patterns, two hundred times their own number; under the quadratic
+    energy about half of the signs flip. The capacity grows like $2^{d/2}$: with that many
+    patterns, the share of sites that flip decreases from 12 to 24 sites.
     """
     X = random_patterns(key, 2**13, 40)
-    exact = flip_rate(models.ExponentialMemory(X), 200)
-    quadratic = flip_rate(models.Hebbian(X), 200)
-    some = np.asarray(X[:300])
-    few = models.ExponentialMemory(X[:300])
+    exponential_rate = flip_rate(models.ExponentialMemory(X), 200)
+    quadratic_rate = flip_rate(models.Hebbian(X), 200)
+    stored = np.asarray(X[:300])
+    small_memory = models.ExponentialMemory(X[:300])
     sites = (12, 16, 20, 24)
-    many = {d: random_patterns(jr.fold_in(key, d), 2 ** (d // 2), d) for d in sites}
-    rates = [flip_rate(models.ExponentialMemory(many[d]), 1000) for d in sites]
+    pattern_sets = {d: random_patterns(jr.fold_in(key, d), 2 ** (d // 2), d) for d in sites}
+    rates = [flip_rate(models.ExponentialMemory(pattern_sets[d]), 1000) for d in sites]
     starts = np.asarray(random_patterns(jr.fold_in(key, 1), 20, 40))
-    brute = []
+    fields = []
     for x in starts:
         up, down = (
-            some @ np.where(np.eye(40, dtype=bool), s, x).T for s in (1.0, -1.0)
+            stored @ np.where(np.eye(40, dtype=bool), s, x).T for s in (1.0, -1.0)
         )  # (300, 40): site i set
-        brute.append((np.logaddexp.reduce(up) - np.logaddexp.reduce(down)) / 2)
-    seen = jax.vmap(lambda x: models.visit(few, x, jnp.tile(jnp.arange(40), 4)))(starts)
-    before = -np.logaddexp.reduce(starts @ some.T, axis=1)
+        fields.append((np.logaddexp.reduce(up) - np.logaddexp.reduce(down)) / 2)
+    trace = jax.vmap(lambda x: models.update_sites(small_memory, x, jnp.tile(jnp.arange(40), 4)))(
+        starts
+    )
+    before = -np.logaddexp.reduce(starts @ stored.T, axis=1)
     return Verdict(
-        at_most("flip rate of 200 of the 8,192 patterns", exact, 1e-3, method="trend"),
-        at_least("flip rate of the quadratic energy", quadratic, 0.3, method="trend"),
+        at_most("flip rate of 200 of the 8,192 patterns", exponential_rate, 1e-3, method="trend"),
+        at_least("flip rate of the quadratic energy", quadratic_rate, 0.3, method="trend"),
         at_most(
             "flip rate of 2^(d/2) patterns, d = 12, 16, 20, 24, times 2^(d/2)",
             rates * 2.0 ** (np.array(sites) / 2),
@@ -176,32 +178,35 @@ def exponential(key):
         ),
         at_least(
             "the same, quadratic energy: flip rate",
-            [flip_rate(models.Hebbian(many[d]), 1000) for d in sites],
+            [flip_rate(models.Hebbian(pattern_sets[d]), 1000) for d in sites],
             0.3,
             method="trend",
         ),
-        close("field, against both sums", each(few.field, starts), brute, tolerance=1e-10),
+        close(
+            "field, against both sums", each(small_memory.field, starts), fields, tolerance=1e-10
+        ),
         at_most(
             "greatest change of energy at a visit",
-            np.diff(np.c_[before, seen.energies]),
+            np.diff(np.c_[before, trace.energies]),
             0.0,
             slack=1e-12,
         ),
         close(
             "last energies",
-            seen.energies[:, -1],
-            -np.logaddexp.reduce(np.asarray(seen.x) @ some.T, axis=1),
-            tolerance=1e-12,
+            trace.energies[:, -1],
+            -np.logaddexp.reduce(np.asarray(trace.x) @ stored.T, axis=1),
         ),
         assumed=("signs independent and fair",),
     )
 
 
 def _modern_energy(x, xi, beta):
-    """The energy as it is written; patterns are the rows of x."""
-    mixed = np.logaddexp.reduce(beta * xi @ x.T, axis=-1) / beta
-    most = np.square(x).sum(axis=1).max()
-    return -mixed + 0.5 * np.square(xi).sum(axis=-1) + np.log(len(x)) / beta + 0.5 * most
+    """The energy from its definition; patterns are the rows of x."""
+    log_sum = np.logaddexp.reduce(beta * xi @ x.T, axis=-1) / beta
+    max_squared_norm = np.square(x).sum(axis=1).max()
+    return (
+        -log_sum + 0.5 * np.square(xi).sum(axis=-1) + np.log(len(x)) / beta + 0.5 * max_squared_norm
+    )
 
 
 @claim(
@@ -214,9 +219,9 @@ def _modern_energy(x, xi, beta):
 def modern(key):
     r"""With patterns as the columns of $X$ and $M = \max_t \|x_t\|$, the energy of a real state,
     $E(\xi) = -\frac1\beta \log \sum_t e^{\beta x_t^\top \xi} + \frac12 \|\xi\|^2 + \frac1\beta \log
-    n + \frac12 M^2$,
-    is descended by $\xi \leftarrow \xi - \nabla E(\xi) = X \,\mathrm{softmax}(\beta X^\top \xi)$.
-    In their hull $0 \le E \le 2M^2$, and for large $\beta$ one step reaches the nearest pattern.
+    n + \frac12 M^2$, decreases under $\xi \leftarrow \xi - \nabla E(\xi) = X
+    \,\mathrm{softmax}(\beta X^\top \xi)$. In the convex hull of the patterns $0 \le E \le 2M^2$,
+    and for large $\beta$ one step reaches the nearest pattern.
     """
     key_X, key_start, key_far = jr.split(key, 3)
     n, d, beta = 12, 6, 2.0
@@ -237,15 +242,15 @@ def modern(key):
         path.append(each(memory.update, path[-1]))
     energies = np.stack([each(memory.energy, points) for points in path])
     hull = np.random.default_rng(0).dirichlet(np.full(n, 0.3), 2000) @ x
-    inside = each(memory.energy, hull)
-    far = jr.normal(key_far, (10, 64))
-    near = far + 0.1 * jr.normal(jr.fold_in(key_far, 1), far.shape)
-    long = layers.ModernHopfield(X, beta, steps=20)
-    sharp = layers.ModernHopfield(far, beta=10.0)
+    hull_energies = each(memory.energy, hull)
+    patterns = jr.normal(key_far, (10, 64))
+    noisy = patterns + 0.1 * jr.normal(jr.fold_in(key_far, 1), patterns.shape)
+    twenty_steps = layers.ModernHopfield(X, beta, steps=20)
+    sharp_memory = layers.ModernHopfield(patterns, beta=10.0)
     return Verdict(
-        close("energy", energies, energy(np.array(path)), tolerance=1e-12),
+        close("energy", energies, energy(np.array(path))),
         close(
-            "a step down the gradient",
+            "one update is a gradient step of length 1",
             path[1],
             starts - slope,
             tolerance=1e-8,
@@ -254,15 +259,20 @@ def modern(key):
         at_most(
             "greatest change of energy in 20 steps", np.diff(energies, axis=0), 0.0, slack=1e-12
         ),
-        close("20 steps at once", each(long, starts), path[-1], tolerance=1e-12),
-        at_least("least energy in the hull", inside.min(), 0.0),
-        at_most("greatest energy in the hull", inside.max(), 2 * M2),
-        close("one step at β = 10, d = 64, from nearby", each(sharp, near), far, tolerance=1e-6),
-        figure=_descents(energies[:9, :4], f"{n} patterns in {d} dimensions, β = {beta:g}"),
+        close("20 steps in one call", each(twenty_steps, starts), path[-1]),
+        at_least("least energy in the hull", hull_energies.min(), 0.0),
+        at_most("greatest energy in the hull", hull_energies.max(), 2 * M2),
+        close(
+            "one step at β = 10, d = 64, from noisy patterns",
+            each(sharp_memory, noisy),
+            patterns,
+            tolerance=1e-6,
+        ),
+        figure=_energy_figure(energies[:9, :4], f"{n} patterns in {d} dimensions, β = {beta:g}"),
     )
 
 
-def _descents(energies, title) -> Chart:
+def _energy_figure(energies, title) -> Chart:
     lines = {
         f"start {k + 1}": (np.arange(len(energies)), column) for k, column in enumerate(energies.T)
     }
@@ -279,7 +289,7 @@ def _descents(energies, title) -> Chart:
 def attention(key):
     r"""For queries $Q$ and stored patterns $K$ as rows, one step gives
     $\mathrm{softmax}(\beta QK^\top) K$: attention with $\beta = 1/\sqrt{d_k}$ and the values
-    $V = K$; a linear map $W_V$ behind it gives $V = KW_V$.
+    $V = K$; a linear map $W_V$ after it gives $V = KW_V$.
     """
     key_Q, key_K, key_V = jr.split(key, 3)
     t, s, d, e = 9, 14, 16, 5
@@ -287,22 +297,19 @@ def attention(key):
     K = jr.normal(key_K, (s, d))
     W_V = jr.normal(key_V, (d, e))
     memory = layers.ModernHopfield(K, beta=d**-0.5)
-    plain = each(memory, Q)
-    valued = each(layers.Chain(memory, layers.Linear(W_V.T)), Q)
-    fused = jax.nn.dot_product_attention(Q[:, None], K[:, None], K[:, None])[:, 0]
+    outputs = each(memory, Q)
+    outputs_with_values = each(layers.Chain(memory, layers.Linear(W_V.T)), Q)
+    jax_outputs = jax.nn.dot_product_attention(Q[:, None], K[:, None], K[:, None])[:, 0]
     weights = softmax(np.asarray(Q @ K.T) / np.sqrt(d), axis=1)
     return Verdict(
         close(
-            "against JAX's attention, whose softmax is in single precision",
-            plain,
-            fused,
+            "against JAX's attention, which computes the softmax in single precision",
+            outputs,
+            jax_outputs,
             tolerance=1e-6,
         ),
-        close("against softmax(QKᵀ/√d) K", plain, weights @ np.asarray(K), tolerance=1e-12),
+        close("against softmax(QKᵀ/√d) K", outputs, weights @ np.asarray(K)),
         close(
-            "with values, softmax(QKᵀ/√d) K W_V",
-            valued,
-            weights @ np.asarray(K @ W_V),
-            tolerance=1e-12,
+            "with values, softmax(QKᵀ/√d) K W_V", outputs_with_values, weights @ np.asarray(K @ W_V)
         ),
     )

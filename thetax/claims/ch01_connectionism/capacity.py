@@ -1,4 +1,4 @@
-"""§1.4, capacity: how many patterns a network holds, and what it recalls from noise."""
+"""§1.4, capacity: how many patterns a network stores, and recall from noisy patterns."""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -17,12 +17,12 @@ from .hopfield import each, random_patterns
     "1.4-capacity-transition",
     title="Retrieval collapses at 0.138 patterns per site",
     kind="experiment",
-    of=("explain.capacity",),
+    of=("explain.memory_capacity",),
     cites="Amit, Gutfreund & Sompolinsky 1985",
 )
 def transition(key, scale):
-    r"""Started at one of $n$ stored random patterns, the network settles close to it while $n/d$ is
-    below about 0.138 and far from it above: the overlap drops at once, the more sharply the larger
+    r"""Started at one of $n$ stored random patterns, the network settles close to it if $n/d$ is
+    below about 0.138 and far from it if above. The overlap drops abruptly, more sharply for larger
     $d$.
     """
     sizes = (500, 2000)
@@ -30,13 +30,15 @@ def transition(key, scale):
     if scale == "full":
         sizes = (500, 1000, 2000, 4000)
         loads = np.linspace(0.08, 0.2, 13)
-    curves = {d: explain.capacity(d, loads, tested=12, key=jr.fold_in(key, d)) for d in sizes}
+    curves = {
+        d: explain.memory_capacity(d, loads, n_tested=12, key=jr.fold_in(key, d)) for d in sizes
+    }
     small, large = (np.interp([0.12, 0.18], loads, curves[d].overlap) for d in (500, 2000))
     return Verdict(
         at_least("overlap at n/d = 0.12, d = 2,000", large[0], 0.97, method="trend"),
         at_most("overlap at n/d = 0.18, d = 2,000", large[1], 0.6, method="trend"),
         at_most(
-            "the step at d = 500, against d = 2,000",
+            "the drop at d = 500, against d = 2,000",
             small[0] - small[1],
             large[0] - large[1],
             method="trend",
@@ -55,17 +57,17 @@ def transition(key, scale):
 @erratum(
     "1.4-capacity-transition",
     title="The transition is at n/d, not d/n",
-    of=("explain.capacity",),
+    of=("explain.memory_capacity",),
     printed=r"d/n \approx 0.138",
     corrected=r"n/d \approx 0.138",
     cites="Amit, Gutfreund & Sompolinsky 1985",
 )
 def transition_erratum(key):
     r"""The ratio that controls retrieval is $n/d$, patterns per site. At $d/n \approx 0.138$ there
-    are seven patterns to a site, and nothing is retrieved on either side of it.
+    are seven patterns per site, and nothing is retrieved on either side of it.
     """
-    corrected = explain.capacity(1000, [0.1, 0.2], tested=12, key=key)
-    printed = explain.capacity(100, [1 / 0.1, 1 / 0.2], tested=12, key=key)
+    corrected = explain.memory_capacity(1000, [0.1, 0.2], n_tested=12, key=key)
+    printed = explain.memory_capacity(100, [1 / 0.1, 1 / 0.2], n_tested=12, key=key)
     return Verdict(
         at_least("overlap at n/d = 0.1", corrected.overlap[0], 0.97, method="trend"),
         at_most("overlap at n/d = 0.2", corrected.overlap[1], 0.6, method="trend"),
@@ -81,7 +83,7 @@ MANY = np.geomspace(1e3, 1e15, 13)
 
 
 def expected_flips(n, d):
-    """Sites of one pattern that flip, on average."""
+    """Expected number of sites of one pattern that flip."""
     return d * explain.flip_probability(n, d)
 
 
@@ -103,9 +105,13 @@ def bound(key):
     tails = SITES * stats.norm.sf(np.sqrt(2 * np.log(SITES)))
     shares = []
     for n in (50, 138):
-        drawn = [random_patterns(jr.fold_in(key, 10 * n + k), n, 1000) for k in range(5)]
-        shares.append(np.mean([(one_step(X) == np.asarray(X)).all(axis=1).mean() for X in drawn]))
-    of_all = lambda c: MANY / (c * np.log(MANY)) * expected_flips(MANY / (c * np.log(MANY)), MANY)
+        pattern_sets = [random_patterns(jr.fold_in(key, 10 * n + k), n, 1000) for k in range(5)]
+        shares.append(
+            np.mean([(one_step(X) == np.asarray(X)).all(axis=1).mean() for X in pattern_sets])
+        )
+    flips_in_all = lambda c: (
+        MANY / (c * np.log(MANY)) * expected_flips(MANY / (c * np.log(MANY)), MANY)
+    )
     return Verdict(
         equal(
             "flips at d/(2 log₂ d), d = 1e3, 1e4, 1e6, to two digits",
@@ -114,12 +120,12 @@ def bound(key):
         ),
         close("logarithms of the flips at d/(2 ln d)", np.log(ln), np.log(tails), tolerance=1e-9),
         close("flips at d/(2 ln d)", ln, [0.101, 0.089, 0.073], tolerance=5e-4),
-        falls("and they fall, slowly", ln),
+        falls("these flips decrease with d", ln),
         rises(
             "flips at d/(1.5 ln d), d up to 1e15", expected_flips(MANY / (1.5 * np.log(MANY)), MANY)
         ),
-        falls("flips in all patterns at d/(4 ln d)", of_all(4)),
-        rises("flips in all patterns at d/(3 ln d)", of_all(3)),
+        falls("flips in all patterns at d/(4 ln d)", flips_in_all(4)),
+        rises("flips in all patterns at d/(3 ln d)", flips_in_all(3)),
         at_least("d = 1,000: patterns stable, n = 50", shares[0], 0.97, method="trend"),
         at_most("d = 1,000: patterns stable, n = 138", shares[1], 0.2, method="trend"),
         assumed=("signs independent and fair",),
@@ -163,7 +169,7 @@ def bound_erratum(key):
 
 
 def digits():
-    """One handwritten digit of each kind, 8 x 8, in black and white."""
+    """One handwritten digit of each class, 8 x 8 pixels of -1 or 1."""
     xs, ys = data.load("digits").train
     first = [np.flatnonzero(ys == k)[1] for k in range(10)]
     return jnp.where(jnp.asarray(xs[first], float).reshape(10, -1) > 0.5, 1.0, -1.0)
@@ -171,11 +177,11 @@ def digits():
 
 @claim(
     "1.4-retrieval",
-    title="From a noisy pattern to the memory nearest to it",
+    title="Recall of a stored pattern from a noisy copy",
     kind="experiment",
     of=(
-        "explain.recall",
-        "explain.corrupt",
+        "explain.memory_recall",
+        "explain.flip_signs",
         "models.hebb",
         "models.pseudo_inverse",
         "layers.ModernHopfield",
@@ -184,34 +190,36 @@ def digits():
 )
 def retrieval(key):
     r"""Shown a stored pattern of $\pm 1$ with some signs flipped, the network settles in the
-    pattern; with half of them flipped nothing is left to go by. Ten digits are too much alike for
-    Hebb's rule, which forgets them all; the projection rule and the modern Hopfield layer recall
-    them.
+    pattern; with half of them flipped no information about it is left. Ten digits are too similar
+    for Hebb's rule, which keeps none of them stable; the projection rule and the modern Hopfield
+    layer recall them.
     """
     key_draw, key_noise, key_digits, key_shown = jr.split(key, 4)
     exact = {}
     for share in (0.15, 0.5):
         trials = [random_patterns(jr.fold_in(key_draw, k), 20, 400) for k in range(5)]
         noisy = [
-            explain.corrupt(X, share=share, key=jr.fold_in(key_noise, k))
+            explain.flip_signs(X, fraction=share, key=jr.fold_in(key_noise, k))
             for k, X in enumerate(trials)
         ]
-        found = [
-            explain.recall({"Hebb": models.Hebbian(X)}, X, x).exact[0]
+        recalled = [
+            explain.memory_recall({"Hebb": models.Hebbian(X)}, X, x).exact[0]
             for X, x in zip(trials, noisy)
         ]
-        exact[share] = float(np.mean(found))
+        exact[share] = float(np.mean(recalled))
     X = digits()
     memories = {
         "Hebb": models.hebb(X),
         "projection": models.pseudo_inverse(X),
         "modern": layers.ModernHopfield(X, beta=1.0),
     }
-    many = jnp.tile(X, (10, 1))
-    hundred = explain.recall(memories, many, explain.corrupt(many, share=0.1, key=key_digits))
-    hebb, projection, modern = hundred.exact
+    copies = jnp.tile(X, (10, 1))
+    recall = explain.memory_recall(
+        memories, copies, explain.flip_signs(copies, fraction=0.1, key=key_digits)
+    )
+    hebb, projection, modern = recall.exact
     stable = each(
-        lambda x: models.synchronous(memories["Hebb"], x, max_steps=1).x, X
+        lambda x: models.synchronous_recall(memories["Hebb"], x, max_steps=1).x, X
     ) == np.asarray(X)
     return Verdict(
         at_least(
@@ -226,9 +234,11 @@ def retrieval(key):
         ),
         at_most("digits, 10 % flipped: Hebb recalls", hebb, 0.1, method="trend"),
         at_most(
-            "digits: mean overlap left by Hebb", hundred.overlaps[0].mean(), 0.7, method="trend"
+            "digits: mean overlap left by Hebb", recall.overlaps[0].mean(), 0.7, method="trend"
         ),
         at_least("digits: the projection rule recalls", projection, 0.9, method="trend"),
         at_least("digits: the modern layer recalls", modern, 0.95, method="trend"),
-        figure=explain.recall(memories, X, explain.corrupt(X, share=0.15, key=key_shown)),
+        figure=explain.memory_recall(
+            memories, X, explain.flip_signs(X, fraction=0.15, key=key_shown)
+        ),
     )

@@ -1,4 +1,4 @@
-"""§1.4, cross-talk: how the other patterns disturb one, and how often they flip a site of it."""
+"""§1.4, cross-talk: how other patterns disturb a stored one, and how often they flip its sites."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from .hopfield import each, random_patterns
 
 
 def looped_crosstalk(X, keep):
-    """The sums over j and r, term by term, for every t and i; with j = i if it is kept."""
+    """The sums over j and r, term by term, for every t and i; includes j = i if `keep`."""
     n, d = X.shape
     C = np.zeros((n, d))
     for t in range(n):
@@ -26,21 +26,19 @@ def looped_crosstalk(X, keep):
 
 
 def standard_error(values):
-    """Of their mean."""
+    """Standard error of the mean of the values."""
     return np.std(values) / np.sqrt(len(values))
 
 
 def one_step(X):
-    """Where the network of `hebb` leaves each site of each stored pattern after one update of
-    all.
-    """
+    """The state after one synchronous update of Hebb's network from each stored pattern."""
     memory = models.Hebbian(X)
-    return each(lambda x: models.synchronous(memory, x, max_steps=1).x, X)
+    return each(lambda x: models.synchronous_recall(memory, x, max_steps=1).x, X)
 
 
 @claim(
     "1.4-crosstalk",
-    title="A stored pattern feels itself, and cross-talk",
+    title="The field at a stored pattern is signal plus cross-talk",
     kind="identity",
     of=("explain.crosstalk", "models.hebb"),
     cites="Hertz, Krogh & Palmer 1991",
@@ -54,18 +52,13 @@ def crosstalk(key):
     n, d = 5, 12
     X = np.asarray(random_patterns(key, n, d))
     C = np.asarray(explain.crosstalk(X))
-    kept = looped_crosstalk(X, keep=True)
+    C_diagonal = looped_crosstalk(X, keep=True)
     fields = each(models.hebb(X).field, X)
     return Verdict(
-        close(
-            "cross-talk, against the four loops",
-            C,
-            looped_crosstalk(X, keep=False),
-            tolerance=1e-12,
-        ),
-        close("field, zero diagonal", fields, (d - 1) / d * X + C, tolerance=1e-12),
-        close("field, diagonal kept", X @ (X.T @ X / d), X + kept, tolerance=1e-12),
-        close("what the diagonal adds", kept - C, (n - 1) / d * X, tolerance=1e-12),
+        close("cross-talk, against the four loops", C, looped_crosstalk(X, keep=False)),
+        close("field, zero diagonal", fields, (d - 1) / d * X + C),
+        close("field, diagonal kept", X @ (X.T @ X / d), X + C_diagonal),
+        close("difference made by the diagonal", C_diagonal - C, (n - 1) / d * X),
     )
 
 
@@ -73,35 +66,42 @@ def crosstalk(key):
     "1.4-crosstalk-stable",
     title="A site is stable unless cross-talk outweighs it",
     kind="identity",
-    of=("explain.crosstalk", "models.synchronous"),
+    of=("explain.crosstalk", "models.synchronous_recall"),
     cites="Hertz, Krogh & Palmer 1991",
 )
 def stable(key):
     r"""With the diagonal kept, a site is stable exactly if $-x_{t,i} C_{t,i} < 1$ (or $= 1$ and
     $x_{t,i} = +1$), so $|C_{t,i}| < 1$ suffices; it is not necessary, for cross-talk of the site's
-    own sign may be as large as it likes. Without the diagonal the threshold is $\frac{d-1}{d}$.
+    own sign may be arbitrarily large. Without the diagonal the threshold is $\frac{d-1}{d}$.
     """
-    n, d = 40, 60  # both even, so that there are ties
+    n, d = 40, 60  # both even, hence ties occur
     X = np.asarray(random_patterns(key, n, d))
-    C = np.rint(d * np.asarray(explain.crosstalk(X)))  # whole numbers, d times the cross-talk
-    kept = C + (n - 1) * X
-    alone = np.where(X @ (X.T @ X) >= 0, 1.0, -1.0) == X
-    ours = one_step(X) == X
-    opposed = lambda C: -X * C
-    rule = lambda C, signal: (opposed(C) < signal) | ((opposed(C) == signal) & (X > 0))
-    large = (np.abs(kept) > d) & (kept * X > 0)
+    C = np.rint(d * np.asarray(explain.crosstalk(X)))  # d times the cross-talk: integers
+    C_diagonal = C + (n - 1) * X
+    stable_diagonal = np.where(X @ (X.T @ X) >= 0, 1.0, -1.0) == X
+    stable_zero = one_step(X) == X
+    opposition = lambda C: -X * C
+    rule = lambda C, signal: (opposition(C) < signal) | ((opposition(C) == signal) & (X > 0))
+    large = (np.abs(C_diagonal) > d) & (C_diagonal * X > 0)
     return Verdict(
-        equal("sites stable, zero diagonal", ours, rule(C, d - 1), method="brute force"),
-        equal("sites stable, diagonal kept", alone, rule(kept, d), method="brute force"),
+        equal("sites stable, zero diagonal", stable_zero, rule(C, d - 1), method="brute force"),
+        equal(
+            "sites stable, diagonal kept",
+            stable_diagonal,
+            rule(C_diagonal, d),
+            method="brute force",
+        ),
         equal(
             "of the sites with |C| < 1, all are stable",
-            alone[np.abs(kept) < d].all(),
+            stable_diagonal[np.abs(C_diagonal) < d].all(),
             True,
             method="brute force",
         ),
-        at_least("stable sites with |C| > 1", int((large & alone).sum()), 1),
-        refuted(equal("|C| < 1 is necessary", alone, np.abs(kept) < d)),
-        assumptions=[at_least("unstable sites among them", int((~ours).sum()), 1)],
+        at_least("number of stable sites with |C| > 1", int((large & stable_diagonal).sum()), 1),
+        refuted(equal("|C| < 1 is necessary", stable_diagonal, np.abs(C_diagonal) < d)),
+        assumptions=[
+            at_least("number of unstable sites, zero diagonal", int((~stable_zero).sum()), 1)
+        ],
     )
 
 
@@ -113,33 +113,35 @@ def stable(key):
     cites="Hertz, Krogh & Palmer 1991",
 )
 def distribution(key):
-    r"""For independent fair signs $\mathbb{E}\, C_{t,i} = 0$ and
-    $\mathrm{Var}\, C_{t,i} = \frac{(n-1)(d-1)}{d^2}$, which tends to $\frac nd$; the law tends to
-    $N(0, \frac nd)$. With the diagonal kept the mean of $x_{t,i} C_{t,i}$ is $\frac{n-1}{d}$.
+    r"""For independent fair signs $\mathbb{E}\, C_{t,i} = 0$ and $\mathrm{Var}\, C_{t,i} =
+    \frac{(n-1)(d-1)}{d^2}$, which tends to $\frac nd$; the distribution tends to $N(0, \frac nd)$.
+    With the diagonal kept the mean of $x_{t,i} C_{t,i}$ is $\frac{n-1}{d}$.
     """
     n, d, draws = 40, 400, 4000
 
     def summary(key, n=n, d=d):
         X = random_patterns(key, n, d)
         C = explain.crosstalk(X)
-        kept = (X @ X.T) @ X / d - X
-        blur = jr.uniform(
+        C_diagonal = (X @ X.T) @ X / d - X
+        jitter = jr.uniform(
             jr.fold_in(key, 1), (), float, -1 / d, 1 / d
-        )  # an entry is a multiple of 1/d, odd or even
-        return C[0, 0] + blur, jnp.mean(X * C), jnp.mean(C * C), jnp.mean(X * kept)
+        )  # entries lie on a grid of step 2/d
+        return C[0, 0] + jitter, jnp.mean(X * C), jnp.mean(C * C), jnp.mean(X * C_diagonal)
 
-    found = jax.lax.map(summary, jr.split(key, draws), batch_size=50)
-    single, means, squares, kept = (np.asarray(part) for part in found)
-    key_few = jr.split(jr.fold_in(key, 1), draws)
-    few = np.asarray(jax.lax.map(lambda key: summary(key, 30, 30)[2], key_few, batch_size=50))
+    samples = jax.lax.map(summary, jr.split(key, draws), batch_size=50)
+    single, means, squares, C_diagonal = (np.asarray(part) for part in samples)
+    keys_small = jr.split(jr.fold_in(key, 1), draws)
+    small_squares = np.asarray(
+        jax.lax.map(lambda key: summary(key, 30, 30)[2], keys_small, batch_size=50)
+    )
     X = random_patterns(jr.fold_in(key, 0), n, d)
-    shown = np.asarray(X * explain.crosstalk(X))
+    values = np.asarray(X * explain.crosstalk(X))
     variance = (n - 1) * (d - 1) / d**2
     error = np.sqrt(
         4 * (n - 1) * (d - 1) / (n * d**3) / draws
     )  # the overlaps of pairs are uncorrelated
     normal = stats.kstest(single / np.sqrt(variance), "norm").pvalue
-    heights, edges = np.histogram(shown, bins=np.linspace(-1.4, 1.4, 57), density=True)
+    heights, edges = np.histogram(values, bins=np.linspace(-1.4, 1.4, 57), density=True)
     grid = np.linspace(-1.4, 1.4, 200)
     return Verdict(
         within("mean of x C, d = 400, n = 40", means.mean(), 0.0, error=error, false_alarm=6e-5),
@@ -148,31 +150,39 @@ def distribution(key):
         ),
         within(
             "variance, d = n = 30",
-            few.mean(),
+            small_squares.mean(),
             (29 / 30) ** 2,
-            error=standard_error(few),
+            error=standard_error(small_squares),
             false_alarm=6e-5,
         ),
         refuted(
             within(
                 "variance, d = n = 30: (n − 1) / d",
-                few.mean(),
+                small_squares.mean(),
                 29 / 30,
-                error=standard_error(few),
+                error=standard_error(small_squares),
                 false_alarm=6e-5,
             )
         ),
         likely(
-            "4,000 draws of one entry are normal, its steps of 2/d made smooth",
+            "4,000 draws of one entry are normal, after smoothing its steps of 2/d",
             normal,
             false_alarm=1e-5,
         ),
         within(
-            "mean of x C, diagonal kept", kept.mean(), (n - 1) / d, error=error, false_alarm=6e-5
+            "mean of x C, diagonal kept",
+            C_diagonal.mean(),
+            (n - 1) / d,
+            error=error,
+            false_alarm=6e-5,
         ),
         refuted(
             within(
-                "mean of x C, diagonal kept, is 0", kept.mean(), 0.0, error=error, false_alarm=6e-5
+                "mean of x C, diagonal kept, is 0",
+                C_diagonal.mean(),
+                0.0,
+                error=error,
+                false_alarm=6e-5,
             )
         ),
         assumed=("signs independent and fair",),
@@ -181,8 +191,8 @@ def distribution(key):
                 "cross-talk against the sign of the site",
                 "density",
                 lines={"measured": ((edges[1:] + edges[:-1]) / 2, heights)},
-                bounds={"normal law": (grid, stats.norm.pdf(grid, scale=np.sqrt(variance)))},
-                vertical_lines={"here the site flips": -(d - 1) / d},
+                bounds={"normal density": (grid, stats.norm.pdf(grid, scale=np.sqrt(variance)))},
+                vertical_lines={"the site flips below": -(d - 1) / d},
                 title="40 patterns on 400 sites",
             )
         ),
@@ -206,25 +216,25 @@ def flips(key):
     draws = 10
     loads = np.array([0.1, 0.15, 0.2, 0.3, 0.4])
     sizes = np.rint(loads * d).astype(int)
-    form = explain.flip_probability(sizes, d)
+    formula = explain.flip_probability(sizes, d)
     rates = []
     for n in sizes:
-        drawn = [
+        pattern_sets = [
             random_patterns(jr.fold_in(jr.fold_in(key, n), k), int(n), d) for k in range(draws)
         ]
-        rates.append(np.mean([(one_step(X) != np.asarray(X)).mean() for X in drawn]))
+        rates.append(np.mean([(one_step(X) != np.asarray(X)).mean() for X in pattern_sets]))
     finite = stats.norm.sf((d - 1) / d / np.sqrt((sizes - 1) * (d - 1) / d**2))
     allowed = np.maximum(5 * np.sqrt(finite * (1 - finite) / (draws * sizes * d)), 0.03 * finite)
     grid = np.linspace(0.05, 0.45, 100)
     return Verdict(
         close(
             "closed form, against the integral",
-            form,
-            [normalised(n, d) for n in sizes],
+            formula,
+            [normalised_integral(n, d) for n in sizes],
             tolerance=1e-10,
         ),
         at_most(
-            "distance of the measured rates from the finite form, in units allowed",
+            "distance of the measured rates from the finite form, over the allowed distance",
             np.abs(np.array(rates) - finite) / allowed,
             1.0,
             method="trend",
@@ -243,12 +253,12 @@ def flips(key):
 
 
 def printed_integral(n, d):
-    """The integral without its factor, by quadrature."""
+    """The integral without its normalising factor, by quadrature."""
     return integrate.quad(lambda z: np.exp(-d * z * z / (2 * n)), 1, np.inf, epsabs=1e-14)[0]
 
 
-def normalised(n, d):
-    """The tail of the normal law, by quadrature."""
+def normalised_integral(n, d):
+    """The tail of the normal distribution, by quadrature."""
     return np.sqrt(d / (2 * np.pi * n)) * printed_integral(n, d)
 
 
@@ -262,20 +272,27 @@ def normalised(n, d):
     cites="Hertz, Krogh & Palmer 1991",
 )
 def flips_erratum(key):
-    r"""The bare integral is $\sqrt{2\pi n/d}$ times the probability stated, about 0.8 times at
-    $n/d = 0.1$ and 1.6 times at $n/d = 0.4$. The factor $\sqrt{d/2\pi n}$ makes the two sides one.
+    r"""The bare integral is $\sqrt{2\pi n/d}$ times the probability stated, about 0.8 times at $n/d
+    = 0.1$ and 1.6 times at $n/d = 0.4$. The factor $\sqrt{d/2\pi n}$ makes the two sides equal.
     """
     sizes = np.array([50, 100, 200])
     d = 500
-    form = explain.flip_probability(sizes, d)
+    formula = explain.flip_probability(sizes, d)
     erf = 0.5 * (1 - special.erf(np.sqrt(d / (2 * sizes))))
-    bare = np.array([printed_integral(n, d) for n in sizes])
+    integrals = np.array([printed_integral(n, d) for n in sizes])
     return Verdict(
-        close("with the factor", form, [normalised(n, d) for n in sizes], tolerance=1e-10),
-        close("the closed form", form, erf, tolerance=1e-10),
-        close("printed over stated", bare / form, np.sqrt(2 * np.pi * sizes / d), tolerance=1e-8),
+        close(
+            "with the factor", formula, [normalised_integral(n, d) for n in sizes], tolerance=1e-10
+        ),
+        close("the closed form", formula, erf, tolerance=1e-10),
+        close(
+            "printed over stated",
+            integrals / formula,
+            np.sqrt(2 * np.pi * sizes / d),
+            tolerance=1e-8,
+        ),
         printed=[
             close(f"the bare integral at n/d = {n / d:g}", b, f, tolerance=1e-10)
-            for n, b, f in zip(sizes, bare, erf)
+            for n, b, f in zip(sizes, integrals, erf)
         ],
     )

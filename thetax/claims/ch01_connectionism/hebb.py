@@ -1,4 +1,4 @@
-"""§1.4, learning: Hebb's couplings, and what it means to be memorised."""
+"""§1.4, learning: Hebb's couplings, and memorised patterns."""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -26,38 +26,30 @@ def hebb(key):
     n, d = 5, 12
     X = random_patterns(key, n, d)
     x = np.asarray(X)
-    summed = np.array(
+    expected = np.array(
         [[0 if i == j else sum(x[:, i] * x[:, j]) / d for j in range(d)] for i in range(d)]
     )
     W = np.asarray(models.hebb(X).W)
-    grown = models.Hopfield(jnp.zeros((d, d)))
+    net = models.Hopfield(jnp.zeros((d, d)))
     for pattern in X:
-        grown = grown.learn(pattern)
+        net = net.learn(pattern)
     states = random_patterns(jr.fold_in(key, 1), 50, d)
-    energies = [looped_energy(summed, np.zeros(d), x) for x in np.asarray(states)]
+    energies = [looped_energy(expected, np.zeros(d), x) for x in np.asarray(states)]
     return Verdict(
-        close("couplings, against the sum", W, summed, tolerance=1e-12),
+        close("couplings, against the sum", W, expected),
         equal("symmetric", W, W.T),
         equal("diagonal", np.diagonal(W), np.zeros(d)),
-        close("one pattern after another", grown.W, summed, tolerance=1e-12),
+        close("one pattern after another", net.W, expected),
         close(
-            "fields without the matrix",
-            each(models.Hebbian(X).field, states),
-            states @ summed,
-            tolerance=1e-12,
+            "fields without the matrix", each(models.Hebbian(X).field, states), states @ expected
         ),
-        close(
-            "energies without the matrix",
-            each(models.Hebbian(X).energy, states),
-            energies,
-            tolerance=1e-12,
-        ),
+        close("energies without the matrix", each(models.Hebbian(X).energy, states), energies),
     )
 
 
 @erratum(
     "1.4-hebb",
-    title="Hebb's outer products have a diagonal",
+    title="The diagonal of Hebb's outer products must be removed",
     of=("models.hebb",),
     cites="Hopfield 1982",
     printed=r"W = \frac1d \sum_{t=1}^n x_t x_t^\top",
@@ -65,7 +57,7 @@ def hebb(key):
 )
 def hebb_erratum(key):
     r"""The sum of outer products has the diagonal $n/d$, which breaks $w_{ii} = 0$; the sign of the
-    field is then no longer the sign of lower energy. Subtracting $\frac nd I$ mends both.
+    field is then no longer the sign of lower energy. Subtracting $\frac nd I$ corrects both.
     """
     n, d = 5, 8
     X = np.asarray(random_patterns(key, n, d))
@@ -74,7 +66,7 @@ def hebb_erratum(key):
     corrected = np.asarray(models.hebb(X).W)
 
     def checks(name, W):
-        gain = energy_gains(d * W, np.zeros(d), xs)  # whole numbers, so that ties are ties
+        gain = energy_gains(d * W, np.zeros(d), xs)  # integers, so that ties are exact
         rule = np.where(np.rint(xs @ (d * W)) >= 0, 1.0, -1.0)
         return [
             equal(f"{name}: diagonal", np.diagonal(W), np.zeros(d)),
@@ -96,10 +88,10 @@ def hebb_erratum(key):
     cites="Hebb 1949",
 )
 def hebb_sign(key):
-    r"""Hebb's coupling of two sites is how much oftener the patterns agree there than differ,
-    $w_{ij} = \frac1d (\#\{x_{t,i} = x_{t,j}\} - \#\{x_{t,i} \ne x_{t,j}\})$: positive for sites
-    mostly equal, negative for sites mostly opposite, and $\frac nd$ times the correlation of their
-    signs.
+    r"""Hebb's coupling of two sites counts how much more often the patterns agree there than
+    differ, $w_{ij} = \frac1d (\#\{x_{t,i} = x_{t,j}\} - \#\{x_{t,i} \ne x_{t,j}\})$: positive for
+    sites mostly equal, negative for sites mostly opposite, and $\frac nd$ times the correlation of
+    their signs.
     """
     n, d = 9, 16
     X = np.array(random_patterns(key, n, d))
@@ -122,41 +114,41 @@ def hebb_sign(key):
 
 @claim(
     "1.4-metastable",
-    title="What it means to be memorised",
+    title="A memorised pattern is a fixed point",
     kind="definition",
-    of=("models.hebb", "models.synchronous"),
+    of=("models.hebb", "models.synchronous_recall"),
     cites="Hopfield 1982",
 )
 def metastable(key):
-    r"""A pattern is memorised if it is a fixed point,
-    $x_{t,i} = \mathrm{sgn}(\sum_j w_{ij} x_{t,j})$ for all $i$. One pattern alone is, and so is its
-    negative; so are $n < d$ orthogonal patterns, which feel the field $\frac{d-n}{d} x_t$.
+    r"""A pattern is memorised if it is a fixed point, $x_{t,i} = \mathrm{sgn}(\sum_j w_{ij}
+    x_{t,j})$ for all $i$. A single stored pattern is memorised, and so is its negative; so are $n <
+    d$ orthogonal patterns, whose field is $\frac{d-n}{d} x_t$.
     """
-    alone = {}
+    steps = {}
     for d in (2, 3, 10):
         x = random_patterns(jr.fold_in(key, d), 1, d)
         net = models.hebb(x)
-        alone[d] = [int(models.synchronous(net, s * x[0]).steps) for s in (1, -1)]
+        steps[d] = [int(models.synchronous_recall(net, s * x[0]).steps) for s in (1, -1)]
     d = 16
     H = hadamard(16).astype(float)
-    fixed = {}
+    are_fixed = {}
     errors = []
     for n in (1, 8, 15, 16):
         fields = each(models.hebb(H[:n]).field, H[:n])
         errors.append(np.abs(fields - (d - n) / d * H[:n]).max())
-        fixed[n] = bool((np.where(fields >= 0, 1.0, -1.0) == H[:n]).all())
-    tied = fixed.pop(d)
+        are_fixed[n] = bool((np.where(fields >= 0, 1.0, -1.0) == H[:n]).all())
+    fixed_at_16 = are_fixed.pop(d)
     return Verdict(
         equal(
-            "one pattern and its negative: steps until known to be fixed",
-            list(alone.values()),
+            "one pattern and its negative: steps until the fixed point is detected",
+            list(steps.values()),
             [[1, 1]] * 3,
         ),
         equal(
             "1, 8 and 15 orthogonal patterns of 16 sites are fixed",
-            list(fixed.values()),
+            list(are_fixed.values()),
             [True] * 3,
         ),
-        close("their fields", errors, np.zeros(4), tolerance=1e-12),
-        refuted(equal("n = d = 16 of them are fixed, though the fields vanish", tied, True)),
+        close("their fields", errors, np.zeros(4)),
+        refuted(equal("n = d = 16 of them are fixed, though the fields vanish", fixed_at_16, True)),
     )

@@ -24,7 +24,7 @@ def random_couplings(key, d):
 
 
 def random_patterns(key, n, d):
-    """Signs by a fair coin."""
+    """Independent fair random signs, one pattern a row."""
     return jr.rademacher(key, (n, d), float)
 
 
@@ -37,17 +37,17 @@ def looped_energy(W, b, x):
 
 
 def all_states(d):
-    """The corners of the cube, one a row."""
+    """All corners of the cube {-1, 1}^d, one a row."""
     return np.array(list(product([-1.0, 1.0], repeat=d)))
 
 
 def each(f, xs):
-    """The function of every row."""
+    """`f` of every row, as a NumPy array."""
     return np.asarray(jax.vmap(f)(jnp.asarray(xs)))
 
 
-def flipped(xs, i, value):
-    """The states with site i set."""
+def set_site(xs, i, value):
+    """The states with site i set to `value`."""
     xs = xs.copy()
     xs[:, i] = value
     return xs
@@ -66,11 +66,9 @@ def energy(key):
     key_net, key_x = jr.split(key)
     W, b = random_couplings(key_net, 9)
     xs = random_patterns(key_x, 20, 9)
-    found = each(models.Hopfield(W, b).energy, xs)
-    summed = [looped_energy(*map(np.asarray, (W, b, x))) for x in xs]
-    return Verdict(
-        close("energy of 20 states, against the double sum", found, summed, tolerance=1e-12)
-    )
+    energies = each(models.Hopfield(W, b).energy, xs)
+    expected = [looped_energy(*map(np.asarray, (W, b, x))) for x in xs]
+    return Verdict(close("energy of 20 states, against the double sum", energies, expected))
 
 
 @erratum(
@@ -91,13 +89,13 @@ def energy_erratum(key):
     net = models.Hopfield(W, b)
     xs = all_states(d)
     fields = each(net.field, xs)
-    short = np.where(np.arange(d) < n, np.asarray(b), 0.0)
-    printed = lambda xs: np.einsum("si,ij,sj->s", xs, W, xs) * -0.5 + xs @ short
+    first_thresholds = np.where(np.arange(d) < n, np.asarray(b), 0.0)
+    printed = lambda xs: np.einsum("si,ij,sj->s", xs, W, xs) * -0.5 + xs @ first_thresholds
     corrected = lambda xs: each(net.energy, xs)
 
     def gains(energies):
         return np.stack(
-            [energies(flipped(xs, i, 1.0)) - energies(flipped(xs, i, -1.0)) for i in range(d)],
+            [energies(set_site(xs, i, 1.0)) - energies(set_site(xs, i, -1.0)) for i in range(d)],
             axis=1,
         )
 
@@ -116,8 +114,8 @@ def energy_erratum(key):
     )
 
 
-def refusal(make):
-    """What a constructor says against its argument; nothing if it takes it."""
+def error_message(make):
+    """The message of the ValueError that a constructor raises; empty if it raises none."""
     try:
         make()
     except ValueError as error:
@@ -129,38 +127,42 @@ def refusal(make):
     "1.4-constraints",
     title="Couplings are symmetric, and no site acts on itself",
     kind="definition",
-    of=("models.Hopfield", "models.visit"),
+    of=("models.Hopfield", "models.update_sites"),
     cites="Hopfield 1982",
 )
 def constraints(key):
     r"""The couplings obey $w_{ij} = w_{ji}$ and $w_{ii} = 0$. Without symmetry there is no energy
-    to descend: under $W = \begin{pmatrix} 0 & 1 \\ -1 & 0 \end{pmatrix}$ the asynchronous updates
-    run round a cycle of four states.
+    that decreases: under $W = \begin{pmatrix} 0 & 1 \\ -1 & 0 \end{pmatrix}$ the asynchronous
+    updates cycle through four states.
     """
-    bad = jnp.array([[0.0, 1.0], [-1.0, 0.0]])
-    good = models.Hopfield(random_couplings(key, 6)[0])
-    lame = eqx.tree_at(
-        lambda net: net.W, models.Hopfield(jnp.zeros((2, 2))), bad
-    )  # past the constructor
+    asymmetric = jnp.array([[0.0, 1.0], [-1.0, 0.0]])
+    symmetric = models.Hopfield(random_couplings(key, 6)[0])
+    unchecked = eqx.tree_at(
+        lambda net: net.W, models.Hopfield(jnp.zeros((2, 2))), asymmetric
+    )  # bypasses the check in the constructor
     states = [jnp.ones(2)]
     for site in [0, 1] * 4:
-        states += [models.visit(lame, states[-1], jnp.array([site])).x]
+        states += [models.update_sites(unchecked, states[-1], jnp.array([site])).x]
     states = np.array(states[1:])
     return Verdict(
         equal(
-            "asymmetric couplings are refused",
-            "symmetric" in refusal(lambda: models.Hopfield(bad)),
+            "asymmetric couplings are rejected",
+            "symmetric" in error_message(lambda: models.Hopfield(asymmetric)),
             True,
         ),
         equal(
-            "a diagonal is refused",
-            "diagonal" in refusal(lambda: models.Hopfield(jnp.eye(2))),
+            "a non-zero diagonal is rejected",
+            "diagonal" in error_message(lambda: models.Hopfield(jnp.eye(2))),
             True,
         ),
-        equal("proper couplings are taken", good.W, good.W.T),
+        equal("valid couplings are accepted", symmetric.W, symmetric.W.T),
         equal("states after 1, 2, 3, 4 visits", states[:4], [[1, 1], [1, -1], [-1, -1], [-1, 1]]),
-        equal("and after 4 more", states[4:], states[:4]),
-        equal("it ever settles", bool(models.asynchronous(lame, states[0]).settled), False),
+        equal("states after 4 more visits", states[4:], states[:4]),
+        equal(
+            "the updates settle",
+            bool(models.asynchronous_recall(unchecked, states[0]).settled),
+            False,
+        ),
     )
 
 
@@ -169,7 +171,7 @@ def constraints(key):
     "1.4-field",
     title="The update that lowers the energy is the sign of the field",
     kind="identity",
-    of=("models.Hopfield", "models.visit"),
+    of=("models.Hopfield", "models.update_sites"),
     cites="Hopfield 1982",
 )
 def field(key):
@@ -181,21 +183,22 @@ def field(key):
     d = 8
     xs = all_states(8)
     checks = []
-    smooth = random_couplings(key, d)
+    gaussian = random_couplings(key, d)
     ties = (
-        jnp.sign(smooth[0]),
-        jnp.sign(smooth[1]),
-    )  # 7 signs and a threshold: each field is even, and often 0
-    for name, (W, b) in {"random couplings": smooth, "couplings of ±1, with ties": ties}.items():
+        jnp.sign(gaussian[0]),
+        jnp.sign(gaussian[1]),
+    )  # 7 signs and a threshold: each field is even, and often 0, a tie
+    for name, (W, b) in {"random couplings": gaussian, "couplings of ±1, with ties": ties}.items():
         gain = energy_gains(np.asarray(W), np.asarray(b), xs)
         net = models.Hopfield(W, b)
-        one = jax.vmap(
-            jax.vmap(lambda x, i, net=net: models.visit(net, x, i[None]).x[i], (None, 0)), (0, None)
+        update = jax.vmap(
+            jax.vmap(lambda x, i, net=net: models.update_sites(net, x, i[None]).x[i], (None, 0)),
+            (0, None),
         )
-        updates = one(jnp.asarray(xs), jnp.arange(d))
+        updates = update(jnp.asarray(xs), jnp.arange(d))
         checks += [
             close(
-                f"{name}: energy gained",
+                f"{name}: energy difference of the two signs",
                 gain,
                 -2 * each(net.field, xs),
                 tolerance=1e-10,
@@ -208,25 +211,25 @@ def field(key):
                 method="brute force",
             ),
         ]
-    W = np.asarray(smooth[0]) + 1.5 * np.eye(d)
+    W = np.asarray(gaussian[0]) + 1.5 * np.eye(d)
     gain = energy_gains(W, np.zeros(d), xs)
-    own = xs @ W
+    fields = xs @ W
     control = equal(
-        "updates with w_ii = 1.5", np.where(own >= 0, 1.0, -1.0), np.where(gain <= 0, 1.0, -1.0)
+        "updates with w_ii = 1.5", np.where(fields >= 0, 1.0, -1.0), np.where(gain <= 0, 1.0, -1.0)
     )
-    tied = int((energy_gains(np.asarray(ties[0]), np.asarray(ties[1]), xs) == 0).sum())
+    n_ties = int((energy_gains(np.asarray(ties[0]), np.asarray(ties[1]), xs) == 0).sum())
     return Verdict(
         *checks,
         refuted(control),
-        assumptions=[equal("ties among the 2,048 updates", tied, 8 * 2 * comb(7, 3))],
+        assumptions=[equal("ties among the 2,048 updates", n_ties, 8 * 2 * comb(7, 3))],
     )
 
 
 def energy_gains(W, b, xs):
-    """Both energies in full, at every site of every state."""
+    """H(x_i = +1) - H(x_i = -1) at every site of every state, from the two full energies."""
     value = lambda xs: -0.5 * np.einsum("si,ij,sj->s", xs, W, xs) + xs @ b
     return np.stack(
-        [value(flipped(xs, i, 1.0)) - value(flipped(xs, i, -1.0)) for i in range(xs.shape[1])],
+        [value(set_site(xs, i, 1.0)) - value(set_site(xs, i, -1.0)) for i in range(xs.shape[1])],
         axis=1,
     )
 
@@ -235,7 +238,7 @@ def energy_gains(W, b, xs):
     "1.4-descent",
     title="Asynchronous updates descend to a minimum",
     kind="theorem",
-    of=("models.visit", "models.asynchronous"),
+    of=("models.update_sites", "models.asynchronous_recall"),
     cites="Hopfield 1982",
 )
 def descent(key):
@@ -247,28 +250,32 @@ def descent(key):
     Ws, bs = jax.vmap(lambda key: random_couplings(key, d))(keys)
     starts = random_patterns(jr.fold_in(key, 1), nets, d)
     sites = jnp.tile(jnp.arange(d), sweeps)
-    seen = jax.vmap(lambda W, b, x: models.visit(models.Hopfield(W, b), x, sites))(Ws, bs, starts)
-    rest = jax.vmap(lambda W, b, x: models.asynchronous(models.Hopfield(W, b), x))(Ws, bs, starts)
+    trace = jax.vmap(lambda W, b, x: models.update_sites(models.Hopfield(W, b), x, sites))(
+        Ws, bs, starts
+    )
+    recall = jax.vmap(lambda W, b, x: models.asynchronous_recall(models.Hopfield(W, b), x))(
+        Ws, bs, starts
+    )
     before = np.einsum("si,sij,sj->s", starts, Ws, starts) * -0.5 + np.sum(bs * starts, axis=1)
-    energies = np.concatenate([before[:, None], seen.energies], axis=1)
+    energies = np.concatenate([before[:, None], trace.energies], axis=1)
     drops = np.diff(energies, axis=1)
-    turned = np.asarray(seen.flipped)
+    is_flipped = np.asarray(trace.flipped)
     W, b = random_couplings(jr.fold_in(key, 2), 10)
     corners = all_states(10)
-    ends = each(lambda x: models.asynchronous(models.Hopfield(W, b), x).x, corners)
+    ends = each(lambda x: models.asynchronous_recall(models.Hopfield(W, b), x).x, corners)
     return Verdict(
         at_most("greatest change of energy at a visit", drops, 0.0, slack=1e-12),
-        close(
-            "change at a flip",
-            drops,
-            np.where(turned, -2 * np.abs(seen.fields), 0.0),
-            tolerance=1e-12,
-        ),
+        close("change at a flip", drops, np.where(is_flipped, -2 * np.abs(trace.fields), 0.0)),
         equal(
-            "networks of d = 30 that settled", int(rest.settled.sum()), nets, method="brute force"
+            "networks of d = 30 that settled", int(recall.settled.sum()), nets, method="brute force"
         ),
-        equal("both records end in one state", rest.x, seen.x),
-        at_most("gain by any one flip, d = 30", -lowest_gain(Ws, bs, rest.x), 0.0, slack=1e-12),
+        equal("both functions end in the same state", recall.x, trace.x),
+        at_most(
+            "energy decrease left to any one flip, d = 30",
+            -lowest_gain(Ws, bs, recall.x),
+            0.0,
+            slack=1e-12,
+        ),
         at_most(
             "the same from all 1,024 states of d = 10",
             -lowest_gain(W[None], b[None], ends),
@@ -296,27 +303,30 @@ def lowest_gain(Ws, bs, xs):
     "1.4-sync-cycle",
     title="Parallel updates can oscillate",
     kind="experiment",
-    of=("models.synchronous", "models.asynchronous"),
+    of=("models.synchronous_recall", "models.asynchronous_recall"),
     cites="Goles & Olivos 1981",
 )
 def synchronous_cycle(key):
-    r"""Updated at once, two sites with $w_{12} = 1$ started at $(1, -1)$ exchange their signs for
-    ever; one at a time they settle. Symmetric couplings never give a cycle of more than two states.
+    r"""Updated at once, two sites with $w_{12} = 1$ started at $(1, -1)$ exchange their signs
+    forever; updated one at a time, they settle. Symmetric couplings never give a cycle of more than
+    two states.
     """
     net = models.Hopfield(jnp.array([[0.0, 1.0], [1.0, 0.0]]))
     start = jnp.array([1.0, -1.0])
-    ended = models.synchronous(net, start)
-    after = [np.asarray(models.synchronous(net, start, max_steps=k).x) for k in (1, 2)]
-    rest = models.asynchronous(net, start)
+    parallel = models.synchronous_recall(net, start)
+    states = [np.asarray(models.synchronous_recall(net, start, max_steps=k).x) for k in (1, 2)]
+    sequential = models.asynchronous_recall(net, start)
     Ws, _ = jax.vmap(lambda key: random_couplings(key, 12))(jr.split(key, 100))
     starts = random_patterns(jr.fold_in(key, 1), 100, 12)
-    periods = jax.vmap(lambda W, x: models.synchronous(models.Hopfield(W), x).period)(Ws, starts)
+    periods = jax.vmap(lambda W, x: models.synchronous_recall(models.Hopfield(W), x).period)(
+        Ws, starts
+    )
     return Verdict(
-        equal("period of the parallel updates", int(ended.period), 2),
-        equal("states after one step and after two", after, [[-1, 1], [1, -1]]),
+        equal("period of the parallel updates", int(parallel.period), 2),
+        equal("states after one step and after two", states, [[-1, 1], [1, -1]]),
         equal(
             "asynchronous updates settle",
-            bool(rest.settled) and abs(float(rest.x.sum())) == 2,
+            bool(sequential.settled) and abs(float(sequential.x.sum())) == 2,
             True,
         ),
         equal(

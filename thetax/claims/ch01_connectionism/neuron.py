@@ -1,4 +1,4 @@
-"""The McCulloch-Pitts neuron, by looking at every neuron and every input there is."""
+"""The McCulloch-Pitts neuron, checked on every neuron and every input."""
 
 from itertools import product
 
@@ -17,8 +17,8 @@ def _inputs(n):
 
 
 def _all_neurons(n):
-    """Every σ with every threshold that tells the sums -n .. n apart, and the table of outputs,
-    neuron by input.
+    """Every σ with a threshold between any two sums of -n .. n, and the table of outputs, neuron by
+    input.
     """
     sigma = np.repeat(np.array(list(product((-1.0, 1.0), repeat=n))), 2 * n + 2, axis=0)
     theta = np.tile(np.arange(-n, n + 2) - 0.5, 2**n)
@@ -64,7 +64,7 @@ def synapse_sign(key):
     r"""A synapse $\sigma_i = +1$ excites: $f$ never falls when $x_i$ turns from 0 to 1. With
     $\sigma_i = -1$ it inhibits: $f$ never rises.
     """
-    against, with_it, moved = 0, 0, 0
+    against, along, changed = 0, 0, 0
     for n in range(1, 6):
         sigma, _, table = _all_neurons(n)
         xs = _inputs(n)
@@ -73,12 +73,12 @@ def synapse_sign(key):
                 table[:, xs[:, i] == 1] - table[:, xs[:, i] == 0]
             )  # pairs that differ in x_i alone
             against += int((sigma[:, [i]] * change < 0).sum())
-            with_it += int((sigma[:, [i]] * change > 0).sum())
-            moved += int((change != 0).sum())
+            along += int((sigma[:, [i]] * change > 0).sum())
+            changed += int((change != 0).sum())
     return Verdict(
-        equal("changes against the sign, n ≤ 5", against, 0, method="brute force"),
-        equal("every change is with the sign", with_it, moved, method="brute force"),
-        refuted(equal("changes against the swapped sign", with_it, 0, method="brute force")),
+        equal("number of changes against the sign, n ≤ 5", against, 0, method="brute force"),
+        equal("every change has the sign of the synapse", along, changed, method="brute force"),
+        refuted(equal("changes against the swapped sign", along, 0, method="brute force")),
     )
 
 
@@ -91,30 +91,32 @@ def synapse_sign(key):
 )
 def gates(key):
     r"""One neuron on two inputs realises AND, OR, NAND and NOR, and on one input NOT; it realises
-    neither XOR nor, as no $\sigma_i$ can be 0, a single input's value. OR and NAND into AND make
-    XOR in two layers.
+    neither XOR nor, as no $\sigma_i$ can be 0, the value of a single input. AND of OR and NAND is
+    XOR, in two layers.
     """
     xs = _inputs(2)
     a, b = xs.T.astype(bool)
-    wanted = {"AND": a & b, "OR": a | b, "NAND": ~(a & b), "NOR": ~(a | b)}
-    never = {"XOR": a ^ b, "first input": a, "second input": b}
-    found = {tuple(row.astype(bool)) for row in _all_neurons(2)[2]}
-    negation = {tuple(row.astype(bool)) for row in _all_neurons(1)[2]}
-    both = np.array([[1.0, 1.0], [-1.0, -1.0]])
-    one = np.ones((1, 2))
+    possible = {"AND": a & b, "OR": a | b, "NAND": ~(a & b), "NOR": ~(a | b)}
+    impossible = {"XOR": a ^ b, "first input": a, "second input": b}
+    functions_2 = {tuple(row.astype(bool)) for row in _all_neurons(2)[2]}
+    functions_1 = {tuple(row.astype(bool)) for row in _all_neurons(1)[2]}
+    weights = np.array([[1.0, 1.0], [-1.0, -1.0]])
+    ones = np.ones((1, 2))
     net = Chain(
-        models.McCullochPitts(jnp.asarray(both), jnp.array([1.0, -1.0])),
-        models.McCullochPitts(jnp.asarray(one), jnp.array([2.0])),
+        models.McCullochPitts(jnp.asarray(weights), jnp.array([1.0, -1.0])),
+        models.McCullochPitts(jnp.asarray(ones), jnp.array([2.0])),
     )
     return Verdict(
         *[
-            equal(f"{name} is found", tuple(gate) in found, True, method="brute force")
-            for name, gate in wanted.items()
+            equal(f"{name} is realised", tuple(gate) in functions_2, True, method="brute force")
+            for name, gate in possible.items()
         ],
-        equal("NOT is found", (True, False) in negation, True, method="brute force"),
+        equal("NOT is realised", (True, False) in functions_1, True, method="brute force"),
         *[
-            equal(f"{name} is found", tuple(gate) in found, False, method="brute force")
-            for name, gate in never.items()
+            equal(f"{name} is realised", tuple(gate) in functions_2, False, method="brute force")
+            for name, gate in impossible.items()
         ],
-        equal("OR and NAND into AND", jax.vmap(net)(jnp.asarray(xs))[:, 0], (a ^ b).astype(float)),
+        equal(
+            "AND of OR and NAND is XOR", jax.vmap(net)(jnp.asarray(xs))[:, 0], (a ^ b).astype(float)
+        ),
     )

@@ -7,14 +7,13 @@ from scipy.stats import spearmanr
 
 from ... import models
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
-from .points import planted
+from .points import separable_points
 
 
 def _separator(xs, ys):
-    """The best unit normal through the origin and its margin, measured again by hand."""
+    """The unit normal of largest margin through the origin, and its margin on the data."""
     w = np.asarray(models.max_margin(xs, ys, bias=False).model.w)
     u = w / np.linalg.norm(w)
     return u, (ys * (xs @ u)).min()
@@ -32,37 +31,40 @@ def _with_one(xs):
     of=("models.perceptron_path", "models.max_margin"),
     cites="Novikoff 1962",
 )
-def lemmas(key):
+def lemmas(rng):
     r"""Without a bias and from $w_0 = 0$, with $\|u\| = 1$, $\gamma = \gamma[u](S) > 0$ and
     $R = \max \|x\|$: after $t$ updates $u^\top w_t \ge t\gamma$ and $\|w_t\| \le R \sqrt{t}$.
     """
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 100, 20, 3, gap=0.1)
+    xs, ys, _ = separable_points(rng, 100, 20, 3, gap=0.1)
     limit = 600
-    path = jax.jit(jax.vmap(lambda x, y: models.perceptron_path(x, y, limit=limit, bias=False)))(
-        *map(jnp.asarray, (xs, ys))
-    )
+    path = jax.jit(
+        jax.vmap(lambda x, y: models.perceptron_path(x, y, max_updates=limit, bias=False))
+    )(*map(jnp.asarray, (xs, ys)))
     u, gamma = map(np.array, zip(*[_separator(x, y) for x, y in zip(xs, ys)]))
     w = np.asarray(path.model.w)
-    index = np.asarray(path.index)
+    index = np.asarray(path.indices)
     t = np.arange(limit + 1)
-    made = t[None] <= np.asarray(path.count)[:, None]
-    along = np.einsum("ktd,kd->kt", w, u)
-    square = np.square(w).sum(axis=2)
+    is_update = t[None] <= np.asarray(path.n_updates)[:, None]
+    projections = np.einsum("ktd,kd->kt", w, u)
+    squared_norms = np.square(w).sum(axis=2)
     radius = np.square(xs).sum(axis=2).max(axis=1)
     x = np.take_along_axis(xs, np.maximum(index, 0)[:, :, None], axis=1)
     score = np.take_along_axis(ys, np.maximum(index, 0), axis=1) * np.einsum(
         "ktd,ktd->kt", w[:, :-1], x
     )
-    growth = square[:, :-1] + np.square(x).sum(axis=2) + 2 * score
-    k = int(path.count.argmax())
-    steps = t[: int(path.count[k]) + 1]
+    growth = squared_norms[:, :-1] + np.square(x).sum(axis=2) + 2 * score
+    k = int(path.n_updates.argmax())
+    steps = t[: int(path.n_updates[k]) + 1]
     return Verdict(
-        at_least("uᵀw_t - tγ", (along - t * gamma[:, None])[made], 0.0, slack=1e-9),
-        at_most("‖w_t‖² / R²t", (square / (radius[:, None] * np.maximum(t, 1)))[made], 1 + 1e-12),
+        at_least("uᵀw_t - tγ", (projections - t * gamma[:, None])[is_update], 0.0, slack=1e-9),
+        at_most(
+            "‖w_t‖² / R²t",
+            (squared_norms / (radius[:, None] * np.maximum(t, 1)))[is_update],
+            1 + 1e-12,
+        ),
         close(
             "‖w_{t+1}‖² - ‖w_t‖² - ‖x‖² - 2y w_tᵀx",
-            (square[:, 1:] - growth)[made[:, 1:]],
+            (squared_norms[:, 1:] - growth)[is_update[:, 1:]],
             0.0,
             tolerance=1e-9,
         ),
@@ -75,8 +77,8 @@ def lemmas(key):
                 "update $t$",
                 "length of $w_t$, and along $u$",
                 lines={
-                    r"$\|w_t\|$": (steps, np.sqrt(square[k, : len(steps)])),
-                    r"$u^\top w_t$": (steps, along[k, : len(steps)]),
+                    r"$\|w_t\|$": (steps, np.sqrt(squared_norms[k, : len(steps)])),
+                    r"$u^\top w_t$": (steps, projections[k, : len(steps)]),
                 },
                 bounds={
                     "R√t above, tγ below": (steps, np.sqrt(radius[k] * steps)),
@@ -100,35 +102,34 @@ def _basis(n):
     of=("models.fit_perceptron", "models.max_margin"),
     cites="Novikoff 1962",
 )
-def novikoff(key):
+def novikoff(rng):
     r"""Without a bias, from $w_0 = 0$, on data in a ball of radius $R$ that some unit vector
     separates with margin $\gamma$, the perceptron makes at most $\lfloor R^2 / \gamma^2 \rfloor$
     updates. On an orthonormal basis it makes exactly that many.
     """
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 200, 20, 3, gap=0.05)
+    xs, ys, _ = separable_points(rng, 200, 20, 3, gap=0.05)
     fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, bias=False, epochs=10_000))(
         *map(jnp.asarray, (xs, ys))
     )
     gamma = np.array([_separator(x, y)[1] for x, y in zip(xs, ys)])
     ratio = np.square(xs).sum(axis=2).max(axis=1) / gamma**2
-    made, allowed = map(np.array, zip(*[_basis(n) for n in range(1, 9)]))
-    few = np.array([ratio.min(), ratio.max()])
+    updates, bounds = map(np.array, zip(*[_basis(n) for n in range(1, 9)]))
+    ends = np.array([ratio.min(), ratio.max()])
     return Verdict(
         equal("separated", fit.separated, True),
         at_most("updates on 200 sets", fit.mistakes, np.floor(ratio * (1 + 1e-9))),
-        equal("updates on n basis vectors, n ≤ 8", made, np.arange(1, 9)),
-        close("R²/γ² there", allowed, np.arange(1.0, 9.0), tolerance=1e-12),
+        equal("updates on n basis vectors, n ≤ 8", updates, np.arange(1, 9)),
+        close("R²/γ² there", bounds, np.arange(1.0, 9.0)),
         assumptions=[at_least("γ", gamma, 1e-6, method="exact")],
         figure=Chart(
             Panel(
                 "$R^2 / \\gamma^2$",
-                "updates made",
+                "updates",
                 points={
                     "random sets": (ratio, np.asarray(fit.mistakes)),
-                    "orthonormal bases": (allowed, made),
+                    "orthonormal bases": (bounds, updates),
                 },
-                bounds={"Novikoff's bound": (np.append(1, few), np.append(1, few))},
+                bounds={"Novikoff's bound": (np.append(1, ends), np.append(1, ends))},
                 log="xy",
             )
         ),
@@ -137,7 +138,7 @@ def novikoff(key):
 
 @erratum(
     "1.2-novikoff",
-    title="At most, not less than",
+    title="Novikoff's bound is at most, not less than",
     printed=r"t < \lfloor R^2 / \gamma^2 \rfloor",
     corrected=r"t \le \lfloor R^2 / \gamma^2 \rfloor",
     of=("models.fit_perceptron",),
@@ -148,13 +149,13 @@ def novikoff_erratum(key):
     take $n$ of at most $n$. What the proof shows is that $t$ mistakes force $t \le R^2 / \gamma^2$.
     """
     single = int(models.fit_perceptron(np.array([[2.0, 0.0]]), np.ones(1), bias=False).mistakes)
-    made, allowed = map(np.array, zip((single, 1.0), *[_basis(n) for n in range(2, 7)]))
-    bound = np.floor(allowed * (1 + 1e-9))
+    updates, bounds = map(np.array, zip((single, 1.0), *[_basis(n) for n in range(2, 7)]))
+    bound = np.floor(bounds * (1 + 1e-9))
     return Verdict(
-        at_most("updates", made, bound),
-        equal("the bound is reached", made, bound),
+        at_most("updates", updates, bound),
+        equal("the bound is reached", updates, bound),
         printed=[
-            at_most("updates, if fewer than the bound", made, bound - 1),
+            at_most("updates are fewer than the bound", updates, bound - 1),
             at_most("single point", single, 0),
         ],
     )
@@ -167,67 +168,67 @@ def novikoff_erratum(key):
     of=("models.fit_perceptron", "models.max_margin"),
     cites="Novikoff 1962",
 )
-def with_bias(key):
+def with_bias(rng):
     r"""The algorithm with a bias is the one without on $\tilde x = (x, 1)$, so it makes at most
     $(R^2 + 1) / \tilde\gamma^2$ updates, with $\tilde\gamma$ the margin of the augmented data."""
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 200, 15, 2, gap=0.1)
+    xs, ys, _ = separable_points(rng, 200, 15, 2, gap=0.1)
     xs = xs + 0.5 * rng.normal(size=(200, 1, 2))  # the best plane does not go through the origin
-    wide = _with_one(xs)
+    augmented = _with_one(xs)
     data = jnp.asarray(ys)
     fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100_000))(jnp.asarray(xs), data)
-    free = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100_000, bias=False))(
-        jnp.asarray(wide), data
+    augmented_fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100_000, bias=False))(
+        jnp.asarray(augmented), data
     )
-    other = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100, bias=False))(
+    biasless_fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=100, bias=False))(
         jnp.asarray(xs), data
     )
-    gamma = np.array([_separator(x, y)[1] for x, y in zip(wide, ys)])
+    gamma = np.array([_separator(x, y)[1] for x, y in zip(augmented, ys)])
     bound = (np.square(xs).sum(axis=2).max(axis=1) + 1) / gamma**2
     return Verdict(
         equal("separated", fit.separated, True),
-        equal("updates with a bias and on (x, 1) without", fit.mistakes, free.mistakes),
-        equal("(w, b)", fit.model.v, free.model.w),
+        equal("updates with a bias and on (x, 1) without", fit.mistakes, augmented_fit.mistakes),
+        equal("(w, b)", fit.model.v, augmented_fit.model.w),
         at_most("updates", fit.mistakes, bound * (1 + 1e-9)),
-        refuted(equal("updates on x without a bias", other.mistakes, fit.mistakes)),
+        refuted(equal("updates on x without a bias", biasless_fit.mistakes, fit.mistakes)),
     )
 
 
 @claim(
     "1.2-margin-vs-steps",
-    title="A larger margin takes fewer updates",
+    title="A larger margin needs fewer updates",
     kind="experiment",
     of=("models.fit_perceptron",),
     cites="Novikoff 1962",
 )
-def margin_vs_steps(key):
+def margin_vs_steps(rng):
     r"""On 50 points in the plane the mean number of updates falls as the planted margin $\gamma$
     grows, and stays below $R^2 / \gamma^2$.
     """
-    rng = chance(key)
     gammas = np.array([0.02, 0.05, 0.1, 0.2, 0.4])
     seed = int(rng.integers(2**31))
-    many = 1000
-    sets = [planted(np.random.default_rng(seed), many, 50, 2, gap=gamma) for gamma in gammas]
+    n_sets = 1000
+    sets = [
+        separable_points(np.random.default_rng(seed), n_sets, 50, 2, gap=gamma) for gamma in gammas
+    ]
     xs = np.concatenate([s[0] for s in sets])
     ys = np.concatenate([s[1] for s in sets])
     fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, bias=False, epochs=10_000))(
         *map(jnp.asarray, (xs, ys))
     )
-    made = np.asarray(fit.mistakes).reshape(5, many)
-    bound = np.square(xs).sum(axis=2).max(axis=1).reshape(5, many) / gammas[:, None] ** 2
-    mean = made.mean(axis=1)
+    updates = np.asarray(fit.mistakes).reshape(5, n_sets)
+    bound = np.square(xs).sum(axis=2).max(axis=1).reshape(5, n_sets) / gammas[:, None] ** 2
+    mean = updates.mean(axis=1)
     return Verdict(
         equal("separated", fit.separated, True),
         falls("mean updates", mean),
-        at_most("updates", made, bound),
+        at_most("updates", updates, bound),
         at_most("Spearman's ρ of γ and the mean", spearmanr(gammas, mean)[0], -0.9, method="trend"),
         figure=Chart(
             Panel(
                 r"planted margin $\gamma$",
                 "updates",
-                lines={f"mean of {many:,} sets": (gammas, mean)},
-                points={"50 of the sets": (np.repeat(gammas, 50), made[:, :50].ravel())},
+                lines={f"mean of {n_sets:,} sets": (gammas, mean)},
+                points={"50 sets per margin": (np.repeat(gammas, 50), updates[:, :50].ravel())},
                 bounds={r"$R^2 / \gamma^2$, on average": (gammas, bound.mean(axis=1))},
                 log="y",
             )

@@ -1,4 +1,4 @@
-"""The perceptron algorithm: what it does, and what it does where it cannot succeed."""
+"""The perceptron algorithm, on separable data and on data that are not separable."""
 
 import jax
 import jax.numpy as jnp
@@ -6,18 +6,17 @@ import numpy as np
 
 from ... import models
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim
-from .points import planted
+from .points import separable_points
 
 XOR = np.array([[0, 0], [1, 1], [0, 1], [1, 0]]), np.array([1, 1, -1, -1])
-STEP = 2.0**-6  # coordinates are multiples of it, so that every sum is exact
+STEP = 2.0**-6  # coordinates are multiples of it, which makes every sum exact
 
 
 def _algorithm(xs, ys, order):
-    """Algorithm 1 as it is written; the parameters after each update, the examples that caused it,
-    and the sweeps.
+    """Algorithm 1 step by step: the parameters after each update, the example that caused it, and
+    the number of sweeps.
     """
     w = np.zeros(xs.shape[1])
     b = 0.0
@@ -40,18 +39,17 @@ def _algorithm(xs, ys, order):
 
 @claim(
     "1.2-perceptron-alg",
-    title="The perceptron algorithm separates what can be separated",
+    title="The perceptron algorithm separates separable data",
     kind="algorithm",
     of=("models.fit_perceptron", "models.separate"),
     cites="Rosenblatt 1958",
 )
-def algorithm(key):
+def algorithm(key, rng):
     r"""From $w = 0$, $b = 0$ sweep the data, with $w \leftarrow w + yx$ and $b \leftarrow b + y$ on
     each misclassified $(x, y)$, until a sweep is clean. On separable data, in any order, it ends
     with $(w, b) \in V(S)$.
     """
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 100, 20, 3, gap=0.1, step=STEP)
+    xs, ys, _ = separable_points(rng, 100, 20, 3, gap=0.1, step=STEP)
     data = jnp.asarray(xs), jnp.asarray(ys)
     fit = jax.vmap(models.fit_perceptron)(*data)
     keys = jax.random.split(key, 100)
@@ -64,7 +62,7 @@ def algorithm(key):
         equal("weights", fit.model.v, [path[-1] for path, *_ in runs], method="brute force"),
         equal("updates", fit.mistakes, [len(path) for path, *_ in runs], method="brute force"),
         equal(
-            "sweeps, the clean one counted",
+            "sweeps, including the clean one",
             fit.epochs,
             [sweeps for *_, sweeps in runs],
             method="brute force",
@@ -72,7 +70,7 @@ def algorithm(key):
         equal("stopped after a clean sweep", fit.separated, True),
         at_least("least score, in the order given", least(fit.model), STEP**2, method="exact"),
         at_least("least score, in random orders", least(shuffled.model), STEP**2, method="exact"),
-        refuted(equal("the order does not matter to the weights", shuffled.model.w, fit.model.w)),
+        refuted(equal("the weights do not depend on the order", shuffled.model.w, fit.model.w)),
         equal(
             "separable by the linear programme",
             [models.separate(x, y).separable for x, y in zip(xs, ys)],
@@ -83,33 +81,37 @@ def algorithm(key):
 
 @claim(
     "1.2-mistake-driven",
-    title="Only mistakes matter",
+    title="Only mistakes change the weights",
     kind="identity",
     of=("models.perceptron_path", "models.fit_perceptron"),
     cites="Rosenblatt 1958",
 )
-def mistake_driven(key):
+def mistake_driven(rng):
     r"""An example that is classified correctly changes nothing, so $(w_t, b_t)$ is a function of
     the sequence of mistakes alone: replaying them without the data in between gives the same
     parameters.
     """
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 30, 4, gap=0.05)
-    path = models.perceptron_path(jnp.asarray(xs), jnp.asarray(ys), limit=2000)
-    count = int(path.count)
-    index = np.asarray(path.index)[:count]
+    xs, ys, _ = separable_points(rng, 30, 4, gap=0.05)
+    path = models.perceptron_path(jnp.asarray(xs), jnp.asarray(ys), max_updates=2000)
+    count = int(path.n_updates)
+    index = np.asarray(path.indices)[:count]
     v = np.zeros(5)
     replayed = []
     for i in index:
         v = v + ys[i] * np.append(xs[i], 1.0)
         replayed.append(v)
-    whole, mistakes, _ = _algorithm(xs, ys, lambda: range(30))
+    sweep_path, mistakes, _ = _algorithm(xs, ys, lambda: range(30))
     fit = models.fit_perceptron(xs, ys)
     vs = np.asarray(path.model.v)[1 : count + 1]
     return Verdict(
-        equal("the mistakes are those of the sweeps", index, mistakes, method="brute force"),
-        equal("parameters from mistake to mistake", vs, replayed),
-        equal("parameters along the sweeps over all data", whole, replayed, method="brute force"),
+        equal("indices of the mistakes", index, mistakes, method="brute force"),
+        equal("parameters after each mistake", vs, replayed),
+        equal(
+            "parameters after each mistake in sweeps over all data",
+            sweep_path,
+            replayed,
+            method="brute force",
+        ),
         equal("parameters of the fit", np.asarray(fit.model.v), replayed[-1]),
     )
 
@@ -122,16 +124,15 @@ def mistake_driven(key):
     of=("models.perceptron_path",),
     cites="Rosenblatt 1958",
 )
-def update_step(key):
+def update_step(rng):
     r"""Without a bias an update on $(x, y)$ is $w_{t+1} = w_t + yx$, and raises the signed score of
     that example by exactly $\|x\|^2$: $y\,w_{t+1}^\top x = y\,w_t^\top x + \|x\|^2$.
     """
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 40, 2, gap=0.02)
-    path = models.perceptron_path(jnp.asarray(xs), jnp.asarray(ys), limit=400, bias=False)
-    count = int(path.count)
+    xs, ys, _ = separable_points(rng, 40, 2, gap=0.02)
+    path = models.perceptron_path(jnp.asarray(xs), jnp.asarray(ys), max_updates=400, bias=False)
+    count = int(path.n_updates)
     w = np.asarray(path.model.w)
-    i = np.asarray(path.index)[:count]
+    i = np.asarray(path.indices)[:count]
     before = w[:count]
     after = w[1 : count + 1]
     z = ys[i, None] * xs[i]
@@ -144,12 +145,7 @@ def update_step(key):
     arrow = lambda a, b: ([a[0], b[0]], [a[1], b[1]])
     across = 0.7 * np.outer(after[t], [-1, 1])
     return Verdict(
-        close(
-            "score after - score before",
-            score(after) - score(before),
-            (xs[i] ** 2).sum(axis=1),
-            tolerance=1e-12,
-        ),
+        close("score after - score before", score(after) - score(before), (xs[i] ** 2).sum(axis=1)),
         equal("w after", after, before + z),
         at_most("score before", score(before), 0.0, method="exact"),
         figure=Chart(
@@ -170,14 +166,14 @@ def update_step(key):
 
 @claim(
     "1.2-nonseparable",
-    title="Without a version space the algorithm runs for ever",
+    title="On data that are not separable the algorithm never stops",
     kind="experiment",
     of=("models.fit_perceptron", "models.perceptron_path", "models.NotSeparable"),
     cites="Block & Levin 1970",
 )
 def nonseparable(key):
     r"""If $V(S) = \emptyset$ the algorithm never stops. On XOR, in integers, the second sweep
-    begins and ends with the same $(w, b) = (-1, -1, -1)$: a cycle without end. The weights stay
+    begins and ends with the same $(w, b) = (-1, -1, -1)$: an endless cycle. The weights stay
     bounded.
     """
     xs, ys = map(jnp.asarray, XOR)
@@ -185,31 +181,28 @@ def nonseparable(key):
         lambda xs, ys, epochs: models.fit_perceptron(xs, ys, epochs=epochs), static_argnums=2
     )
     states = [np.asarray(fit.model.v) for fit in (sweep(xs, ys, epochs) for epochs in (1, 2, 3))]
-    path = models.perceptron_path(xs, ys, limit=10_000)
+    path = models.perceptron_path(xs, ys, max_updates=10_000)
     length = np.linalg.norm(np.asarray(path.model.v), axis=1)
     try:
         models.fit_perceptron(*XOR)
         certificate = np.full(4, np.nan)
-    except models.NotSeparable as trouble:
-        certificate = trouble.certificate
+    except models.NotSeparable as error:
+        certificate = error.certificate
     return Verdict(
         equal("(w, b) after the first sweep", states[0], [-1, -1, -1]),
-        equal("after the second and the third", np.array(states[1:]).ravel(), [-1] * 6),
-        equal("updates among 10,000", path.count, 10_000),
-        at_most("longest (w, b) among them", length.max(), 2.0),
-        equal("separable by the linear programme", models.separate(*XOR).separable, False),
-        close(
-            "the multipliers with which the fit refuses",
-            certificate,
-            np.full(4, 0.25),
-            tolerance=1e-12,
+        equal(
+            "(w, b) after the second and the third sweep", np.array(states[1:]).ravel(), [-1] * 6
         ),
+        equal("updates among 10,000", path.n_updates, 10_000),
+        at_most("largest ‖(w, b)‖ among them", length.max(), 2.0),
+        equal("separable by the linear programme", models.separate(*XOR).separable, False),
+        close("multipliers in the NotSeparable error", certificate, np.full(4, 0.25)),
         figure=Chart(
             Panel(
                 "update",
                 "‖(w, b)‖",
                 lines={"XOR": (np.arange(25), length[:25])},
-                title="the weights go round",
+                title="the weights repeat a cycle",
             )
         ),
     )
@@ -221,42 +214,48 @@ def nonseparable(key):
     kind="identity",
     of=("models.perceptron_path",),
 )
-def span(key):
+def span(rng):
     r"""If $w_0$ lies in the span of $x_1, \dots, x_n$, so does every $w_t$; from any other $w_0$
     the part orthogonal to the span never changes.
     """
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 4, 10, gap=0.1)
-    w0 = rng.normal(size=10) - 3 * ys @ xs  # wrong on some example, as -Σyx is
+    xs, ys, _ = separable_points(rng, 4, 10, gap=0.1)
+    w0 = rng.normal(size=10) - 3 * ys @ xs  # wrong on some example, like -Σyx
     outside = lambda w: w - np.linalg.lstsq(xs.T, w.T, rcond=None)[0].T @ xs
     run = lambda start: models.perceptron_path(
         jnp.asarray(xs),
         jnp.asarray(ys),
-        limit=100,
+        max_updates=100,
         bias=False,
         start=models.Perceptron(jnp.asarray(start)),
     )
-    inside = run(-ys @ xs)
-    other = run(w0)
-    moved = np.abs(np.diff(np.asarray(other.model.w), axis=0)).max()
+    from_span = run(-ys @ xs)
+    from_outside = run(w0)
+    largest_change = np.abs(np.diff(np.asarray(from_outside.model.w), axis=0)).max()
     return Verdict(
         at_most(
-            "part of w_t outside the span", np.abs(outside(np.asarray(inside.model.w))).max(), 1e-10
+            "part of w_t outside the span",
+            np.abs(outside(np.asarray(from_span.model.w))).max(),
+            1e-10,
         ),
         close(
-            "orthogonal part from elsewhere",
-            outside(np.asarray(other.model.w)),
+            "orthogonal part of w_t, started outside the span",
+            outside(np.asarray(from_outside.model.w)),
             np.tile(outside(w0), (101, 1)),
             tolerance=1e-10,
         ),
         refuted(
             close(
-                "and w_t itself", np.asarray(other.model.w), np.tile(w0, (101, 1)), tolerance=1e-10
+                "w_t itself, started outside the span",
+                np.asarray(from_outside.model.w),
+                np.tile(w0, (101, 1)),
+                tolerance=1e-10,
             )
         ),
         assumptions=[
-            at_least("updates from inside", inside.count, 1, method="exact"),
-            at_least("largest move from elsewhere", moved, 0.1, method="exact"),
+            at_least("updates when started in the span", from_span.n_updates, 1, method="exact"),
+            at_least(
+                "largest change when started outside the span", largest_change, 0.1, method="exact"
+            ),
         ],
     )
 
@@ -273,27 +272,21 @@ def xor(key):
     $y (w^\top x + b) > 0$ add up to $0 > 0$.
     """
     xs, ys = XOR
-    found = models.separate(xs, ys)
+    separation = models.separate(xs, ys)
     rows = ys[:, None] * np.column_stack([xs, np.ones(4)])
-    corner = models.separate(xs, np.array([-1, 1, -1, -1]))
+    and_separation = models.separate(xs, np.array([-1, 1, -1, -1]))
     return Verdict(
-        equal("separable", found.separable, False),
-        close("multipliers", found.certificate, np.full(4, 0.25), tolerance=1e-12),
-        close(
-            "sum of the four constraints",
-            np.ones(4) @ rows,
-            np.zeros(3),
-            tolerance=1e-12,
-            method="exact",
-        ),
-        equal("AND is separable", corner.separable, True),
+        equal("separable", separation.separable, False),
+        close("multipliers", separation.certificate, np.full(4, 0.25)),
+        close("sum of the four constraints", np.ones(4) @ rows, np.zeros(3), method="exact"),
+        equal("AND is separable", and_separation.separable, True),
         figure=Chart(
             Panel(
                 "$x_1$",
                 "$x_2$",
                 points={"$y = +1$": (xs[:2, 0], xs[:2, 1]), "$y = -1$": (xs[2:, 0], xs[2:, 1])},
                 equal_aspect=True,
-                title="no line will do",
+                title="no line separates the classes",
             )
         ),
     )

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 
 
-def planted(
+def separable_points(
     rng: np.random.Generator, *shape: int, gap: float, step: float | None = None
 ) -> tuple[Any, Any, Any]:
-    r"""Normal points of shape (..., n, d), pushed away from a random plane through 0 by `gap`;
-    labels; unit normals.
+    r"""Gaussian points of shape (..., n, d), moved away from a random hyperplane through 0 by
+    `gap`; their labels; the unit normals of the hyperplanes.
 
-    With a step, coordinates are rounded to its multiples (a power of two makes sums of them exact),
-    so that the gap is only nearly kept.
+    With a `step`, coordinates are rounded to its multiples (a power of two makes their sums exact),
+    and the gap holds only approximately.
     """
     xs = rng.normal(size=shape)
     u = rng.normal(size=(*shape[:-2], shape[-1]))

@@ -1,4 +1,4 @@
-"""The separator of largest margin."""
+"""The separating hyperplane of largest margin."""
 
 import jax
 import jax.numpy as jnp
@@ -7,10 +7,9 @@ from scipy.optimize import minimize
 
 from ... import models
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal
 from ..engine.claim import Verdict, claim
-from .points import planted
+from .points import separable_points
 
 
 def _by_angles(xs, ys, angles=10_000):
@@ -51,58 +50,56 @@ def _with_one(xs):
     of=("models.max_margin",),
     cites="Boser, Guyon & Vapnik 1992",
 )
-def max_margin(key):
+def max_margin(rng):
     r"""To maximise $\gamma[w, b](S)$ is to minimise $\tfrac12 \|w\|^2$ subject to
     $y_i (w^\top x_i + b) \ge 1$, and the largest margin is $1 / \|w^*\|$. No perceptron has a
-    larger one. Multipliers $\alpha_i \ge 0$ on the points at the margin show it:
+    larger one. Multipliers $\alpha_i \ge 0$ on the points at the margin prove it:
     $w^* = \sum_i \alpha_i y_i x_i$ and $\sum_i \alpha_i y_i = 0$.
     """
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 10, 20, 2, gap=0.2)
-    found = [models.max_margin(*pair) for pair in zip(xs, ys)]
+    xs, ys, _ = separable_points(rng, 10, 20, 2, gap=0.2)
+    svms = [models.max_margin(*pair) for pair in zip(xs, ys)]
     angles = [_by_angles(*pair) for pair in zip(xs, ys)]
     programme = np.array([_quadratic_programme(*pair) for pair in zip(xs, ys)])
-    best = np.array([svm.margin for svm in found])
-    trained = jax.vmap(models.fit_perceptron)(jnp.asarray(xs), jnp.asarray(ys))
-    margins = jax.vmap(models.margin)(trained.model, jnp.asarray(xs), jnp.asarray(ys))
+    best = np.array([svm.margin for svm in svms])
+    fit = jax.vmap(models.fit_perceptron)(jnp.asarray(xs), jnp.asarray(ys))
+    margins = jax.vmap(models.geometric_margin)(fit.model, jnp.asarray(xs), jnp.asarray(ys))
     turn, gap = angles[0]
     around = (turn - turn[gap.argmax()] + np.pi) % (2 * np.pi) - np.pi
     near = np.argsort(around)[gap[np.argsort(around)] > 0]
-    at = [
-        models.margin(svm.model, jnp.asarray(x), jnp.asarray(y)) for svm, x, y in zip(found, xs, ys)
+    measured = [
+        models.geometric_margin(svm.model, jnp.asarray(x), jnp.asarray(y))
+        for svm, x, y in zip(svms, xs, ys)
     ]
     widest = [gap.max() for _, gap in angles]
-    steepest = [svm.model.w for svm in found]
+    weights = [svm.model.w for svm in svms]
     sums = np.array(
-        [svm.alpha @ (y[:, None] * _with_one(x))[svm.support] for svm, x, y in zip(found, xs, ys)]
+        [svm.alpha @ (y[:, None] * _with_one(x))[svm.support] for svm, x, y in zip(svms, xs, ys)]
     )
-    scores = [y * (_with_one(x) @ np.asarray(svm.model.v)) for svm, x, y in zip(found, xs, ys)]
-    held = np.concatenate([score[svm.support] for svm, score in zip(found, scores)])
+    scores = [y * (_with_one(x) @ np.asarray(svm.model.v)) for svm, x, y in zip(svms, xs, ys)]
+    support_scores = np.concatenate([score[svm.support] for svm, score in zip(svms, scores)])
     return Verdict(
         close("largest margin over 10⁴ angles", best, widest, tolerance=1e-3, method="brute force"),
         close(
             "w of SLSQP",
-            steepest,
+            weights,
             programme[:, :2],
             tolerance=1e-5,
             relative=True,
             method="brute force",
         ),
-        close("margin is 1 / ‖w‖", best, at, tolerance=1e-9),
-        close("Σαyx of the multipliers is w", sums[:, :2], steepest, tolerance=1e-6, relative=True),
+        close("margin is 1 / ‖w‖", best, measured, tolerance=1e-9),
+        close("Σαyx of the multipliers is w", sums[:, :2], weights, tolerance=1e-6, relative=True),
         close("Σαy", sums[:, 2], 0.0, tolerance=1e-6),
-        close(
-            "Σα is ‖w‖²", [svm.alpha.sum() * svm.margin**2 for svm in found], 1.0, tolerance=1e-6
-        ),
-        at_least("the multipliers", np.concatenate([svm.alpha for svm in found]), 0.0),
-        close("scores where they are not 0", held, 1.0, tolerance=1e-6),
-        equal("the perceptron separates", trained.separated, True),
-        at_most("its margin", margins, best, slack=1e-12),
+        close("Σα is ‖w‖²", [svm.alpha.sum() * svm.margin**2 for svm in svms], 1.0, tolerance=1e-6),
+        at_least("the multipliers", np.concatenate([svm.alpha for svm in svms]), 0.0),
+        close("scores of the points with α > 0", support_scores, 1.0, tolerance=1e-6),
+        equal("the perceptron separates", fit.separated, True),
+        at_most("margin of the perceptron", margins, best, slack=1e-12),
         figure=Chart(
             Panel(
                 "angle between $w$ and the best direction",
                 "margin with the best offset",
-                lines={"each direction": (around[near], gap[near])},
+                lines={"all directions": (around[near], gap[near])},
                 bounds={"the maximum-margin classifier": (around[near][[0, -1]], [best[0]] * 2)},
             )
         ),
@@ -110,7 +107,7 @@ def max_margin(key):
 
 
 def _line(svm, level):
-    """The points of a 6-unit stretch of w·x + b = level, around its foot."""
+    """The ends of a segment of length 6 of w·x + b = level, centred at its point nearest to 0."""
     w = np.asarray(svm.model.w)
     b = float(svm.model.b)
     foot = w * (level - b) / (w @ w)
@@ -124,18 +121,17 @@ def _line(svm, level):
     kind="figure",
     of=("models.max_margin", "models.separate"),
 )
-def clouds(key):
-    r"""Two clouds that a line separates, once with room to spare and once with little: the margin
-    $\gamma$ is the distance from the line to the nearest point on either side.
+def clouds(rng):
+    r"""Two clouds of points that a line separates, once with a large and once with a small margin:
+    the margin $\gamma$ is the distance from the line to the nearest point on either side.
     """
-    rng = chance(key)
     panels = []
     checks = []
     for name, gap, tag in (
         ("large margin", 0.5, ""),
         ("small margin", 0.02, "_"),
-    ):  # one legend is enough
-        xs, ys, _ = planted(rng, 60, 2, gap=gap)
+    ):  # a label that begins with _ is left out of the legend
+        xs, ys, _ = separable_points(rng, 60, 2, gap=gap)
         svm = models.max_margin(xs, ys)
         best = _by_angles(xs, ys)[1].max()
         checks += [

@@ -1,4 +1,4 @@
-"""The transition at n = 2d: from every labelling to hardly any."""
+"""The transition at n = 2d, from almost all labellings separable to almost none."""
 
 from fractions import Fraction
 
@@ -7,7 +7,6 @@ from scipy import stats
 
 from ... import certify
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import close, equal, falls, likely, rises
 from ..engine.claim import Verdict, claim, erratum
 from .cover import separable_share
@@ -20,13 +19,12 @@ from .cover import separable_share
     of=("certify.cover_fraction", "models.separate"),
     cites="Cover 1965",
 )
-def transition(key):
+def transition(rng):
     r"""The share of separable labellings
     $F(n, d) = C(n, d) / 2^n = P(\mathrm{Bin}(n - 1, \tfrac12) \le d - 1)$ is exactly one half at
     $n = 2d$; as $d \to \infty$ it tends to 1 at $n = (2 - \varepsilon) d$ and to 0 at
     $n = (2 + \varepsilon) d$.
     """
-    rng = chance(key)
     F = certify.cover_fraction
     grid = [(n, d) for d in (1, 2, 5, 17, 60) for n in range(1, 3 * d + 2)]
     sides = [(float(F(3 * d // 2, d)), float(F(5 * d // 2, d))) for d in (5, 20, 100)]
@@ -43,10 +41,9 @@ def transition(key):
             [True] * 200,
         ),
         close(
-            "binomial law",
+            "binomial distribution function",
             [float(F(*size)) for size in grid],
             [stats.binom.cdf(d - 1, n - 1, 0.5) for n, d in grid],
-            tolerance=1e-12,
         ),
         close("F at 1.5 d and 2.5 d, d = 5, 20, 100", sides, printed, tolerance=6e-4),
         rises("F at 1.5 d", [low for low, _ in sides]),

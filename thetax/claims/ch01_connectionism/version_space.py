@@ -1,4 +1,4 @@
-"""The version space: a cone of half-spaces that data make smaller."""
+"""The version space: an intersection of half-spaces that shrinks with every example."""
 
 from itertools import product
 
@@ -9,10 +9,9 @@ from scipy.optimize import linprog
 
 from ... import explain, models
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_most, close, equal, refuted, within
 from ..engine.claim import Verdict, claim
-from .points import planted
+from .points import separable_points
 
 
 def _members(w, b, xs, ys):
@@ -30,20 +29,19 @@ def _members(w, b, xs, ys):
     kind="definition",
     of=("explain.in_version_space",),
 )
-def version_space(key):
+def version_space(rng):
     r"""$V(S) = \{(w, b) : \gamma[w, b](S) > 0\}$ is the intersection of the $n$ open half-spaces
     $\{(w, b) : y_i (w^\top x_i + b) > 0\}$: an open convex cone. $(0, b)$ is not in it, even where
     all labels agree.
     """
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 4, 2, gap=0.2)
+    xs, ys, _ = separable_points(rng, 4, 2, gap=0.2)
     w = rng.normal(size=(10_000, 2))
     b = rng.normal(size=10_000)
-    found = _members(w, b, xs, ys)
+    is_member = _members(w, b, xs, ys)
     half_spaces = ys * (w @ xs.T + b[:, None]) > 0
     classified = [all(np.sign(p @ x + c) == y for x, y in zip(xs, ys)) for p, c in zip(w, b)]
-    inside = np.flatnonzero(found)
-    outside = np.flatnonzero(~found)
+    inside = np.flatnonzero(is_member)
+    outside = np.flatnonzero(~is_member)
     scale = rng.uniform(0.01, 3, (2, 1000))
 
     def combined(pool):
@@ -51,60 +49,65 @@ def version_space(key):
         mixed = scale[0][:, None] * w[i] + scale[1][:, None] * w[j]
         return _members(mixed, scale[0] * b[i] + scale[1] * b[j], xs, ys)
 
-    alone = explain.in_version_space(
+    bias_only = explain.in_version_space(
         models.Perceptron(jnp.zeros(2), jnp.array(1.0)), jnp.asarray(xs), jnp.ones(4)
     )
     corners = np.array([[1, 0], [0, 1], [2, 1], [-1, -2]])
     signs = np.array([1, 1, 1, -1])
-    whole = np.array(
+    grid = np.array(
         list(product(range(-3, 4), repeat=3))
-    )  # (w, b), so that many lie on a wall, exactly
-    least = (signs * (whole[:, :2] @ corners.T + whole[:, 2:])).min(axis=1)
-    closed = (least >= 0) & whole[:, :2].any(axis=1)
-    exact = _members(
-        whole[:, :2].astype(float),
-        whole[:, 2].astype(float),
+    )  # integer (w, b): many lie exactly on a boundary
+    min_score = (signs * (grid[:, :2] @ corners.T + grid[:, 2:])).min(axis=1)
+    closed_cone = (min_score >= 0) & grid[:, :2].any(axis=1)
+    grid_members = _members(
+        grid[:, :2].astype(float),
+        grid[:, 2].astype(float),
         corners.astype(float),
         signs.astype(float),
     )
     return Verdict(
-        equal("membership is classifying all of S", found, classified, method="brute force"),
+        equal("members classify all of S correctly", is_member, classified, method="brute force"),
         equal(
-            "membership is all half-spaces", found, half_spaces.all(axis=1), method="brute force"
+            "members lie in all half-spaces",
+            is_member,
+            half_spaces.all(axis=1),
+            method="brute force",
         ),
         equal("positive combinations of 1,000 pairs of members", combined(inside), True),
         refuted(
             equal("positive combinations of non-members stay outside", ~combined(outside), True)
         ),
-        equal("(0, b) on a single class", bool(alone), False),
+        equal("(0, b) on a single class", bool(bias_only), False),
         equal(
-            "343 whole (w, b), with those on a wall outside", exact, least > 0, method="brute force"
+            "343 integer (w, b), boundary excluded",
+            grid_members,
+            min_score > 0,
+            method="brute force",
         ),
-        refuted(equal("the same with the walls inside", exact, closed)),
+        refuted(equal("343 integer (w, b), boundary included", grid_members, closed_cone)),
         assumptions=[equal("members among 10,000", bool(len(inside) > 100), True)],
     )
 
 
 @claim(
     "1.2-vs-separable",
-    title="Separable data are those with a version space",
+    title="Data are separable iff their version space is not empty",
     kind="identity",
     of=("models.separate", "models.fit_perceptron", "models.max_margin"),
     cites="Novikoff 1962",
 )
-def separable(key):
+def separable(rng):
     r"""$S$ is linearly separable iff $V(S) \ne \emptyset$: a linear programme finds a point of
     $V(S)$ exactly when the perceptron stops, and then it does so within
     $(R^2 + 1) / \tilde\gamma^2$ updates, $\tilde\gamma$ being the largest margin of the points
     $(x, 1)$ without a bias. XOR has no version space.
     """
-    rng = chance(key)
     xs = rng.integers(-4, 5, (200, 8, 2))
     ys = rng.choice([-1, 1], (200, 8))
     w = rng.normal(size=(100, 2))
     xs = np.where(
         np.arange(200)[:, None, None] < 100, 2 * xs + 1, xs
-    )  # odd, so that no point is the origin
+    )  # odd coordinates: no point is the origin
     ys[:100] = np.sign(np.einsum("knd,kd->kn", xs[:100], w))
     zs = ys[..., None] * np.concatenate([xs, np.ones((200, 8, 1), int)], axis=2)
     feasible = np.array(
@@ -113,41 +116,48 @@ def separable(key):
             for z in zs
         ]
     )
-    found = [models.separate(x, y) for x, y in zip(xs, ys)]
-    point = np.array(
-        [s.model is not None and (z @ np.asarray(s.model.v)).min() > 0 for s, z in zip(found, zs)]
+    separations = [models.separate(x, y) for x, y in zip(xs, ys)]
+    has_point = np.array(
+        [
+            s.model is not None and (z @ np.asarray(s.model.v)).min() > 0
+            for s, z in zip(separations, zs)
+        ]
     )
-    trained = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=20_000))(
+    fit = jax.vmap(lambda x, y: models.fit_perceptron(x, y, epochs=20_000))(
         jnp.asarray(xs), jnp.asarray(ys)
     )
     gamma = np.array([models.max_margin(z, np.ones(8), bias=False).margin for z in zs[feasible]])
     bound = (zs[feasible] ** 2).sum(axis=2).max(axis=1) / gamma**2
     square = np.array([[0, 0], [1, 1], [0, 1], [1, 0]])
-    zero = [np.abs(s.certificate @ z).max() for s, z in zip(found, zs) if s.certificate is not None]
+    combinations = [
+        np.abs(s.certificate @ z).max()
+        for s, z in zip(separations, zs)
+        if s.certificate is not None
+    ]
     return Verdict(
         equal(
-            "the programme finds a point of V(S) iff y(wᵀx + b) ≥ 1 is feasible", point, feasible
+            "the programme finds a point of V(S) iff y(wᵀx + b) ≥ 1 is feasible",
+            has_point,
+            feasible,
         ),
         equal(
             "the perceptron stops iff V(S) is not empty",
-            trained.separated,
+            fit.separated,
             feasible,
             method="brute force",
         ),
-        at_most(
-            "updates, where it stops", np.asarray(trained.mistakes)[feasible], bound, slack=1e-6
-        ),
-        close("where V(S) is empty, Σαz of the certificate", zero, 0.0, tolerance=1e-12),
+        at_most("updates, where it stops", np.asarray(fit.mistakes)[feasible], bound, slack=1e-6),
+        close("where V(S) is empty, Σαz of the certificate", combinations, 0.0),
         equal(
             "XOR is separable", models.separate(square, np.array([1, 1, -1, -1])).separable, False
         ),
-        assumptions=[equal("both kinds occur", bool(80 < feasible.sum() < 180), True)],
+        assumptions=[equal("both cases occur", bool(80 < feasible.sum() < 180), True)],
     )
 
 
 def _arc(normals):
-    """The arc of directions within a right angle of every normal, by trying between any two
-    neighbouring walls.
+    """The arc of directions within a right angle of every normal, found by testing the middle
+    between any two neighbouring boundaries.
     """
     walls = np.arctan2(normals[:, 1], normals[:, 0])[:, None] + np.array([-1, 1]) * np.pi / 2
     walls = np.sort(walls.ravel() % (2 * np.pi))
@@ -159,40 +169,43 @@ def _arc(normals):
 
 @claim(
     "1.2-vs-shrinks",
-    title="Data shrink the version space",
+    title="More data shrink the version space",
     kind="identity",
     of=("explain.version_volume", "explain.version_cone"),
 )
-def shrinks(key):
+def shrinks(key, rng):
     r"""$S \subset S'$ implies $V(S') \subseteq V(S)$: the share of directions that classify the
-    first $k$ data rightly never rises with $k$.
+    first $k$ examples correctly never rises with $k$.
     """
-    rng = chance(key)
-    xs, ys, _ = planted(rng, 8, 2, gap=0.1)
-    first = np.array(
+    xs, ys, _ = separable_points(rng, 8, 2, gap=0.1)
+    repeated = np.array(
         [[i if i < k else 0 for i in range(8)] for k in range(1, 9)]
-    )  # repeats add nothing
-    volume = jax.jit(jax.vmap(lambda x, y: explain.version_volume(x, y, samples=200_000, key=key)))
-    found = volume(jnp.asarray(xs[first]), jnp.asarray(ys[first]))
-    share = np.asarray(found.fraction)
+    )  # repeated examples add no constraint
+    volume = jax.jit(
+        jax.vmap(lambda x, y: explain.version_volume(x, y, n_samples=200_000, key=key))
+    )
+    volumes = volume(jnp.asarray(xs[repeated]), jnp.asarray(ys[repeated]))
+    share = np.asarray(volumes.fraction)
     arcs = [_arc(ys[:k, None] * xs[:k]) for k in range(1, 9)]
     exact = np.array([(high - low).sum() / (2 * np.pi) for low, high in arcs])
     cones = [explain.version_cone(xs[:k], ys[:k]).fraction for k in range(1, 9)]
     return Verdict(
         equal("shares of the same directions never rise", bool((np.diff(share) <= 0).all()), True),
         close("shares of 2·10⁵ directions", share, exact, tolerance=0.005, method="trend"),
-        close("arcs", cones, exact, tolerance=1e-12, method="brute force"),
-        within("the same, within chance", share, exact, error=found.error),
+        close("arcs", cones, exact, method="brute force"),
+        within(
+            "shares of 2·10⁵ directions, within sampling error", share, exact, error=volumes.error
+        ),
         close(
             "standard errors, against √(p(1 - p)/n) of the arcs",
-            found.error,
+            volumes.error,
             np.sqrt(exact * (1 - exact) / 200_000),
             tolerance=0.02,
             relative=True,
         ),
         figure=Chart(
             Panel(
-                "data",
+                "examples",
                 "share of directions left",
                 lines={"exact arc": (np.arange(1, 9), exact)},
                 points={"200,000 directions": (np.arange(1, 9), share)},
@@ -208,15 +221,15 @@ def shrinks(key):
     kind="figure",
     of=("explain.version_cone",),
 )
-def picture(key):
-    r"""Without a bias each datum in the plane is a line through the origin of weight space, on one
-    side of which it is right. What all sides have in common is a cone, narrower with every datum.
+def picture(rng):
+    r"""Without a bias each example in the plane is a line through the origin of weight space; the
+    weights on one side of it classify the example correctly. The intersection of these sides is a
+    cone, which narrows with every example.
     """
-    rng = chance(key)
     checks = []
     cone = None
     for _ in range(5):
-        xs, ys, _ = planted(rng, 5, 2, gap=0.3)
+        xs, ys, _ = separable_points(rng, 5, 2, gap=0.3)
         cone = explain.version_cone(xs, ys)
         low, high = _arc(ys[:, None] * xs)
         turn = np.round((low[0] - cone.low) / (2 * np.pi)) * 2 * np.pi

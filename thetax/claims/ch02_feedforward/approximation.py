@@ -1,4 +1,4 @@
-"""§2.5: uniform distance, universal approximation, and which activations have it."""
+"""§2.5: uniform distance, universal approximation, and which activations are universal."""
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,10 @@ from scipy import special, stats
 from ... import explain, layers, models
 from ...core import predict
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim
 
-COMPILED = jax.jit(predict)
+PREDICT = jax.jit(predict)
 WIDTHS = (5, 20, 80, 320)
 GRID = np.linspace(-2, 2, 401)
 FINE = np.linspace(-2, 2, 1601)
@@ -26,13 +25,13 @@ def target(x):
 
 
 def cube(z):
-    """A polynomial, which is no good as an activation."""
+    """A polynomial activation, hence not universal."""
     return z**3
 
 
 def _fits(key, activation, *, spread=4.0, points=401):
-    """Least squares with random units on [−2, 2]: the network of each width, and its largest error
-    on a finer grid.
+    """Least squares with random units on [−2, 2]: the network of each width, its outputs on a finer
+    grid, and its largest error there.
     """
     xs = jnp.linspace(-2, 2, points)
     ys = target(xs)
@@ -56,14 +55,16 @@ def _weights(net):
 
 
 @claim(
-    "2.5-dK", title="Uniform distance on a compact set", kind="definition", of=("explain.distance",)
+    "2.5-dK",
+    title="Uniform distance on a compact set",
+    kind="definition",
+    of=("explain.uniform_distance",),
 )
-def uniform_distance(key):
+def uniform_distance(rng):
     r"""$d_K(f, g) = \sup_{x \in K} |f(x) - g(x)|$ is a metric on the continuous functions on $K$.
     On a grid it is known up to the Lipschitz constant of $f - g$ times half the width of a cell.
     """
-    rng = chance(key)
-    waves = explain.distance(jnp.sin, jnp.cos, low=0.0, high=2 * np.pi, lipschitz=2.0)
+    waves = explain.uniform_distance(jnp.sin, jnp.cos, low=0.0, high=2 * np.pi, lipschitz=2.0)
     polys = [Polynomial(rng.normal(size=5)) for _ in range(4)]
     as_function = lambda p: lambda x: jnp.polyval(jnp.asarray(p.coef[::-1]), x)
     low = np.zeros((4, 4))
@@ -72,13 +73,13 @@ def uniform_distance(key):
     for i, p in enumerate(polys):
         for j, q in enumerate(polys):
             steepest = np.abs((p - q).deriv()(_extrema((p - q).deriv()))).max()
-            found = explain.distance(
-                as_function(p), as_function(q), low=-1.0, high=1.0, points=401, lipschitz=steepest
+            distance = explain.uniform_distance(
+                as_function(p), as_function(q), low=-1.0, high=1.0, n_points=401, lipschitz=steepest
             )
-            low[i, j], high[i, j] = found.value, found.value + found.margin
+            low[i, j], high[i, j] = distance.value, distance.value + distance.margin
             exact[i, j] = np.abs((p - q)(_extrema(p - q))).max()
-    detours = (low[:, :, None] + low[None]).min(axis=1)
-    apart = low[~np.eye(4, dtype=bool)]
+    via_third = (low[:, :, None] + low[None]).min(axis=1)
+    off_diagonal = low[~np.eye(4, dtype=bool)]
     line = _cone(rng, 1)
     plane = _cone(rng, 2)
     return Verdict(
@@ -89,14 +90,13 @@ def uniform_distance(key):
         at_most("polynomials: grid below the exact supremum", low, exact, slack=1e-12),
         at_least("polynomials: grid plus margin above it", high, exact, slack=1e-12),
         equal("d(f, f)", np.diag(low), np.zeros(4)),
-        at_least("d(f, g) for f ≠ g", apart, 1e-3),
+        at_least("d(f, g) for f ≠ g", off_diagonal, 1e-3),
         equal("d(f, g) and d(g, f)", low, low.T),
-        at_most("d(f, h) against d(f, g) + d(g, h)", low, detours, slack=1e-12),
+        at_most("d(f, h) against d(f, g) + d(g, h)", low, via_third, slack=1e-12),
         close(
             "cones of height 1, on a line and a plane: grid plus margin",
             [line.value + line.margin, plane.value + plane.margin],
             np.ones(2),
-            tolerance=1e-12,
         ),
         refuted(at_least("grid without margin, cone on a line", line.value, 1 - 1e-12)),
         refuted(at_least("grid without margin, cone on a plane", plane.value, 1 - 1e-12)),
@@ -104,19 +104,19 @@ def uniform_distance(key):
 
 
 def _cone(rng, d):
-    """The worst a grid can do: a cone of slope 1 and height 1 with its tip in the middle of a cell,
-    against 0.
+    """The worst case of a grid: the distance to 0 of a cone of slope 1 and height 1 with its tip in
+    the middle of a cell.
     """
     cell = rng.uniform(0.1, 0.2, d)
     tip = (rng.integers(0, 10, d) + 0.5) * cell
     cone = lambda x: jnp.maximum(1 - jnp.linalg.norm(x - jnp.asarray(tip)), 0)
-    return explain.distance(
-        cone, lambda x: 0.0, low=np.zeros(d), high=10 * cell, points=11, lipschitz=1.0
+    return explain.uniform_distance(
+        cone, lambda x: 0.0, low=np.zeros(d), high=10 * cell, n_points=11, lipschitz=1.0
     )
 
 
 def _extrema(p):
-    """Where a polynomial can be largest on [−1, 1]: the ends, and the zeros of its slope."""
+    """The possible extrema of a polynomial on [−1, 1]: the ends and the zeros of its slope."""
     roots = p.deriv().roots()
     inner = roots.real[(np.abs(roots.imag) < 1e-9) & (np.abs(roots.real) <= 1)]
     return np.concatenate([[-1.0, 1.0], inner])
@@ -126,46 +126,50 @@ def _extrema(p):
     "2.5-dK-class",
     title="Distance from a class of functions",
     kind="definition",
-    of=("explain.minimax",),
+    of=("explain.minimax_approximation",),
     cites="Chebyshev 1854",
 )
 def distance_from_a_class(key):
     r"""$d_K(f, G) = \inf_{g \in G} d_K(f, g)$. From $x^{n+1}$ to the polynomials of degree $n$ on
-    $[-1, 1]$ it is $2^{-n}$; for $x^2$ and the affine functions $\frac12$. The best approximation
-    errs as much in one direction as in the other, in turn.
+    $[-1, 1]$ it is $2^{-n}$; for $x^2$ and the affine functions $\frac12$. The error of the best
+    approximation alternates between its two bounds.
     """
-    found = {}
+    best_fits = {}
     for n in (1, 2, 3):
         basis = lambda x, n=n: jnp.stack([x**k for k in range(n + 1)])
         power = lambda x, n=n: x ** (n + 1)
-        found[n] = explain.minimax(power, basis, low=-1.0, high=1.0, points=401)
-    turns = {n: _turns(best) for n, best in found.items()}
+        best_fits[n] = explain.minimax_approximation(power, basis, low=-1.0, high=1.0, n_points=401)
+    alternations = {n: _alternations(best) for n, best in best_fits.items()}
     x = np.linspace(-1, 1, 10001)
     nearby = [
         np.abs(x**2 - a - b * x).max()
         for a in np.linspace(0.3, 0.7, 21)
         for b in np.linspace(-0.2, 0.2, 21)
     ]
-    values = np.array([best.value for best in found.values()])
+    values = np.array([best.value for best in best_fits.values()])
     return Verdict(
-        close("x² and affine functions", found[1].value, 0.5, tolerance=1e-3),
+        close("x² and affine functions", best_fits[1].value, 0.5, tolerance=1e-3),
         close("degrees 1, 2, 3", values, 0.5 ** np.arange(1, 4), tolerance=1e-3),
         at_least(
-            "no affine function nearby does better", np.min(nearby), found[1].value, slack=1e-9
+            "least error of nearby affine functions", np.min(nearby), best_fits[1].value, slack=1e-9
         ),
         at_least(
-            "alternations of the error, degrees 1, 2, 3", [turns[n] for n in found], [3, 4, 5]
+            "alternations of the error, degrees 1, 2, 3",
+            [alternations[n] for n in best_fits],
+            [3, 4, 5],
         ),
-        close("best affine function", found[1].coefficients, np.array([0.5, 0.0]), tolerance=1e-3),
+        close(
+            "best affine function", best_fits[1].coefficients, np.array([0.5, 0.0]), tolerance=1e-3
+        ),
         refuted(
             close("least squares instead", np.abs(x**2 - np.mean(x**2)).max(), 0.5, tolerance=1e-3)
         ),
-        figure=found[3],
+        figure=best_fits[3],
     )
 
 
-def _turns(best):
-    """How often the error reaches its bound with the sign changed, plus one."""
+def _alternations(best):
+    """How many times in succession the error reaches its bound with alternating sign."""
     error = best.target - best.approximation
     peaks = np.sign(error[np.abs(error) > 0.999 * best.value])
     return 1 + int((np.diff(peaks) != 0).sum())
@@ -175,67 +179,69 @@ def _turns(best):
     "2.5-universal",
     title="Universal approximation",
     kind="definition",
-    of=("models.step_network", "models.ridge_network", "explain.minimax"),
+    of=("models.step_network", "models.ridge_network", "explain.minimax_approximation"),
     cites="Cybenko 1989; Hornik, Stinchcombe & White 1989",
 )
 def universal(key):
     r"""A class $G$ approximates $F$ on $K$ if $d_K(f, G) = 0$ for all $f \in F$, and universally if
-    on all compact $K$: whatever the tolerance, some member comes as near. Staircases and random
-    tanh units do so as they grow wide; polynomials of one fixed degree do not.
+    on all compact $K$: for every tolerance some member is that close. Step networks and random tanh
+    units reach any tolerance as the width grows; polynomials of one fixed degree do not.
     """
     tolerances = np.array([1.0, 0.1, 0.01])
-    edge = 1 + 1e-9  # so that both sides of every stair are seen
-    stairs = []
+    edge = 1 + 1e-9  # evaluates both sides of every step
+    staircase_errors = []
     for tolerance in tolerances:
         width = int(
             np.ceil(4 * 4 / (2 * tolerance))
-        )  # slope ≤ 4: an error of at most 4 h / 2 for stairs of length h
+        )  # slope ≤ 4: an error of at most 4 h / 2 for steps of length h
         net = models.step_network(target, low=-2.0, high=2.0, width=width)
-        places = np.linspace(-2, 2, width + 2)
-        x = np.sort(np.clip(np.concatenate([FINE, places * edge, places / edge]), -2, 2))
-        stairs.append(np.abs(_along(net, x) - np.asarray(target(x))).max())
+        breakpoints = np.linspace(-2, 2, width + 2)
+        x = np.sort(np.clip(np.concatenate([FINE, breakpoints * edge, breakpoints / edge]), -2, 2))
+        staircase_errors.append(np.abs(_along(net, x) - np.asarray(target(x))).max())
     _, _, errors = _fits(key, layers.tanh)
-    beside = np.linspace(1, 3, 401)
+    shifted_xs = np.linspace(1, 3, 401)
     net = models.ridge_network(
-        beside[:, None], np.asarray(target(beside)), width=80, spread=4.0, key=key
+        shifted_xs[:, None], np.asarray(target(shifted_xs)), width=80, spread=4.0, key=key
     )
     w, b = _weights(net)
-    between = np.linspace(1, 3, 1601)
-    elsewhere = np.abs(_along(net, between) - np.asarray(target(between))).max()
-    cubics = explain.minimax(
+    shifted_fine = np.linspace(1, 3, 1601)
+    shifted_error = np.abs(_along(net, shifted_fine) - np.asarray(target(shifted_fine))).max()
+    cubics = explain.minimax_approximation(
         target, lambda x: jnp.stack([x**k for k in range(4)]), low=-2.0, high=2.0
     )
     steps = models.step_network(target, low=-2.0, high=2.0, width=16)
-    rounded = models.step_network(target, low=-2.0, high=2.0, width=16, steepness=40.0)
+    sigmoids = models.step_network(target, low=-2.0, high=2.0, width=16, steepness=40.0)
     lines = {
         "function": (FINE, np.asarray(target(FINE))),
         "16 steps": (FINE, _along(steps, FINE)),
-        "16 steep sigmoids": (FINE, _along(rounded, FINE)),
+        "16 steep sigmoids": (FINE, _along(sigmoids, FINE)),
     }
     edges = np.linspace(-2, 2, 18)
     middles = (edges[1:] + edges[:-1]) / 2
     return Verdict(
-        at_most("error of staircases made for 1, 0.1 and 0.01", stairs, tolerances),
-        at_most("error of 20, 80, 320 random tanh units", errors[1:], [0.5, 0.1, 0.02]),
-        at_most("error of 80 random tanh units on [1, 3]", elsewhere, 0.02),
         at_most(
-            "where they vanish, from the middle of [1, 3]", np.abs(-b / w - 2), 1.0, slack=1e-9
+            "error of step networks for tolerances 1, 0.1 and 0.01", staircase_errors, tolerances
         ),
-        at_least("error of the best cubic, whatever its coefficients", cubics.value, 0.8),
+        at_most("error of 20, 80, 320 random tanh units", errors[1:], [0.5, 0.1, 0.02]),
+        at_most("error of 80 random tanh units on [1, 3]", shifted_error, 0.02),
+        at_most(
+            "distance of their zeros from the middle of [1, 3]", np.abs(-b / w - 2), 1.0, slack=1e-9
+        ),
+        at_least("error of the best cubic", cubics.value, 0.8),
+        close("16 steps, at the middles of their cells", _along(steps, middles), target(middles)),
         close(
-            "16 steps, at the middles of their cells",
-            _along(steps, middles),
+            "16 steep sigmoids, at the middles of their cells",
+            _along(sigmoids, middles),
             target(middles),
-            tolerance=1e-12,
+            tolerance=0.05,
         ),
-        close("16 steep sigmoids there", _along(rounded, middles), target(middles), tolerance=0.05),
         figure=Chart(Panel("x", "value", lines=lines)),
     )
 
 
 def _along(net, x):
-    """A network on an interval, as an array of numbers."""
-    return np.asarray(COMPILED(net, jnp.asarray(x)[:, None]))[:, 0]
+    """The outputs of a network of one input and one output, as an array."""
+    return np.asarray(PREDICT(net, jnp.asarray(x)[:, None]))[:, 0]
 
 
 def _bernstein(f, n):
@@ -255,7 +261,7 @@ def _bernstein(f, n):
     "2.5-weierstrass",
     title="Weierstrass: polynomials are dense",
     kind="theorem",
-    of=("explain.distance",),
+    of=("explain.uniform_distance",),
     cites="Weierstrass 1885; Bernstein 1912",
 )
 def weierstrass(key):
@@ -265,20 +271,22 @@ def weierstrass(key):
     """
     degrees = np.array([10, 40, 160, 640])
     kink = lambda x: abs(x - 0.5)
-    found = [
-        explain.distance(kink, _bernstein(kink, n), low=0.0, high=1.0, points=401, lipschitz=2.0)
+    distances = [
+        explain.uniform_distance(
+            kink, _bernstein(kink, n), low=0.0, high=1.0, n_points=401, lipschitz=2.0
+        )
         for n in degrees
     ]
-    errors = np.array([d.value for d in found])
+    errors = np.array([d.value for d in distances])
     at_middle = [stats.binom(n, 0.5).expect(lambda k, n=n: abs(k / n - 0.5)) for n in degrees]
     runge = lambda x: 1 / (1 + 25 * x**2)
     series = Chebyshev.interpolate(runge, 100)
     k = np.arange(101)
     fit = lambda x: jnp.vdot(jnp.asarray(series.coef), jnp.cos(k * jnp.arccos(x)))
-    smooth = explain.distance(runge, fit, low=-1.0, high=1.0, lipschitz=0.0)
-    at = np.linspace(0, 1, 401)
+    smooth = explain.uniform_distance(runge, fit, low=-1.0, high=1.0, lipschitz=0.0)
+    xs = np.linspace(0, 1, 401)
     lines = {
-        f"degree {n}": (at, np.asarray(jax.vmap(_bernstein(kink, n))(jnp.asarray(at))))
+        f"degree {n}": (xs, np.asarray(jax.vmap(_bernstein(kink, n))(jnp.asarray(xs))))
         for n in degrees[:3]
     }
     return Verdict(
@@ -289,14 +297,20 @@ def weierstrass(key):
             [0.123, 0.063, 0.031, 0.016],
             tolerance=6e-4,
         ),
-        close("error at ½, as a binomial mean", errors, at_middle, tolerance=1e-9),
+        close("error at ½, against a binomial mean", errors, at_middle, tolerance=1e-9),
         at_most("Runge's function, Chebyshev polynomial of degree 100", smooth.value, 1e-6),
-        refuted(at_most("its interpolant at even points", _even_runge(runge), 1e-6)),
+        refuted(
+            at_most(
+                "Runge's function, interpolated at equidistant points",
+                _equidistant_error(runge),
+                1e-6,
+            )
+        ),
         assumptions=[
-            at_most("slope of the kink", np.abs(np.diff(kink(at)) / np.diff(at)), 1.0, slack=1e-9)
+            at_most("slope of the kink", np.abs(np.diff(kink(xs)) / np.diff(xs)), 1.0, slack=1e-9)
         ],
         figure=Chart(
-            Panel("x", "value", lines={"|x − ½|": (at, kink(at)), **lines}),
+            Panel("x", "value", lines={"|x − ½|": (xs, kink(xs)), **lines}),
             Panel(
                 "degree",
                 "largest error",
@@ -308,8 +322,8 @@ def weierstrass(key):
     )
 
 
-def _even_runge(f):
-    """Runge's warning: interpolation at even points diverges."""
+def _equidistant_error(f):
+    """The error of interpolation at 21 equidistant points, which diverges for Runge's function."""
     nodes = np.linspace(-1, 1, 21)
     x = np.linspace(-1, 1, 2001)
     return np.abs(Polynomial.fit(nodes, f(nodes), 20)(x) - f(x)).max()
@@ -326,7 +340,7 @@ def _even_runge(f):
 def leshno(key):
     r"""If $\varphi$ is smooth and not a polynomial, the span of $\varphi(ax + b)$ is dense in the
     continuous functions on every compact interval. If it is a polynomial of degree $k$, the span
-    has dimension at most $k + 1$ and is not.
+    has dimension at most $k + 1$ and is not dense.
     """
     nets, curves, errors = _fits(key, layers.tanh)
     cubic_nets, cubic_curves, cubic_errors = _fits(key, cube, spread=1.0, points=801)
@@ -334,7 +348,7 @@ def leshno(key):
         phi(GRID[::8, None] * _weights(net)[0] + _weights(net)[1]), rtol=1e-10
     )
     ranks = [rank(net, cube) for net in cubic_nets]
-    free = [rank(net, np.tanh) for net in nets]
+    tanh_ranks = [rank(net, np.tanh) for net in nets]
     lines = {
         "function": (FINE, np.asarray(target(FINE))),
         "5 units tanh": (FINE, curves[0]),
@@ -343,19 +357,21 @@ def leshno(key):
     }
     even = np.linspace(-2, 2, 801)
     best = Polynomial.fit(even, np.asarray(target(even)), 3)
-    frozen = np.abs(best(FINE) - np.asarray(target(FINE))).max()
+    cubic_error = np.abs(best(FINE) - np.asarray(target(FINE))).max()
     return Verdict(
         falls("largest error of 5, 20, 80, 320 tanh units", errors),
-        at_most("at 320", errors[-1], 0.02),
+        at_most("largest error of 320 tanh units", errors[-1], 0.02),
         equal("dimension of the span of 5, 20, 80, 320 units z³", ranks, [4, 4, 4, 4]),
-        at_least("dimension of the span of 5, 20, 80, 320 units tanh z", free, [5, 15, 15, 15]),
+        at_least(
+            "dimension of the span of 5, 20, 80, 320 units tanh z", tanh_ranks, [5, 15, 15, 15]
+        ),
         close(
             "error of units z³, against the least-squares cubic",
             cubic_errors,
-            np.full(4, frozen),
+            np.full(4, cubic_error),
             tolerance=1e-6,
         ),
-        close("those errors", cubic_errors, np.full(4, 1.4142), tolerance=1e-4),
+        close("error of units z³", cubic_errors, np.full(4, 1.4142), tolerance=1e-4),
         figure=Chart(
             Panel("x", "value", lines=lines),
             Panel(
@@ -370,7 +386,7 @@ def leshno(key):
 
 @claim(
     "2.5-lifting",
-    title="From the line to any dimension",
+    title="Universality carries over from the line to any dimension",
     kind="theorem",
     of=("models.ridge_network",),
     cites="Leshno, Lin, Pinkus & Schocken 1993",
@@ -384,7 +400,7 @@ def lifting(key):
         np.meshgrid(*[np.linspace(-1, 1, points)] * 2), axis=-1
     ).reshape(-1, 2)
     xs = square(28)
-    fresh = square(41)
+    finer_grid = square(41)
     functions = {
         "exp(−‖x‖²)": lambda x: np.exp(-(x**2).sum(axis=1)),
         "x₁x₂": lambda x: x[:, 0] * x[:, 1],
@@ -398,9 +414,11 @@ def lifting(key):
                 jnp.asarray(xs), jnp.asarray(f(xs)), width=m, spread=1.5, key=jr.fold_in(key, m)
             )
             errors[name].append(
-                np.abs(np.asarray(COMPILED(net, jnp.asarray(fresh)))[:, 0] - f(fresh)).max()
+                np.abs(
+                    np.asarray(PREDICT(net, jnp.asarray(finer_grid)))[:, 0] - f(finer_grid)
+                ).max()
             )
-    a, b = fresh.T
+    a, b = finer_grid.T
     points = {name: (widths, e) for name, e in errors.items()}
     return Verdict(
         *[falls(f"largest error for {name}, 10, 30, 100 units", e) for name, e in errors.items()],

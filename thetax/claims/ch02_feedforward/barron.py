@@ -1,4 +1,4 @@
-"""§2.5: Barron's theorem, Maurey's sampling behind it, and what dimension does to it."""
+"""§2.5: Barron's theorem, Maurey's sampling in its proof, and the effect of the dimension."""
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,9 @@ from scipy import integrate, special, stats
 from ... import models, tree
 from ...models import MLP
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, within
 from ..engine.claim import Verdict, claim
+from ..engine.numpy_rng import numpy_rng
 
 DRAWS, RADIUS = 200, 1.0
 WIDTHS = np.array([1, 4, 16, 64, 256])
@@ -19,7 +19,7 @@ DIMENSIONS = (2, 5, 10, 20)
 
 
 def _ball(rng, n, points):
-    """A probability on the ball: the uniform law on some points of it."""
+    """A random sample of points from the uniform distribution on the ball."""
     u = rng.normal(size=(points, n))
     return (
         RADIUS
@@ -30,29 +30,30 @@ def _ball(rng, n, points):
 
 
 def _outputs(key, waves, n, *, steepness=np.inf, points=50):
-    """What networks of each width put out, draws by points by widths, and how far that is from the
-    library's own.
+    """The outputs of networks of each width, shape (draws, points, widths), the points, and the
+    largest difference from the model's outputs at full width.
 
-    The units of a network are drawn independently of one law, so the first m of 256, counted 256/m
-    times, are a network of m units. The outputs are summed up in NumPy; at full width they are the
-    model's.
+    The units of a network are independent and identically distributed, so the first m of 256, with
+    weights 256/m times as large, are a network of m units. The outputs are summed in NumPy.
     """
-    xs = _ball(chance(key), n, points)
-    most = int(WIDTHS[-1])
-    make = lambda key: models.barron_network(
-        waves, radius=RADIUS, width=most, steepness=steepness, key=key
+    xs = _ball(numpy_rng(key), n, points)
+    max_width = int(WIDTHS[-1])
+    draw_network = lambda key: models.barron_network(
+        waves, radius=RADIUS, width=max_width, steepness=steepness, key=key
     )
     draw = jax.jit(
-        jax.vmap(lambda key, xs: (net := make(key), jax.vmap(net)(xs)[:, 0]), in_axes=(0, None))
+        jax.vmap(
+            lambda key, xs: (net := draw_network(key), jax.vmap(net)(xs)[:, 0]), in_axes=(0, None)
+        )
     )
-    nets, whole = draw(jr.split(key, DRAWS), jnp.asarray(xs))
+    nets, model_outputs = draw(jr.split(key, DRAWS), jnp.asarray(xs))
     first, _, last = nets.body.layers
     W, b, v, c = (np.asarray(a) for a in (first.W, first.b, last.W[:, 0], last.b[:, 0]))
     z = xs @ W.transpose(0, 2, 1) + b[:, None]
     terms = v[:, None] * (z >= 0 if np.isinf(steepness) else special.expit(z))
-    sums = np.add.reduceat(terms, [0, *WIDTHS[:-1]], axis=2).cumsum(axis=2) * (most / WIDTHS)
+    sums = np.add.reduceat(terms, [0, *WIDTHS[:-1]], axis=2).cumsum(axis=2) * (max_width / WIDTHS)
     outputs = c[:, None, None] + sums
-    return outputs, xs, np.abs(outputs[:, :, -1] - whole).max()
+    return outputs, xs, np.abs(outputs[:, :, -1] - model_outputs).max()
 
 
 def _bell(xs):
@@ -60,10 +61,10 @@ def _bell(xs):
 
 
 def _four_waves(rng, n):
-    r"""$f(x) = \sum_k a_k \cos(\omega_k^\top x + \varphi_k)$ as the library draws it, and as a
+    r"""$f(x) = \sum_k a_k \cos(\omega_k^\top x + \varphi_k)$, as a `CosineMixture` and as a
     function.
 
-    $C_f = \sum_k a_k \|\omega_k\|$, and wave $k$ is drawn in proportion to $a_k \|\omega_k\|$.
+    $C_f = \sum_k a_k \|\omega_k\|$, and wave $k$ is sampled in proportion to $a_k \|\omega_k\|$.
     """
     omega = rng.normal(size=(4, n))
     phase = rng.uniform(0.5, 2.5, 4)
@@ -92,8 +93,8 @@ def _grid_error(n, k):
     """
     edges = np.linspace(-1, 1, k + 1)
     means = np.sqrt(np.pi / 2) * np.diff(special.erf(edges / np.sqrt(2))) / (2 / k)
-    whole = np.sqrt(np.pi) / 2 * 2 * special.erf(1.0)
-    return (whole**n - (2 / k * (means**2).sum()) ** n) / 2**n
+    square_integral = np.sqrt(np.pi) / 2 * 2 * special.erf(1.0)
+    return (square_integral**n - (2 / k * (means**2).sum()) ** n) / 2**n
 
 
 def _moments(outputs):
@@ -101,7 +102,7 @@ def _moments(outputs):
 
 
 def _waves_with_phases(key):
-    waves, function = _four_waves(chance(key), 3)
+    waves, function = _four_waves(numpy_rng(key), 3)
     outputs, xs, _ = _outputs(jr.fold_in(key, 1), waves, 3)
     f, (mean, error) = function(xs), _moments(outputs[:, :, -1])
     shares = (
@@ -129,7 +130,7 @@ def barron(key):
     $\int (f - g_m)^2 d\mu \le (2 r C_f)^2 / m$. The rate $1/m$ does not depend on the dimension
     $n$, whereas $m$ cells of a grid achieve $m^{-2/n}$. Here $f(x) = e^{-\|x\|^2 / 2}$ with
     $C_f = \sqrt 2\, \Gamma(\frac{n+1}{2}) / \Gamma(\frac n2)$, or a sum of four waves, and $g_m$ is
-    drawn.
+    sampled.
     """
     checks = []
     shares = []
@@ -143,7 +144,7 @@ def barron(key):
         shares.append((errors[n] / bounds[n]).mean())
         checks += [
             close(
-                f"n={n}: C_f, against the χ law",
+                f"n={n}: C_f, against the mean of the χ distribution",
                 models.gaussian_bell(n).constant,
                 stats.chi(n).mean(),
                 tolerance=1e-9,
@@ -153,25 +154,32 @@ def barron(key):
             at_most(f"n={n}: mean error over the bound, m=1..256", errors[n] / bounds[n], 1.0),
             between(f"n={n}: slope of the error in m", _slope(WIDTHS, errors[n]), -1.1, -0.9),
         ]
-    soft, xs, _ = _outputs(jr.fold_in(key, 0), models.gaussian_bell(5), 5, steepness=1e3)
-    steep = np.square(soft - _bell(xs)[None, :, None]).mean(axis=(0, 1))
+    sigmoid_outputs, xs, _ = _outputs(jr.fold_in(key, 0), models.gaussian_bell(5), 5, steepness=1e3)
+    sigmoid_errors = np.square(sigmoid_outputs - _bell(xs)[None, :, None]).mean(axis=(0, 1))
     cells = {n: np.array([_grid_error(n, k) for k in (4, 8, 16, 32)]) for n in (1, 2, 4)}
-    many = {n: np.array([4.0, 8.0, 16.0, 32.0]) ** n for n in cells}
+    n_cells = {n: np.array([4.0, 8.0, 16.0, 32.0]) ** n for n in cells}
     checks += [
-        at_most("n=5, sigmoids of slope 1,000: mean error over the bound", steep / bounds[5], 1.0),
+        at_most(
+            "n=5, sigmoids of slope 1,000: mean error over the bound",
+            sigmoid_errors / bounds[5],
+            1.0,
+        ),
         between(
             "n=5, sigmoids of slope 1,000: slope of the error in m",
-            _slope(WIDTHS, steep),
+            _slope(WIDTHS, sigmoid_errors),
             -1.1,
             -0.9,
         ),
         *_waves_with_phases(key),
         at_most(
-            "largest over smallest share of the bound, n=2..20", max(shares) / min(shares), 2.0
+            "largest over smallest ratio of error to bound, n=2..20", max(shares) / min(shares), 2.0
         ),
         *[
             between(
-                f"cells, n={n}: slope, near −2/n", _slope(many[n], cells[n]), -2.15 / n, -1.85 / n
+                f"cells, n={n}: slope, near −2/n",
+                _slope(n_cells[n], cells[n]),
+                -2.15 / n,
+                -1.85 / n,
             )
             for n in cells
         ],
@@ -182,24 +190,24 @@ def barron(key):
             tolerance=1e-9,
         ),
     ]
-    shown = {f"{n} inputs": (WIDTHS, errors[n]) for n in (2, 5, 20)}
+    points = {f"{n} inputs": (WIDTHS, errors[n]) for n in (2, 5, 20)}
     return Verdict(
         *checks,
         figure=Chart(
             Panel(
                 "units m",
                 "mean square error",
-                points=shown,
+                points=points,
                 bounds={"bound for 2": (WIDTHS, bounds[2])},
                 log="xy",
-                title="drawn networks",
+                title="sampled networks",
             ),
             Panel(
                 "cells m",
                 "mean square error",
                 log="xy",
                 title="a grid of cells",
-                lines={f"{n} input{'s' if n > 1 else ''}": (many[n], cells[n]) for n in cells},
+                lines={f"{n} input{'s' if n > 1 else ''}": (n_cells[n], cells[n]) for n in cells},
             ),
         ),
     )
@@ -218,36 +226,38 @@ def _cells_by_quadrature():
 
 
 def _best_units(units, f, steps):
-    """Tries every unit at every step, by least squares on it, the network so far and a constant."""
+    """Tests every unit at every step by least squares on it, the network so far and a constant."""
     g = np.zeros_like(f)
     best = []
-    least = []
+    min_errors = []
     for _ in range(steps):
         columns = [np.stack([np.ones_like(f), g, unit], axis=1) for unit in units.T]
         fits = [X @ np.linalg.lstsq(X, f)[0] for X in columns]
         errors = [np.square(f - fit).mean() for fit in fits]
         best.append(int(np.argmin(errors)))
-        least.append(min(errors))
+        min_errors.append(min(errors))
         g = fits[best[-1]]
-    return best, least
+    return best, min_errors
 
 
 @claim(
     "2.5-barron-maurey",
-    title="Maurey's sampling, and choosing instead of drawing",
+    title="Maurey's sampling, and greedy selection of units",
     kind="identity",
     of=("models.sample_units", "models.greedy_network"),
     cites="Pisier 1981; Jones 1992; Barron 1993",
 )
 def maurey(key):
     r"""If $f = \mathbb{E}\,u$ is a mixture of units, the mean $g_m$ of $m$ independent draws has
-    $\mathbb{E}\|f - g_m\|^2 = \mathrm{Var}(u) / m$, exactly. For $f = \sum_j v_j \varphi_j$, adding
-    to a multiple of $g_{m-1}$ and a constant the unit that leaves least, instead of drawing it, has
-    $\|f - g_m\|^2 \le (b^2 - \|f - \bar f\|^2) / m$ without chance, where
+    $\mathbb{E}\|f - g_m\|^2 = \mathrm{Var}(u) / m$, exactly. For $f = \sum_j v_j \varphi_j$, the
+    greedy choice, which adds to a multiple of $g_{m-1}$ and a constant the unit that leaves the
+    least error, has $\|f - g_m\|^2 \le (b^2 - \|f - \bar f\|^2) / m$ with certainty, where
     $b = \sum_j |v_j| \cdot \max_j \|\varphi_j - \bar\varphi_j\|$ and bars are means over the data.
     """
     net = MLP.init(3, 400, 1, activation=jax.nn.sigmoid, key=key)
-    net = models.multiply(tree.axpy(1.0, tree.normal_like(jr.fold_in(key, 1), net), net), 1 / 400)
+    net = models.scale_network(
+        tree.axpy(1.0, tree.normal_like(jr.fold_in(key, 1), net), net), 1 / 400
+    )
     xs = jr.normal(jr.fold_in(key, 2), (100, 3))
     first, _, last = net.body.layers
     units = special.expit(np.asarray(xs) @ np.asarray(first.W).T + np.asarray(first.b))
@@ -260,23 +270,23 @@ def maurey(key):
     means = []
     errors = []
     for m in widths:
-        thin = lambda key, net, xs, m=m: jax.vmap(models.sample_units(net, width=m, key=key))(xs)[
+        sample = lambda key, net, xs, m=m: jax.vmap(models.sample_units(net, width=m, key=key))(xs)[
             :, 0
         ]
-        draw = jax.jit(jax.vmap(thin, in_axes=(0, None, None)))
+        draw = jax.jit(jax.vmap(sample, in_axes=(0, None, None)))
         gaps = np.square(np.asarray(draw(jr.split(jr.fold_in(key, m), 500), net, xs)) - c - f).mean(
             axis=1
         )
         means.append(m * gaps.mean())
         errors.append(m * gaps.std(ddof=1) / np.sqrt(500))
-    found = models.greedy_network(xs, jnp.asarray(f), first, width=64)
-    flat = units - units.mean(axis=0)
-    level = f - f.mean()
-    b = weight * np.sqrt(np.square(flat).mean(axis=0).max())
-    many = np.arange(1, 65)
-    promise = (b**2 - np.square(level).mean()) / many
-    best, least = _best_units(units, f, 8)
-    direct = np.square(np.asarray(jax.vmap(found.model)(xs))[:, 0] - f).mean()
+    greedy = models.greedy_network(xs, jnp.asarray(f), first, width=64)
+    centred_units = units - units.mean(axis=0)
+    centred_target = f - f.mean()
+    b = weight * np.sqrt(np.square(centred_units).mean(axis=0).max())
+    ms = np.arange(1, 65)
+    bound = (b**2 - np.square(centred_target).mean()) / ms
+    best, min_errors = _best_units(units, f, 8)
+    direct = np.square(np.asarray(jax.vmap(greedy.model)(xs))[:, 0] - f).mean()
     return Verdict(
         within(
             "m times the error of m = 1, 4, 16, 64 draws",
@@ -287,39 +297,41 @@ def maurey(key):
         ),
         equal(
             "greedy: the first 8 units, against trying all 400",
-            found.chosen[:8],
+            greedy.chosen[:8],
             best,
             method="brute force",
         ),
         close(
             "greedy: log error of the first 8",
-            np.log(found.errors[:8]),
-            np.log(least),
+            np.log(greedy.errors[:8]),
+            np.log(min_errors),
             tolerance=1e-6,
             method="brute force",
         ),
-        at_most("greedy: error over the bound, m = 1..64", np.asarray(found.errors) / promise, 1.0),
+        at_most("greedy: error over the bound, m = 1..64", np.asarray(greedy.errors) / bound, 1.0),
         close(
-            "greedy: its last error, by its network",
-            found.errors[-1],
+            "greedy: its last error, against the error of its network",
+            greedy.errors[-1],
             direct,
             tolerance=1e-6,
             relative=True,
         ),
         at_least(
-            "drawing over choosing, error at 64", means[-1] / 64 / float(found.errors[-1]), 10.0
+            "error of sampling over error of greedy selection, m = 64",
+            means[-1] / 64 / float(greedy.errors[-1]),
+            10.0,
         ),
         figure=Chart(
             Panel(
                 "units m",
                 "mean square error",
                 log="xy",
-                points={"drawn": (widths, np.array(means) / widths)},
-                lines={"chosen one by one": (many, np.asarray(found.errors))},
+                points={"sampled": (widths, np.array(means) / widths)},
+                lines={"greedy": (ms, np.asarray(greedy.errors))},
                 bounds={
-                    "Var / m": (many, variance / many),
-                    "(b² − ‖f − mean‖²) / m": (many, promise),
+                    "Var / m": (ms, variance / ms),
+                    "(b² − ‖f − mean‖²) / m": (ms, bound),
                 },
-            ),
+            )
         ),
     )

@@ -1,4 +1,4 @@
-"""§2.6: what depth buys, in linear regions."""
+"""§2.6: the effect of depth on the number of linear regions."""
 
 from itertools import product
 from math import comb, prod
@@ -12,24 +12,23 @@ from ... import certify, explain, layers
 from ...layers import Chain, Linear
 from ...models import MLP
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, equal, refuted, rises
 from ..engine.claim import Verdict, claim, erratum
 
-NARROW = [(1, (1, 1)), (2, (3, 2, 4)), (2, (4, 4)), (3, (2, 5, 3)), (4, (5, 3, 2, 6))]
-COUNTED = {2: (3, 7, 14, 26), 3: (4, 13, 37, 109), 4: (5, 21, 82, 322)}
+BOUND_SIZES = [(1, (1, 1)), (2, (3, 2, 4)), (2, (4, 4)), (3, (2, 5, 3)), (4, (5, 3, 2, 6))]
+FOLD_PIECES = {2: (3, 7, 14, 26), 3: (4, 13, 37, 109), 4: (5, 21, 82, 322)}
 
 
-def _folded(m, L):
-    return explain.pieces(certify.fold_network(width=m, depth=L), exact=True).count
+def _fold_pieces(m, L):
+    return explain.breakpoints_1d(certify.fold_network(width=m, depth=L), exact=True).n_pieces
 
 
-def _square(rng):
+def _folded_square(rng):
     """Two inputs, each folded once by two units, then four lines across the middle of the folded
     square.
 
-    All four units are on in a bounded cell, amid the first three lines; so they are nowhere all
-    off, where the network would be 0 on several cells that touch.
+    All four units are active in a bounded cell between the first three lines. Hence they are
+    nowhere all inactive; otherwise the network would be 0 on several adjacent cells.
     """
     fold = np.kron(np.eye(2), [[2.0], [4.0]]), np.tile([0.0, -2.0], 2)
     angle = np.pi * (np.arange(4) + rng.uniform(0.2, 0.8, 4)) / 4
@@ -51,8 +50,8 @@ def _ramp():
 
 
 def _on_grid(net, side):
-    """How many patterns the points of a grid on the unit square have, and how many affine maps, by
-    products.
+    """The numbers of activation patterns and of affine maps on a grid of the unit square, from
+    products of the weights.
     """
     t = (np.arange(side) + 0.5) / side
     xs = np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2)
@@ -71,8 +70,8 @@ def _on_grid(net, side):
     return [len(at), len(np.unique(maps.round(9), axis=0))]
 
 
-def _by_counting(n, widths):
-    """The upper bound as it is written: a sum over how many units of each layer are off."""
+def _upper_bound_by_counting(n, widths):
+    """The upper bound from its definition: a sum over how many units of each layer are inactive."""
     total = 0
     for off in product(*[range(m + 1) for m in widths]):
         room = np.minimum.accumulate([n, *(m - j for m, j in zip(widths, off))])
@@ -88,72 +87,80 @@ def _by_counting(n, widths):
         "certify.montufar_bound",
         "certify.region_upper_bound",
         "certify.fold_network",
-        "explain.pieces",
-        "explain.regions",
+        "explain.breakpoints_1d",
+        "explain.enumerate_regions",
     ),
     cites="Montufar, Pascanu, Cho & Bengio 2014; Serra, Tjandraatmadja & Ramalingam 2018",
 )
-def montufar(key, scale):
+def montufar(rng, scale):
     r"""Among the ReLU networks of $n$ inputs with $L$ hidden layers of width $m \ge n$ there is one
     with at least $R(m, n) \lfloor m/n \rfloor^{n(L-1)}$ linear regions: layers that fold space onto
-    itself repeat what the last layer draws. None has more than $\sum_j \prod_l \binom{m_l}{j_l}$,
-    over $j_l \le \min(n, m_1 - j_1, \dots, m_{l-1} - j_{l-1}, m_l)$.
+    itself repeat the regions of the last layer. None has more than $\sum_j \prod_l
+    \binom{m_l}{j_l}$, over $j_l \le \min(n, m_1 - j_1, \dots, m_{l-1} - j_{l-1}, m_l)$.
     """
-    sizes = [(m, L) for m in COUNTED for L in range(1, 5)]
-    counted = [_folded(m, L) for m, L in sizes]
-    rng = chance(key)
-    unit = explain.window(0.0, 1.0)
-    nets = [_square(rng) for _ in range(30)]
-    cells = [explain.regions(net, unit) for net in nets]
-    best = max(range(30), key=lambda i: (cells[i].count, cells[i].areas.min()))
+    sizes = [(m, L) for m in FOLD_PIECES for L in range(1, 5)]
+    pieces = [_fold_pieces(m, L) for m, L in sizes]
+    unit = explain.input_plane(0.0, 1.0)
+    nets = [_folded_square(rng) for _ in range(30)]
+    partitions = [explain.enumerate_regions(net, unit) for net in nets]
+    best = max(range(30), key=lambda i: (partitions[i].n_regions, partitions[i].areas.min()))
     side = 1500 if scale == "full" else 700
-    most = [certify.region_upper_bound(*[m] * L, inputs=1) for m, L in sizes]
-    many = certify.montufar_bound(inputs=2, width=4, depth=2)
+    upper_bounds = [certify.region_upper_bound(*[m] * L, inputs=1) for m, L in sizes]
+    bound = certify.montufar_bound(inputs=2, width=4, depth=2)
     t = np.linspace(0, 1, 2000)
-    shown = jax.vmap(certify.fold_network(width=3, depth=3))(jnp.asarray(t)[:, None])[:, 0]
+    outputs = jax.vmap(certify.fold_network(width=3, depth=3))(jnp.asarray(t)[:, None])[:, 0]
     return Verdict(
         equal(
             "pieces of the folding networks, by exact fractions",
-            counted,
-            [k for m in COUNTED for k in COUNTED[m]],
+            pieces,
+            [k for m in FOLD_PIECES for k in FOLD_PIECES[m]],
         ),
         at_least(
             "pieces, against (m + 1) · m^(L - 1)",
-            counted,
+            pieces,
             [(m + 1) * m ** (L - 1) for m, L in sizes],
         ),
         equal(
-            "the bound for one input",
+            "the lower bound for one input",
             [certify.montufar_bound(inputs=1, width=m, depth=L) for m, L in sizes],
             [(m + 1) * m ** (L - 1) for m, L in sizes],
         ),
-        at_most("pieces, against the upper bound", counted, most),
-        equal("the bound for two inputs, two layers of 4", many, 11 * 2**2),
+        at_most("pieces, against the upper bound", pieces, upper_bounds),
+        equal("the lower bound for two inputs, two layers of 4", bound, 11 * 2**2),
         at_least(
-            "two inputs, two layers of 4: cells, and different maps on them",
-            [cells[best].count, cells[best].maps],
-            many,
+            "two inputs, two layers of 4: cells, and distinct affine maps on them",
+            [partitions[best].n_regions, partitions[best].n_affine_maps],
+            bound,
         ),
-        at_least("the same on a grid", _on_grid(nets[best], side), many),
+        at_least(
+            "two inputs, two layers of 4: patterns and affine maps on a grid",
+            _on_grid(nets[best], side),
+            bound,
+        ),
         equal(
             "the upper bound, by counting",
-            [certify.region_upper_bound(*w, inputs=n) for n, w in NARROW],
-            [_by_counting(n, w) for n, w in NARROW],
+            [certify.region_upper_bound(*w, inputs=n) for n, w in BOUND_SIZES],
+            [_upper_bound_by_counting(n, w) for n, w in BOUND_SIZES],
         ),
         equal(
             "(1 − (x)₊)₊: pieces, and the upper bound",
-            [explain.pieces(_ramp(), exact=True).count, certify.region_upper_bound(1, 1, inputs=1)],
+            [
+                explain.breakpoints_1d(_ramp(), exact=True).n_pieces,
+                certify.region_upper_bound(1, 1, inputs=1),
+            ],
             [3, 3],
         ),
         figure=Chart(
-            Panel("input", "output", lines={"three layers of three units": (t, np.asarray(shown))})
+            Panel(
+                "input", "output", lines={"three layers of three units": (t, np.asarray(outputs))}
+            )
         ),
     )
 
 
 @erratum(
     "2.6-montufar",
-    title="Montufar's bound is on the best network",
+    title="Montufar's bound holds for the maximum over the weights",
     printed=r"\text{the number of linear regions is bounded by } R(m, L) \ge R(m) \lfloor m/n "
     r"\rfloor^{n(L-1)}",
     corrected=r"\text{the maximal number of linear regions is bounded by } R(m, L) \ge R(m) "
@@ -167,46 +174,48 @@ def montufar_is_a_maximum(key):
     r"""The word "maximal" is missing; in the formula $R(m, L)$ is a maximum over the weights, as
     $R(m)$ is before it. A network with zero weights has one region, and random ones have far fewer
     than the bound."""
-    drawn = MLP.init(1, 4, 4, 4, 1, key=key)
-    zero = jax.tree.map(jnp.zeros_like, drawn)
-    count = lambda net: explain.pieces(net, exact=True).count
+    random_net = MLP.init(1, 4, 4, 4, 1, key=key)
+    zero_net = jax.tree.map(jnp.zeros_like, random_net)
+    count = lambda net: explain.breakpoints_1d(net, exact=True).n_pieces
     bound = certify.montufar_bound(inputs=1, width=4, depth=3)
-    folded = certify.fold_network(width=4, depth=3)
+    fold_net = certify.fold_network(width=4, depth=3)
     return Verdict(
-        at_least("the best of three networks", max(map(count, (zero, drawn, folded))), bound),
-        equal("regions with zero weights", count(zero), 1),
+        at_least(
+            "the best of three networks", max(map(count, (zero_net, random_net, fold_net))), bound
+        ),
+        equal("regions with zero weights", count(zero_net), 1),
         printed=[
-            at_least("zero weights", count(zero), bound),
-            at_least("random weights", count(drawn), bound),
+            at_least("zero weights", count(zero_net), bound),
+            at_least("random weights", count(random_net), bound),
         ],
     )
 
 
 @claim(
     "2.6-depth-vs-width",
-    title="Depth against width",
+    title="Linear pieces of deep and of shallow networks",
     kind="experiment",
-    of=("certify.fold_network", "explain.pieces", "certify.zaslavsky_bound"),
+    of=("certify.fold_network", "explain.breakpoints_1d", "certify.zaslavsky_bound"),
     cites="Telgarsky 2016",
 )
 def depth_against_width(key):
     r"""With the same number of units, $Lm$, a deep network of one input can have $(m + 1) m^{L-1}$
-    linear pieces and more, exponentially many in $L$; a shallow one has at most
+    linear pieces or more, exponentially many in $L$; a shallow one has at most
     $R(Lm, 1) = Lm + 1$.
     """
     m = 4
     depth = np.arange(1, 5)
-    deep = np.array([_folded(m, int(L)) for L in depth])
+    deep = np.array([_fold_pieces(m, int(L)) for L in depth])
     shallow = []
     for L in depth:
         width = int(L) * m
         key, key_b, key_net = jr.split(key, 3)
-        flat = MLP.init(1, width, 1, key=key_net)
-        hidden = flat.body.layers[0]
-        flat = MLP(
-            Chain(Linear(hidden.W, jr.normal(key_b, (width,))), layers.relu, flat.body.layers[2])
+        net = MLP.init(1, width, 1, key=key_net)
+        hidden = net.body.layers[0]
+        net = MLP(
+            Chain(Linear(hidden.W, jr.normal(key_b, (width,))), layers.relu, net.body.layers[2])
         )
-        shallow.append(explain.pieces(flat, exact=True).count)
+        shallow.append(explain.breakpoints_1d(net, exact=True).n_pieces)
     return Verdict(
         at_least("deep, against (m + 1) m^(L - 1)", deep, (m + 1) * m ** (depth - 1)),
         equal(
@@ -219,7 +228,9 @@ def depth_against_width(key):
         at_least("each layer multiplies the pieces by nearly m", deep[1:] / deep[:-1], 0.9 * m),
         refuted(
             at_least(
-                "so do m more units of one layer", np.divide(shallow[1:], shallow[:-1]), 0.9 * m
+                "m more units of one layer multiply the pieces by nearly m",
+                np.divide(shallow[1:], shallow[:-1]),
+                0.9 * m,
             )
         ),
         figure=Chart(

@@ -16,7 +16,7 @@ from ..engine.claim import Verdict, claim
 
 
 def _net(key, *sizes, activation=layers.sigmoid):
-    """A network at a point of no symmetry, biases included."""
+    """A network with random weights and biases, hence without symmetry."""
     net = MLP.init(*sizes, activation=activation, key=key)
     return tree.axpy(0.5, tree.normal_like(jr.fold_in(key, 1), net), net)
 
@@ -27,9 +27,7 @@ def _weights(net):
 
 
 def _unit_by_unit(net, xs):
-    """The network's sum over its units, from the first to the last: a term of 0 changes no bit of
-    it.
-    """
+    """The network as a sum over its units, first to last; a term of 0 does not change it at all."""
     W, b, v, c = _weights(net)
     hidden = [
         special.expit(sum(np.asarray(xs)[:, j] * W[i, j] for j in range(W.shape[1])) + b[i])
@@ -41,8 +39,7 @@ def _unit_by_unit(net, xs):
 @claim("2.5-mlp", title="One hidden layer", kind="model", of=("models.MLP",))
 def one_hidden_layer(key):
     r"""A network with one hidden layer is $g(x) = v^\top \sigma(Wx + b)$ with
-    $v, b \in \mathbb{R}^m$ and $W \in \mathbb{R}^{m \times n}$; the library's has a constant
-    besides.
+    $v, b \in \mathbb{R}^m$ and $W \in \mathbb{R}^{m \times n}$; `models.MLP` adds an output bias.
     """
     net = _net(key, 3, 5, 1)
     x = jr.normal(jr.fold_in(key, 2), (3,))
@@ -53,12 +50,7 @@ def one_hidden_layer(key):
     numeric = differences.jacobian(value, theta)
     slopes = jax.grad(value)(theta)
     return Verdict(
-        close(
-            "unit by unit",
-            net(x).item(),
-            sum(v[0, i] * units[i] for i in range(5)) + c[0],
-            tolerance=1e-12,
-        ),
+        close("unit by unit", net(x).item(), sum(v[0, i] * units[i] for i in range(5)) + c[0]),
         close(
             "gradient by all 26 parameters",
             slopes,
@@ -66,7 +58,7 @@ def one_hidden_layer(key):
             tolerance=1e-8,
             method="finite differences",
         ),
-        close("slope by v: the units", back(slopes).body.layers[-1].W[0], units, tolerance=1e-12),
+        close("gradient by v: the hidden units", back(slopes).body.layers[-1].W[0], units),
         refuted(
             close("without the constant", net(x).item(), v[0] @ np.array(units), tolerance=1e-6)
         ),
@@ -83,7 +75,8 @@ def one_hidden_layer(key):
 def tanh_and_sigmoid(key):
     r"""$\tanh z = 2\sigma(2z) - 1$ and $\sigma(z) = \frac12 (1 + \tanh \frac z2)$. So a tanh
     network is a sigmoid network plus a constant,
-    $v^\top \tanh(Wx + b) = 2 v^\top \sigma(2Wx + 2b) - 1^\top v$, and back; the constant is needed.
+    $v^\top \tanh(Wx + b) = 2 v^\top \sigma(2Wx + 2b) - 1^\top v$, and conversely; the constant is
+    necessary.
     """
     z = np.linspace(-50, 50, 2001)
     tanh = np.asarray(layers.tanh(jnp.asarray(z)))
@@ -91,30 +84,38 @@ def tanh_and_sigmoid(key):
     net = _net(key, 3, 6, 2, activation=layers.tanh)
     other = _net(key, 3, 6, 4, 2)
     xs = jr.normal(jr.fold_in(key, 2), (40, 3))
-    on = lambda model: np.asarray(predict(model, xs))
+    outputs = lambda model: np.asarray(predict(model, xs))
     W, b, v, c = _weights(net)
     hidden = np.asarray(xs) @ W.T + b
     formula = 2 * special.expit(2 * hidden) @ v.T - v.sum(axis=1) + c
-    there = models.as_sigmoid(net)
-    back = models.as_tanh(other)
+    sigmoid_net = models.as_sigmoid(net)
+    tanh_net = models.as_tanh(other)
     names = lambda net: [part.activation.__name__ for part in net.body.layers[1::2]]
-    without = MLP(
-        Chain(*there.body.layers[:-1], Linear(there.body.layers[-1].W, net.body.layers[-1].b))
+    without_constant = MLP(
+        Chain(
+            *sigmoid_net.body.layers[:-1],
+            Linear(sigmoid_net.body.layers[-1].W, net.body.layers[-1].b),
+        )
     )
     return Verdict(
         close("tanh z and 2σ(2z) − 1", tanh, 2 * special.expit(2 * z) - 1, tolerance=1e-15),
         close("σ(z) and (1 + tanh(z/2)) / 2", sigmoid, (1 + np.tanh(z / 2)) / 2, tolerance=1e-15),
-        close("tanh network as sigmoid network", on(there), on(net), tolerance=1e-12),
-        close("and by the formula", on(there), formula, tolerance=1e-12),
+        close("tanh network as sigmoid network", outputs(sigmoid_net), outputs(net)),
+        close("sigmoid network, against the formula", outputs(sigmoid_net), formula),
         close(
             "sigmoid network of two hidden layers as tanh network",
-            on(back),
-            on(other),
-            tolerance=1e-12,
+            outputs(tanh_net),
+            outputs(other),
         ),
-        close("there and back", on(models.as_tanh(there)), on(net), tolerance=1e-12),
-        equal("activations", names(there) + names(back), ["sigmoid", "tanh", "tanh"]),
-        refuted(close("without the constant", on(without), on(net), tolerance=1e-3)),
+        close(
+            "converted to sigmoid and back to tanh",
+            outputs(models.as_tanh(sigmoid_net)),
+            outputs(net),
+        ),
+        equal("activations", names(sigmoid_net) + names(tanh_net), ["sigmoid", "tanh", "tanh"]),
+        refuted(
+            close("without the constant", outputs(without_constant), outputs(net), tolerance=1e-3)
+        ),
     )
 
 
@@ -123,7 +124,7 @@ def tanh_and_sigmoid(key):
     "2.5-class-span",
     title="The class of networks with one hidden layer",
     kind="definition",
-    of=("models.widen", "models.add", "models.multiply"),
+    of=("models.widen", "models.add_networks", "models.scale_network"),
 )
 def function_class(key):
     r"""$G_{n,m} = \{v^\top \sigma(Wx + b)\}$ grows with the width, $G_{n,m} \subset G_{n,m+1}$, and
@@ -133,29 +134,33 @@ def function_class(key):
     f = _net(jr.fold_in(key, 3), 3, 4, 1)
     g = _net(jr.fold_in(key, 4), 3, 7, 1)
     xs = jr.normal(jr.fold_in(key, 2), (40, 3))
-    on = lambda model: np.asarray(predict(model, xs))
+    outputs = lambda model: np.asarray(predict(model, xs))
     unit = Linear.init(3, 1, key=key)
-    wide = models.widen(f, 0, unit)
-    both = models.add(f, g)
-    by_units = _unit_by_unit(both, xs)
-    widths = [len(_weights(model)[1]) for model in (f, g, wide, both, models.multiply(f, -2.5))]
-    heard = wide.body.layers[-1]
-    loud = MLP(Chain(*wide.body.layers[:-1], Linear(heard.W.at[0, -1].set(1.0), heard.b)))
+    widened = models.widen(f, 0, unit)
+    total = models.add_networks(f, g)
+    by_units = _unit_by_unit(total, xs)
+    widths = [
+        len(_weights(model)[1]) for model in (f, g, widened, total, models.scale_network(f, -2.5))
+    ]
+    last = widened.body.layers[-1]
+    weight_one = MLP(Chain(*widened.body.layers[:-1], Linear(last.W.at[0, -1].set(1.0), last.b)))
     return Verdict(
         equal(
-            "one unit more, of weight 0, unit by unit",
-            _unit_by_unit(wide, xs),
+            "with an extra unit of weight 0, unit by unit",
+            _unit_by_unit(widened, xs),
             _unit_by_unit(f, xs),
         ),
         close(
-            "the same, called as models, which add in another order",
-            on(wide),
-            on(f),
+            "with an extra unit of weight 0, called as models (another order of summation)",
+            outputs(widened),
+            outputs(f),
             tolerance=1e-14,
         ),
-        close("f + g", on(both), on(f) + on(g), tolerance=1e-12),
-        close("f + g, unit by unit", on(both)[:, 0], by_units, tolerance=1e-12),
-        close("−2.5 f", on(models.multiply(f, -2.5)), -2.5 * on(f), tolerance=1e-12),
-        equal("widths of f, g, f with a unit more, f + g, −2.5 f", widths, [4, 7, 5, 11, 4]),
-        refuted(close("a unit more, of weight 1", on(loud), on(f), tolerance=1e-3)),
+        close("f + g", outputs(total), outputs(f) + outputs(g)),
+        close("f + g, unit by unit", outputs(total)[:, 0], by_units),
+        close("−2.5 f", outputs(models.scale_network(f, -2.5)), -2.5 * outputs(f)),
+        equal("widths of f, g, f with an extra unit, f + g, −2.5 f", widths, [4, 7, 5, 11, 4]),
+        refuted(
+            close("with an extra unit of weight 1", outputs(weight_one), outputs(f), tolerance=1e-3)
+        ),
     )

@@ -12,13 +12,12 @@ from scipy.optimize import linprog, minimize_scalar
 
 from ... import explain, layers, models
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 
 
 def _evaluate(net, x):
-    """A network of one hidden layer at many numbers, by its weights, without compiling each
+    """The outputs of a network of one hidden layer, from its weights, without compiling for each
     width.
     """
     hidden, _, output = net.body.layers
@@ -27,7 +26,7 @@ def _evaluate(net, x):
 
 
 def _polygon(x, knots, values):
-    """The function itself: between the knots by interpolation, beyond them straight on."""
+    """The piecewise linear function: interpolated between the knots, extended linearly beyond."""
     first, last = np.diff(values)[[0, -1]] / np.diff(knots)[[0, -1]]
     y = np.interp(x, knots, values)
     y = np.where(x < knots[0], values[0] + first * (x - knots[0]), y)
@@ -35,9 +34,7 @@ def _polygon(x, knots, values):
 
 
 def _random_polygon(rng, m):
-    """A piecewise linear function of m pieces: m + 1 knots, of which m - 1 are kinks, none too near
-    the next.
-    """
+    """A piecewise linear function of m pieces: m + 1 well separated knots, m - 1 of them kinks."""
     return np.cumsum(rng.uniform(0.2, 1.0, m + 1)) - m / 4, rng.normal(size=m + 1)
 
 
@@ -51,19 +48,18 @@ def _features(x, kinks):
     "2.6-lebesgue",
     title="Piecewise linear functions are ReLU networks",
     kind="identity",
-    of=("models.interpolate", "explain.pieces"),
+    of=("models.interpolating_network", "explain.breakpoints_1d"),
     cites="Lebesgue 1898; Shekhtman 1982",
 )
-def lebesgue(key):
+def lebesgue(rng):
     r"""A continuous piecewise linear function with $m$ pieces and kinks $x_1 < \dots < x_{m-1}$ is
     $g(x) = ax + b + \sum_{i=1}^{m-1} c_i (x - x_i)_+$, with $a$ its first slope and $c_i$ the
-    change of slope at $x_i$, in exactly one way.
+    change of slope at $x_i$; the representation is unique.
     """
-    rng = chance(key)
     errors = []
-    network = []
+    network_errors = []
     ranks = []
-    unique = []
+    coefficient_errors = []
     pieces = []
     for m in range(1, 21):
         knots, values = _random_polygon(rng, m)
@@ -72,18 +68,18 @@ def lebesgue(key):
         slopes = np.diff(values) / np.diff(knots)
         c = np.concatenate([slopes[:1], [values[0] - slopes[0] * knots[0]], np.diff(slopes)])
         errors.append(np.abs(_features(x, knots[1:-1]) @ c - y).max())
-        net = models.interpolate(knots, values)
-        network.append(np.abs(_evaluate(net, x) - y).max())
-        pieces.append(explain.pieces(net, exact=False).count)
-        found, _, rank, _ = np.linalg.lstsq(_features(x, knots[1:-1]), y)
+        net = models.interpolating_network(knots, values)
+        network_errors.append(np.abs(_evaluate(net, x) - y).max())
+        pieces.append(explain.breakpoints_1d(net, exact=False).n_pieces)
+        coefficients, _, rank, _ = np.linalg.lstsq(_features(x, knots[1:-1]), y)
         ranks.append(rank)
-        unique.append(np.abs(found - c).max())
-    one = models.interpolate(knots, values)
-    direct = np.asarray(jax.vmap(one)(jnp.asarray(x[:100])[:, None]))[:, 0]
+        coefficient_errors.append(np.abs(coefficients - c).max())
+    last_net = models.interpolating_network(knots, values)
+    direct = np.asarray(jax.vmap(last_net)(jnp.asarray(x[:100])[:, None]))[:, 0]
     m = np.arange(1, 21)
     return Verdict(
         close("the formula, against the function", errors, np.zeros(20), tolerance=1e-10),
-        close("the network, against the function", network, np.zeros(20), tolerance=1e-10),
+        close("the network, against the function", network_errors, np.zeros(20), tolerance=1e-10),
         close(
             "the network called as a model",
             direct,
@@ -94,7 +90,7 @@ def lebesgue(key):
         equal("rank of 1, x and the units on random points", ranks, m + 1, method="brute force"),
         close(
             "coefficients found by least squares",
-            unique,
+            coefficient_errors,
             np.zeros(20),
             tolerance=1e-8,
             method="brute force",
@@ -108,52 +104,56 @@ def lebesgue(key):
     printed=r"\text{any piecewise linear function with } m \text{ pieces is a sum of } m - 1 "
     r"\text{ ReLUs}",
     corrected=r"\text{any continuous one is } ax + b \text{ plus a sum of } m - 1 \text{ ReLUs}",
-    of=("models.interpolate",),
+    of=("models.interpolating_network",),
     cites="Lebesgue 1898",
     slip=True,
 )
 def lebesgue_needs_more(key):
     r"""The formula of the theorem has the affine part $ax + b$; the sentence after it does not
     mention it, and the word "continuous" is missing in both. A step has two pieces, but no
-    continuous function is nearer to it than half its jump; and $g(x) = x$, of one piece, is no sum
-    of none: it takes the affine part, or two units, $x = (x)_+ - (-x)_+$. One unit, wherever its
-    kink and whichever way it faces, is not enough for two pieces."""
+    continuous function is nearer to it than half its jump; and $g(x) = x$, of one piece, is not a
+    sum of zero units: it needs the affine part, or two units, $x = (x)_+ - (-x)_+$. One unit, with
+    any kink and direction, is not enough for two pieces."""
     x = np.concatenate([np.linspace(-1, 1, 201), [0.0]])
     step = np.where(np.arange(202) < 100, 0.0, 1.0)
-    step[-1] = 0.0  # at 0 the limits from both sides
+    step[-1] = 0.0  # at 0, both one-sided limits
     tent = np.interp(x, [-1.0, 0.0, 1.0], [0.5, 1.0, -1.0])
     distance = lambda columns, y: _minimax(columns, y)
     shifted = x[:, None] - np.linspace(-2, 2, 41)
     units = np.maximum(np.concatenate([shifted, -shifted], axis=1), 0)  # (x − t)_+ and (t − x)_+
-    alone = lambda y: min(distance(unit[:, None], y) for unit in units.T)
-    whole = _features(x, np.zeros(1))
-    everything = np.concatenate([whole, units], axis=1)
-    line = np.zeros((202, 1))  # a sum of no units
-    two = models.interpolate(np.array([-1.0, 1.0]), np.array([-1.0, 1.0]))
+    best_single_unit = lambda y: min(distance(unit[:, None], y) for unit in units.T)
+    one_kink = _features(x, np.zeros(1))
+    all_columns = np.concatenate([one_kink, units], axis=1)
+    no_units = np.zeros((202, 1))  # a sum of zero units
+    two = models.interpolating_network(np.array([-1.0, 1.0]), np.array([-1.0, 1.0]))
     return Verdict(
         at_most(
-            "a continuous function of two pieces, with the affine part", distance(whole, tent), 1e-9
+            "a continuous function of two pieces, with the affine part",
+            distance(one_kink, tent),
+            1e-9,
         ),
-        close("x, of two units", _evaluate(two, x), x, tolerance=1e-12),
+        close("x, by two units", _evaluate(two, x), x),
         close(
-            "the least distance to a step, half its jump",
-            distance(everything, step),
+            "least distance to a step: half its jump",
+            distance(all_columns, step),
             0.5,
             tolerance=1e-9,
         ),
         printed=[
-            at_most("a step of two pieces, by the best of 82 units", alone(step), 1e-9),
-            at_most("a step, by all of them and an affine part", distance(everything, step), 1e-9),
+            at_most("a step of two pieces, by the best of 82 units", best_single_unit(step), 1e-9),
+            at_most("a step, by all of them and an affine part", distance(all_columns, step), 1e-9),
             at_most(
-                "a continuous function of two pieces, by the best of 82 units", alone(tent), 1e-9
+                "a continuous function of two pieces, by the best of 82 units",
+                best_single_unit(tent),
+                1e-9,
             ),
-            at_most("x, by no unit", distance(line, x), 1e-9),
+            at_most("x, by zero units", distance(no_units, x), 1e-9),
         ],
     )
 
 
 def _minimax(columns, y):
-    """The least largest error of a linear combination of the columns, by a linear program."""
+    """The minimax error of linear combinations of the columns, by a linear programme."""
     n, k = columns.shape
     one = np.ones((n, 1))
     A = np.block([[columns, -one], [-columns, -one]])
@@ -161,14 +161,17 @@ def _minimax(columns, y):
     return linprog(np.append(np.zeros(k), 1.0), A_ub=A, b_ub=np.append(y, -y), bounds=free).fun
 
 
-TWICE = {"sin 2πx": (lambda x: np.sin(2 * np.pi * x), 4 * np.pi**2), "exp x": (np.exp, np.e)}
+SMOOTH_FUNCTIONS = {
+    "sin 2πx": (lambda x: np.sin(2 * np.pi * x), 4 * np.pi**2),
+    "exp x": (np.exp, np.e),
+}
 
 
 @claim(
     "2.6-pl-rate",
     title="The rate of piecewise linear interpolation",
     kind="identity",
-    of=("models.interpolate",),
+    of=("models.interpolating_network",),
     cites="de Boor 1978",
 )
 def interpolation_rate(key):
@@ -180,19 +183,22 @@ def interpolation_rate(key):
     errors = {}
     bounds = {}
     slopes = {}
-    for name, (f, bend) in TWICE.items():
+    for name, (f, max_second) in SMOOTH_FUNCTIONS.items():
         knots = [np.linspace(0, 1, m + 1) for m in widths]
         errors[name] = np.array(
-            [np.abs(_evaluate(models.interpolate(t, f(t)), x) - f(x)).max() for t in knots]
+            [
+                np.abs(_evaluate(models.interpolating_network(t, f(t)), x) - f(x)).max()
+                for t in knots
+            ]
         )
-        bounds[name] = bend / (8.0 * widths**2)
+        bounds[name] = max_second / (8.0 * widths**2)
         slopes[name] = np.polyfit(np.log(widths), np.log(errors[name]), 1)[0]
-    every = lambda told: np.concatenate(list(told.values()))
+    join = lambda by_name: np.concatenate(list(by_name.values()))
     return Verdict(
         at_most(
             "error of sin and exp, m = 2 to 128, against the bound",
-            every(errors),
-            every(bounds),
+            join(errors),
+            join(bounds),
             slack=1e-12,
         ),
         *[
@@ -206,8 +212,8 @@ def interpolation_rate(key):
                 "pieces",
                 "largest error",
                 log="xy",
-                lines={name: (widths, errors[name]) for name in TWICE},
-                bounds={f"bound for {name}": (widths, bounds[name]) for name in TWICE},
+                lines={name: (widths, errors[name]) for name in SMOOTH_FUNCTIONS},
+                bounds={f"bound for {name}": (widths, bounds[name]) for name in SMOOTH_FUNCTIONS},
             )
         ),
     )
@@ -222,13 +228,13 @@ def _weierstrass(x):
     "2.6-shekhtman",
     title="Piecewise linear functions are dense",
     kind="theorem",
-    of=("models.interpolate",),
+    of=("models.interpolating_network",),
     cites="Shekhtman 1982",
 )
 def dense(key):
     r"""On a compact interval every continuous $f$ is a uniform limit of continuous piecewise linear
-    functions: that through $m + 1$ equidistant points errs by at most $\omega(f, 1/m)$, the most by
-    which $f$ differs over a distance of $1/m$, and that falls to 0 however rough $f$ is.
+    functions: the one through $m + 1$ equidistant points errs by at most $\omega(f, 1/m)$, the
+    largest difference of $f$ over a distance of $1/m$, which tends to 0 for every continuous $f$.
     """
     x = np.linspace(0, 1, 2**12 + 1)
     widths = 2 ** np.arange(1, 10)
@@ -241,7 +247,7 @@ def dense(key):
     bounds = {}
     for name, f in functions.items():
         y = f(x)
-        reach = 2 * (len(x) - 1) // widths + 1  # a window of 1/m to either side
+        reach = 2 * (len(x) - 1) // widths + 1  # a window of width 1/m on either side
         bounds[name] = np.array(
             [
                 max((maximum_filter1d(y, r) - y).max(), (y - minimum_filter1d(y, r)).max())
@@ -250,20 +256,20 @@ def dense(key):
         )
         knots = [np.linspace(0, 1, m + 1) for m in widths]
         errors[name] = np.array(
-            [np.abs(_evaluate(models.interpolate(t, f(t)), x) - y).max() for t in knots]
+            [np.abs(_evaluate(models.interpolating_network(t, f(t)), x) - y).max() for t in knots]
         )
-    every = lambda told: np.concatenate(list(told.values()))
+    join = lambda by_name: np.concatenate(list(by_name.values()))
     return Verdict(
         at_most(
-            "error of three functions, against ω(f, 1/m)", every(errors), every(bounds), slack=1e-9
+            "error of three functions, against ω(f, 1/m)", join(errors), join(bounds), slack=1e-9
         ),
         *[
-            falls(f"error, {name}, each time 4 pieces for 1", told[::2])
-            for name, told in errors.items()
+            falls(f"error, {name}, each time with 4 times the pieces", error[::2])
+            for name, error in errors.items()
         ],
         at_most(
-            "error of 512 pieces, over that of 2",
-            [told[-1] / told[0] for told in errors.values()],
+            "error of 512 pieces over error of 2",
+            [error[-1] / error[0] for error in errors.values()],
             0.1,
         ),
         refuted(
@@ -290,7 +296,7 @@ def dense(key):
     "2.6-relu-universal",
     title="ReLU networks are universal",
     kind="theorem",
-    of=("models.ridge_network", "models.interpolate"),
+    of=("models.ridge_network", "models.interpolating_network"),
     cites="Leshno, Lin, Pinkus & Schocken 1993",
 )
 def universal(key, scale):
@@ -299,32 +305,32 @@ def universal(key, scale):
     functions $(w^\top x + b)_+$.
     """
     key_t, *keys = jr.split(key, 4)
-    side, widths, small = (
+    side, widths, limit = (
         (45, (20, 100, 500), 0.005) if scale == "full" else (35, (20, 70, 200), 0.015)
     )
     xs = jnp.stack(jnp.meshgrid(*[jnp.linspace(-1, 1, side)] * 2), axis=-1).reshape(-1, 2)
-    ts = jr.uniform(key_t, (1000, 2), minval=-1.0, maxval=1.0)
+    test_xs = jr.uniform(key_t, (1000, 2), minval=-1.0, maxval=1.0)
     bump = lambda xs: jnp.exp(-(xs**2).sum(axis=1))
 
     @partial(jax.jit, static_argnums=0)
-    def unseen(width, key, ts):
+    def test_error(width, key, test_xs):
         net = models.ridge_network(xs, bump(xs), width=width, activation=layers.relu, key=key)
-        return jnp.abs(jax.vmap(net)(ts).reshape(-1) - bump(ts)).max()
+        return jnp.abs(jax.vmap(net)(test_xs).reshape(-1) - bump(test_xs)).max()
 
-    errors = [np.median([unseen(K, k, ts) for k in keys]) for K in widths]
+    errors = [np.median([test_error(K, k, test_xs) for k in keys]) for K in widths]
     x = np.linspace(-1, 1, 4001)
-    line = [
-        _evaluate(models.interpolate(t, np.exp(-(t**2))), x)
+    interpolants = [
+        _evaluate(models.interpolating_network(t, np.exp(-(t**2))), x)
         for t in (np.linspace(-1, 1, m + 1) for m in (4, 16, 64))
     ]
-    on_line = [np.abs(y - np.exp(-(x**2))).max() for y in line]
+    line_errors = [np.abs(y - np.exp(-(x**2))).max() for y in interpolants]
     return Verdict(
         falls(
-            f"largest error on 1,000 points not seen, {widths} units, median of three draws", errors
+            f"largest error on 1,000 test points, {widths} units, median of three networks", errors
         ),
-        at_most(f"with {widths[-1]} units", errors[-1], small),
-        at_most("on the line, against max|f''| h²/8", on_line, [1 / m**2 for m in (4, 16, 64)]),
-        refuted(at_most("with 20 units", errors[0], small)),
+        at_most(f"largest error of {widths[-1]} units", errors[-1], limit),
+        at_most("on the line, against max|f''| h²/8", line_errors, [1 / m**2 for m in (4, 16, 64)]),
+        refuted(at_most("largest error of 20 units", errors[0], limit)),
         figure=Chart(
             Panel(
                 "units", "largest error", points={"random ReLU units": (widths, errors)}, log="xy"
@@ -333,30 +339,35 @@ def universal(key, scale):
     )
 
 
-@claim("2.6-fig2.2", title="A curve and its polygon", kind="figure", of=("models.interpolate",))
+@claim(
+    "2.6-fig2.2",
+    title="A curve and its polygon",
+    kind="figure",
+    of=("models.interpolating_network",),
+)
 def curve_and_polygon(key):
-    r"""A continuous curve and the piecewise linear function through ten of its points: the largest
-    gap in the figure is the largest gap, and at most $\max |f''| / (8 m^2)$.
+    r"""A continuous curve and the piecewise linear function through ten of its points: their
+    largest gap is at most $\max |f''| / (8 m^2)$.
     """
     f = lambda x: np.sin(2 * np.pi * x) + 0.4 * np.sin(6 * np.pi * x)
-    bend = 4 * np.pi**2 + 0.4 * 36 * np.pi**2
+    max_second = 4 * np.pi**2 + 0.4 * 36 * np.pi**2
     t = np.linspace(0, 1, 10)
-    net = models.interpolate(t, f(t))
+    net = models.interpolating_network(t, f(t))
     x = np.linspace(0, 1, 4001)
-    drawn = _evaluate(net, x)
+    polygon = _evaluate(net, x)
     gap = lambda x: -abs(f(x) - np.interp(x, t, f(t)))
-    find = partial(minimize_scalar, gap, method="bounded", options={"xatol": 1e-10})
-    peak = lambda a, b: -find(bounds=(a, b)).fun  # type: ignore[attr-defined]
+    minimise = partial(minimize_scalar, gap, method="bounded", options={"xatol": 1e-10})
+    peak = lambda a, b: -minimise(bounds=(a, b)).fun  # type: ignore[attr-defined]
     largest = max(peak(a, b) for a, b in pairwise(t))
-    lines = {"curve": (x, f(x)), "polygon of 9 pieces": (x, drawn)}
+    lines = {"curve": (x, f(x)), "polygon of 9 pieces": (x, polygon)}
     return Verdict(
         close(
-            "largest gap drawn, against that of each piece",
-            np.abs(drawn - f(x)).max(),
+            "largest gap on the grid of the figure, against the largest gap of each piece",
+            np.abs(polygon - f(x)).max(),
             largest,
             tolerance=1e-5,
         ),
-        at_most("largest gap, against the bound", largest, bend / (8 * 9**2)),
-        close("through the points", _evaluate(net, t), f(t), tolerance=1e-12),
+        at_most("largest gap, against the bound", largest, max_second / (8 * 9**2)),
+        close("through the points", _evaluate(net, t), f(t)),
         figure=Chart(Panel("x", "f(x)", lines=lines, points={"knots": (t, f(t))})),
     )

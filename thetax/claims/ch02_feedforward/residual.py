@@ -1,4 +1,4 @@
-"""§2.4: residual connections, which begin at the identity and keep signals alive through depth."""
+"""§2.4: residual connections: the identity at zero weights, and signals that survive depth."""
 
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,6 @@ from ...layers import Chain, Concat, Linear, Residual, centred
 from ...models import MLP
 from ...plot import Chart, Panel
 from ..engine import differences
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim
 
@@ -36,20 +35,22 @@ def _block(W, b, phi, V=None):
     return Residual(inner, None if V is None else Linear(jnp.asarray(V)))
 
 
-def _by_differences(name, make, given):
-    """The gradient of a random functional of the block, by each of its arguments, against
-    differences.
+def _by_differences(name, make, arrays):
+    """Checks the gradient of a linear functional of the block by each of its arguments against
+    finite differences.
     """
-    u = jnp.cos(jnp.arange(1.0, 1 + len(given["b"])))
-    heard = lambda given: jnp.vdot(
-        u, make(**{k: v for k, v in given.items() if k != "x"})(given["x"])
+    u = jnp.cos(jnp.arange(1.0, 1 + len(arrays["b"])))
+    functional = lambda arrays: jnp.vdot(
+        u, make(**{k: v for k, v in arrays.items() if k != "x"})(arrays["x"])
     )
     checks = []
-    for part, pulled in jax.grad(heard)(given).items():
-        numeric = differences.jacobian(lambda a, part=part: heard({**given, part: a}), given[part])
+    for part, gradient in jax.grad(functional)(arrays).items():
+        numeric = differences.jacobian(
+            lambda a, part=part: functional({**arrays, part: a}), arrays[part]
+        )
         checks += [
             close(
-                f"{name}, by {part}", pulled, numeric, tolerance=1e-8, method="finite differences"
+                f"{name}, by {part}", gradient, numeric, tolerance=1e-8, method="finite differences"
             )
         ]
     return checks
@@ -63,12 +64,11 @@ def _by_differences(name, make, given):
     of=("layers.Residual", "layers.centred"),
     cites="He et al. 2016",
 )
-def residual_layers(key):
+def residual_layers(rng):
     r"""A residual layer adds its input, $F[W, b](x) = x + \varphi(Wx + b) - \varphi(0)$; where the
     widths differ a projection does, $F[V, W, b](x) = Vx + \varphi(Wx + b) - \varphi(0)$ with
     $V, W \in \mathbb{R}^{m \times n}$, and $F[V, 0, 0] = V$.
     """
-    rng = chance(key)
     draw = lambda *shape: rng.normal(size=shape)
     checks = []
     for name in ("sigmoid", "tanh", "exponential"):
@@ -82,31 +82,29 @@ def residual_layers(key):
         ]
         same = _block(W, b, phi, np.eye(3))(jnp.asarray(x))
         checks += [
-            close(
-                f"{name}, unit by unit", _block(W, b, phi)(jnp.asarray(x)), loop, tolerance=1e-12
-            ),
-            close(f"{name}, with V = I", same, loop, tolerance=1e-12),
+            close(f"{name}, unit by unit", _block(W, b, phi)(jnp.asarray(x)), loop),
+            close(f"{name}, with V = I", same, loop),
         ]
         V = draw(4, 3)
         W = draw(4, 3)
         b = draw(4)
         loop = [sum(V[i] * x) + scalar(sum(W[i] * x) + b[i]) - scalar(0.0) for i in range(4)]
-        still = _block(np.zeros((4, 3)), np.zeros(4), phi, V)(jnp.asarray(x))
+        zero_output = _block(np.zeros((4, 3)), np.zeros(4), phi, V)(jnp.asarray(x))
         checks += [
-            close(
-                f"{name}, from 3 to 4", _block(W, b, phi, V)(jnp.asarray(x)), loop, tolerance=1e-12
+            close(f"{name}, from 3 to 4", _block(W, b, phi, V)(jnp.asarray(x)), loop),
+            equal(
+                f"{name}, F[V, 0, 0] and Vx", zero_output, Linear(jnp.asarray(V))(jnp.asarray(x))
             ),
-            equal(f"{name}, F[V, 0, 0] and Vx", still, Linear(jnp.asarray(V))(jnp.asarray(x))),
         ]
     arrays = {name: jnp.asarray(a) for name, a in {"V": V, "W": W, "b": b, "x": x}.items()}
     checks += _by_differences("projected", lambda V, W, b: _block(W, b, layers.sigmoid, V), arrays)
     square = {"W": jnp.asarray(draw(3, 3)), "b": jnp.asarray(draw(3)), "x": arrays["x"]}
     checks += _by_differences("square", lambda W, b: _block(W, b, layers.sigmoid), square)
-    bare = Residual(Chain(Linear(square["W"], square["b"]), layers.sigmoid))(square["x"])
-    full = _block(square["W"], square["b"], layers.sigmoid)(square["x"])
+    uncentred = Residual(Chain(Linear(square["W"], square["b"]), layers.sigmoid))(square["x"])
+    block_output = _block(square["W"], square["b"], layers.sigmoid)(square["x"])
     checks += [
-        close("what φ(0) takes away, sigmoid", bare - full, np.full(3, 0.5), tolerance=1e-12),
-        refuted(close("without −φ(0), sigmoid", bare, full, tolerance=1e-3)),
+        close("effect of subtracting φ(0), sigmoid", uncentred - block_output, np.full(3, 0.5)),
+        refuted(close("without −φ(0), sigmoid", uncentred, block_output, tolerance=1e-3)),
     ]
     return Verdict(*checks)
 
@@ -118,19 +116,19 @@ def residual_layers(key):
     of=("layers.Residual", "layers.centred"),
 )
 def residual_identity(key):
-    r"""$F[0, 0] = \mathrm{Id}$ for every activation, exactly: that is what $-\varphi(0)$ is for. A
+    r"""$F[0, 0] = \mathrm{Id}$ for every activation, exactly, because of the term $-\varphi(0)$. A
     stack of a hundred such layers is still the identity.
     """
     x = jr.normal(key, (5,))
     zero = np.zeros((5, 5)), np.zeros(5)
-    once = {name: _block(*zero, phi)(x) for name, (phi, _) in ACTIVATIONS.items()}
-    deep = Chain(*[_block(*zero, layers.sigmoid)] * 100)(x)
-    bare = lambda phi: Residual(Chain(Linear(jnp.zeros((5, 5)), jnp.zeros(5)), phi))(x)
+    outputs = {name: _block(*zero, phi)(x) for name, (phi, _) in ACTIVATIONS.items()}
+    stack_output = Chain(*[_block(*zero, layers.sigmoid)] * 100)(x)
+    uncentred = lambda phi: Residual(Chain(Linear(jnp.zeros((5, 5)), jnp.zeros(5)), phi))(x)
     return Verdict(
-        *[equal(f"{name}: F[0, 0](x) and x", y, x) for name, y in once.items()],
-        equal("a hundred layers of the sigmoid", deep, x),
-        refuted(equal("sigmoid, without −φ(0)", bare(layers.sigmoid), x)),
-        refuted(equal("exponential, without −φ(0)", bare(jnp.exp), x)),
+        *[equal(f"{name}: F[0, 0](x) and x", y, x) for name, y in outputs.items()],
+        equal("a hundred layers of the sigmoid", stack_output, x),
+        refuted(equal("sigmoid, without −φ(0)", uncentred(layers.sigmoid), x)),
+        refuted(equal("exponential, without −φ(0)", uncentred(jnp.exp), x)),
     )
 
 
@@ -142,9 +140,9 @@ def _learner(key, residual, initialiser, depth=10, width=8):
     return Chain(*[part for a in maps for part in (a, layers.tanh)])
 
 
-def _learning(descent, batches):
-    """From a model to its losses; the batches are an argument, so that one compilation serves every
-    seed.
+def _loss_curve(descent, batches):
+    """A function from a model to its losses; it takes the batches as an argument, so that it is
+    compiled once for all seeds.
     """
     compiled = jax.jit(
         lambda model, batches: run(descent, model, batches, key=jr.key(0))[1][1].loss
@@ -154,46 +152,46 @@ def _learning(descent, batches):
 
 @claim(
     "2.4-identity-learning",
-    title="Learning to do nothing",
+    title="Learning the identity",
     kind="experiment",
     of=("layers.Residual", "train.descend"),
     cites="He et al. 2016",
 )
 def identity_learning(key):
-    r"""A plain deep network does not begin at the identity and learns it badly; a residual one
-    begins there with zero weights, and finds back to it from others. (Ten layers of width 8, 500
-    steps of descent on 64 points; means of four networks.)
+    r"""A plain deep network learns the identity badly; a residual network is the identity at zero
+    weights, and learns it from other initial weights. (Ten layers of width 8, 500 steps of gradient
+    descent on 64 points; means of four networks.)
     """
     xs = jr.normal(jr.fold_in(key, 1), (64, 8))
     batches = jnp.broadcast_to(xs, (500, 64, 8)), jnp.broadcast_to(xs, (500, 64, 8))
     descent = train.descend(train.squared_error, optax.sgd(0.05))
-    learn = _learning(descent, batches)
-    still = tree.zeros_like(_learner(key, True, layers.lecun))
-    mean = lambda *kind: np.mean([learn(_learner(k, *kind)) for k in jr.split(key, 4)], axis=0)
+    loss_curve = _loss_curve(descent, batches)
+    zero_net = tree.zeros_like(_learner(key, True, layers.lecun))
+    mean = lambda *kind: np.mean([loss_curve(_learner(k, *kind)) for k in jr.split(key, 4)], axis=0)
     losses = {
         "plain": mean(False, layers.lecun),
-        "residual, same law": mean(True, layers.lecun),
+        "residual, same initialiser": mean(True, layers.lecun),
         "residual, small weights": mean(True, layers.gaussian(0.1)),
     }
-    last = {name: float(loss[-1]) for name, loss in losses.items()}
+    final = {name: float(loss[-1]) for name, loss in losses.items()}
     steps = np.arange(1, 501)
     return Verdict(
         equal(
             "loss of the residual network with zero weights",
-            train.squared_error(still, (xs, xs)).item(),
+            train.squared_error(zero_net, (xs, xs)).item(),
             0.0,
         ),
         at_least(
             "plain loss over residual loss, small weights",
-            last["plain"] / last["residual, small weights"],
+            final["plain"] / final["residual, small weights"],
             10.0,
         ),
         at_least(
-            "plain loss over residual loss, same law",
-            last["plain"] / last["residual, same law"],
+            "plain loss over residual loss, same initialiser",
+            final["plain"] / final["residual, same initialiser"],
             10.0,
         ),
-        at_most("residual loss, small weights", last["residual, small weights"], 0.01),
+        at_most("residual loss, small weights", final["residual, small weights"], 0.01),
         figure=Chart(
             Panel(
                 "step",
@@ -206,7 +204,7 @@ def identity_learning(key):
 
 
 class Deep(eqx.Module):
-    """A map, many equal blocks with their leaves stacked, and a map."""
+    """A linear layer, blocks of one structure with stacked leaves, and a linear layer."""
 
     first: Linear
     blocks: Any
@@ -216,7 +214,7 @@ class Deep(eqx.Module):
         return self.last(self.through(self.first(x)))
 
     def through(self, h):
-        """All the blocks, one after another."""
+        """Applies all blocks in order."""
         return jax.lax.scan(lambda h, block: (block(h), None), h, self.blocks)[0]
 
 
@@ -235,7 +233,7 @@ def _deep(key, residual, initialiser, *, width, depth):
 
 
 def _norms_through(W, x, *, residual):
-    """Spectral norm of the Jacobian after each layer, by multiplying the layers' own, in NumPy."""
+    """Spectral norm of the Jacobian after each layer, as a product of the layers' Jacobians."""
     J = np.eye(len(x))
     norms = []
     for w in W:
@@ -248,16 +246,16 @@ def _norms_through(W, x, *, residual):
 
 @claim(
     "2.4-depth-100",
-    title="A hundred layers",
+    title="Signals and gradients through a hundred layers",
     kind="experiment",
     of=("layers.Residual", "train.descend"),
     cites="He et al. 2016",
 )
 def depth_100(key, scale):
-    r"""Through a hundred plain layers the signal dies, and its gradient with it; residual
-    connections keep both alive. With $W_{ij} \sim N(0, 0.25 / m)$ the Jacobian of a hundred tanh
-    layers is of norm below $10^{-20}$, and of moderate norm with residuals. Fifty residual layers
-    learn two spirals; fifty plain layers do not.
+    r"""Through a hundred plain layers the signal vanishes, and so does its gradient; residual
+    connections preserve both. With $W_{ij} \sim N(0, 0.25 / m)$ the Jacobian of a hundred tanh
+    layers has norm below $10^{-20}$, and moderate norm with residual connections. Fifty residual
+    layers learn two spirals; fifty plain layers do not.
     """
     initialiser = layers.gaussian(np.sqrt(0.25 / 32))
     x = jr.normal(jr.fold_in(key, 1), (32,))
@@ -276,25 +274,25 @@ def depth_100(key, scale):
         lambda a: jnp.broadcast_to(a, (steps, *a.shape)), (xs.astype(x.dtype), ys)
     )
     descent = train.descend(train.binary_cross_entropy, optax.adam(0.04 / width))
-    learn = _learning(descent, batches)
-    start = {"plain": layers.lecun, "residual": layers.gaussian(np.sqrt(0.25 / width))}
+    loss_curve = _loss_curve(descent, batches)
+    initialisers = {"plain": layers.lecun, "residual": layers.gaussian(np.sqrt(0.25 / width))}
     losses = {
-        n: learn(_deep(key, n == "residual", initialiser, width=width, depth=50))
-        for n, initialiser in start.items()
+        n: loss_curve(_deep(key, n == "residual", initialiser, width=width, depth=50))
+        for n, initialiser in initialisers.items()
     }
-    last = {name: float(loss[-1]) for name, loss in losses.items()}
+    final = {name: float(loss[-1]) for name, loss in losses.items()}
     depth = np.arange(1, 101)
     step = np.arange(1, steps + 1)
     return Verdict(
         at_most("norm of the Jacobian, plain", norms["plain"][-1], 1e-20),
         between("norm of the Jacobian, residual", norms["residual"][-1], 1e-2, 1e6),
         at_most(
-            "the library's Jacobian against the product: relative difference", max(errors), 1e-8
+            "relative difference of the Jacobian from the product over layers", max(errors), 1e-8
         ),
         at_most(
             "loss of fifty residual layers, against half that of plain ones",
-            last["residual"],
-            last["plain"] / 2,
+            final["residual"],
+            final["plain"] / 2,
         ),
         figure=Chart(
             Panel(
@@ -321,36 +319,42 @@ def depth_100(key, scale):
     cites="Huang et al. 2017",
 )
 def dense_connections(key):
-    r"""$x^{\ell+1} = F^{\ell+1}(x^\ell, \dots, x^1, x)$: each layer reads all that came before it,
-    $n + \sum_{j < \ell} m_j$ numbers. Every earlier activation has a direct influence; with the
-    weights of those connections set to 0 the network is a plain one.
+    r"""$x^{\ell+1} = F^{\ell+1}(x^\ell, \dots, x^1, x)$: each layer takes all earlier
+    activations as input, $n + \sum_{j < \ell} m_j$ numbers. Every earlier activation has a direct
+    influence; if the weights of those connections are set to 0 the network is a plain one.
     """
     n = 3
     widths = (4, 2, 5)
     net = MLP.init(n, *widths, 2, activation=layers.tanh, connect=Concat, key=key)
     parts = [*(part.inner for part in net.body.layers[:-1]), net.body.layers[-1]]
     blocks = [*(part.layers[0] for part in parts[:-1]), parts[-1]]
-    read = [layer.W.shape[1] for layer in blocks]
-    starts = np.cumsum([0, n, *widths])  # where each activation lies in what the last layer reads
+    n_inputs = [layer.W.shape[1] for layer in blocks]
+    starts = np.cumsum([0, n, *widths])  # offset of each activation in the input of the last layer
     x = jr.normal(jr.fold_in(key, 1), (n,))
     sizes = []
-    for i, part in enumerate(parts):  # what layer i + 1 puts out, by each activation it reads
+    for i, part in enumerate(parts):  # output of layer i + 1 by each activation in its input
         J = differences.jacobian(part, Chain(*net.body.layers[:i])(x))
         sizes += [np.linalg.norm(J[:, a:b]) for a, b in pairwise(starts[: i + 2])]
-    cut = [Linear(layer.W.at[:, : starts[i]].set(0.0), layer.b) for i, layer in enumerate(blocks)]
-    thin = MLP(Chain(*[Concat(Chain(layer, layers.tanh)) for layer in cut[:-1]], cut[-1]))
+    without_skips = [
+        Linear(layer.W.at[:, : starts[i]].set(0.0), layer.b) for i, layer in enumerate(blocks)
+    ]
+    plain_net = MLP(
+        Chain(
+            *[Concat(Chain(layer, layers.tanh)) for layer in without_skips[:-1]], without_skips[-1]
+        )
+    )
     h = np.asarray(x)
     for i, layer in enumerate(blocks):
         z = np.asarray(layer.W)[:, starts[i] : starts[i + 1]] @ h + np.asarray(layer.b)
         h = z if i == len(widths) else np.tanh(z)
     return Verdict(
-        equal("numbers each layer reads", read, [n, n + 4, n + 4 + 2, n + 4 + 2 + 5]),
+        equal("number of inputs of each layer", n_inputs, [n, n + 4, n + 4 + 2, n + 4 + 2 + 5]),
         at_least(
             "least influence of an earlier activation on a layer",
             np.min(sizes),
             0.01,
             method="finite differences",
         ),
-        close("with the skips cut, against a plain network", thin(x), h, tolerance=1e-12),
-        refuted(close("with the skips, against a plain network", net(x), h, tolerance=1e-3)),
+        close("without skip connections, against a plain network", plain_net(x), h),
+        refuted(close("with skip connections, against a plain network", net(x), h, tolerance=1e-3)),
     )

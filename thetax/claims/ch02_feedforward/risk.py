@@ -1,4 +1,4 @@
-"""§2.2: losses, and the risk that training minimises and validation estimates."""
+"""§2.2: losses; the empirical risk that training minimises, and validation as an estimate."""
 
 from typing import Any
 
@@ -11,39 +11,35 @@ from ... import data, layers, models, train
 from ...layers import Linear
 from ...plot import Chart, Panel
 from ..engine import differences
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, refuted, within
 from ..engine.claim import Verdict, claim
 
 
 @claim("2.2-squared-loss", title="The squared loss", kind="loss", of=("train.squared_loss",))
-def squared_loss(key):
+def squared_loss(rng):
     r"""The squared loss $\frac12 \|y - f(x)\|^2$ has the gradient $f(x) - y$ in the prediction."""
-    rng = chance(key)
     f, y = rng.normal(size=(2, 5))
     loss = lambda f: train.squared_loss(f, jnp.asarray(y))
     numeric = differences.jacobian(loss, f)
     return Verdict(
+        close("value", loss(jnp.asarray(f)).item(), sum((a - b) ** 2 for a, b in zip(y, f)) / 2),
         close(
-            "value",
-            loss(jnp.asarray(f)).item(),
-            sum((a - b) ** 2 for a, b in zip(y, f)) / 2,
-            tolerance=1e-12,
+            "gradient by finite differences",
+            numeric,
+            f - y,
+            tolerance=1e-9,
+            method="finite differences",
         ),
-        close(
-            "gradient by differences", numeric, f - y, tolerance=1e-9, method="finite differences"
-        ),
-        close("gradient differentiated", jax.grad(loss)(jnp.asarray(f)), f - y, tolerance=1e-12),
-        refuted(close("with the other sign", numeric, y - f, tolerance=1e-6)),
+        close("gradient by automatic differentiation", jax.grad(loss)(jnp.asarray(f)), f - y),
+        refuted(close("with the opposite sign", numeric, y - f, tolerance=1e-6)),
     )
 
 
 @claim("2.2-softmax", title="Softmax", kind="layer", of=("layers.softmax",), cites="Bridle 1990")
-def softmax(key):
-    r"""$\mathrm{softmax}_i(z) = e^{z_i} / \sum_j e^{z_j}$ is a probability, does not change when
-    all $z_i$ move together, and has the Jacobian $\mathrm{diag}(s) - s s^\top$.
+def softmax(rng):
+    r"""$\mathrm{softmax}_i(z) = e^{z_i} / \sum_j e^{z_j}$ is a probability vector, does not change
+    when a constant is added to all $z_i$, and has the Jacobian $\mathrm{diag}(s) - s s^\top$.
     """
-    rng = chance(key)
     z = 3 * rng.normal(size=6)
     s = np.asarray(layers.softmax(jnp.asarray(z)))
     loop = np.array([np.exp(a) / sum(np.exp(b) for b in z) for a in z])
@@ -54,7 +50,7 @@ def softmax(key):
         close("against scipy", s, special.softmax(z), tolerance=1e-14),
         close("against the loop", s, loop, tolerance=1e-14),
         close("sum", s.sum(), 1.0, tolerance=1e-14),
-        close("all z moved by 7", shifted, s, tolerance=1e-14),
+        close("7 added to all z", shifted, s, tolerance=1e-14),
         close(
             "Jacobian",
             numeric,
@@ -74,11 +70,10 @@ def softmax(key):
     of=("train.log_loss",),
     cites="Good 1952",
 )
-def cross_entropy(key):
-    r"""The cross-entropy $-\log \mathrm{softmax}_y(z) = -z_y + \log \sum_v e^{z_v}$ is not
-    negative, and its gradient is $\mathrm{softmax}(z) - e_y$.
+def cross_entropy(rng):
+    r"""The cross-entropy $-\log \mathrm{softmax}_y(z) = -z_y + \log \sum_v e^{z_v}$ is
+    non-negative, and its gradient is $\mathrm{softmax}(z) - e_y$.
     """
-    rng = chance(key)
     zs = 3 * rng.normal(size=(4, 4))
     measured = np.array([train.log_loss(jnp.asarray(z), jnp.asarray(y)) for y, z in enumerate(zs)])
     first = np.array([-np.log(special.softmax(z)[y]) for y, z in enumerate(zs)])
@@ -86,11 +81,11 @@ def cross_entropy(key):
     y = 2
     z = zs[2]
     numeric = differences.jacobian(lambda z: train.log_loss(z, jnp.asarray(y)), z)
-    far = train.log_loss(jnp.array([1e4, 0.0]), jnp.array(1)).item()
+    extreme = train.log_loss(jnp.array([1e4, 0.0]), jnp.array(1)).item()
     return Verdict(
-        close("minus log softmax", measured, first, tolerance=1e-12),
-        close("minus the logit, plus scipy's log-sum-exp", measured, second, tolerance=1e-12),
-        close("at logits 10,000 and 0, labelled 1", far, 1e4, tolerance=1e-9),
+        close("minus log softmax", measured, first),
+        close("minus the logit, plus scipy's log-sum-exp", measured, second),
+        close("at logits 10,000 and 0, labelled 1", extreme, 1e4, tolerance=1e-9),
         at_least("least loss", measured.min(), 0.0),
         close(
             "gradient",
@@ -122,12 +117,11 @@ class World:
 
 
 @claim("2.2-expected-risk", title="Expected risk", kind="definition", of=("train.squared_error",))
-def expected_risk(key):
-    r"""The expected risk is $R(\theta) = \mathbb{E}\,\ell(y, f_\theta(x))$ over the law of the
-    data. For a linear model of Gaussian data under the squared loss it is
+def expected_risk(rng):
+    r"""The expected risk is $R(\theta) = \mathbb{E}\,\ell(y, f_\theta(x))$ over the distribution
+    of the data. For a linear model of Gaussian data under the squared loss it is
     $\frac12 (\|\Sigma^{1/2}(\hat w - w)\|^2 + \sigma^2)$.
     """
-    rng = chance(key)
     world = World(rng, 3)
     w = rng.normal(size=3)
     xs, ys = world.draw(rng, 10**6)
@@ -155,17 +149,16 @@ def expected_risk(key):
     "2.2-empirical-risk",
     title="Empirical risk",
     kind="definition",
-    of=("train.average", "train.squared_loss"),
+    of=("train.batch_mean", "train.squared_loss"),
 )
-def empirical_risk(key):
+def empirical_risk(rng):
     r"""The empirical risk $\frac1n \sum_i \ell(y_i, f_\theta(x_i))$ of a fixed $\theta$ has the
     mean $R(\theta)$, and a variance proportional to $1/n$.
     """
-    rng = chance(key)
     world = World(rng, 3)
     w = rng.normal(size=3)
     model = Linear(jnp.asarray(w)[None])
-    objective = train.average(train.squared_loss)
+    objective = train.batch_mean(train.squared_loss)
     risks = {}
     for n in (50, 200):
         xs, ys = world.draw(rng, 2000, n)
@@ -202,44 +195,47 @@ def empirical_risk(key):
     of=("data.split", "models.least_squares"),
     cites="Stone 1974",
 )
-def training_and_validation(key):
-    r"""Data are cut in two: minimise on one part, judge on the other. Least squares with $p$
-    coefficients on $n$ examples has the mean training error $\sigma^2(1 - p/n)$, too good; its mean
-    validation error is its true risk.
+def training_and_validation(key, rng):
+    r"""Data are split in two: one part to train on, the other to validate on. Least squares with
+    $p$ coefficients on $n$ examples has the mean training error $\sigma^2(1 - p/n)$, which is too
+    low; its mean validation error is its true risk.
     """
-    rng = chance(key)
     world = World(rng, 5)
     draws = 500
     n = 40
     xs, ys = world.draw(rng, draws, 60)
-    (first,), (second,) = data.split((np.arange(60),), n / 60, key=key)
+    (train_rows,), (validation_rows,) = data.split((np.arange(60),), n / 60, key=key)
     fits = jax.jit(jax.vmap(models.least_squares))(
-        jnp.asarray(xs[:, first]), jnp.asarray(ys[:, first])
+        jnp.asarray(xs[:, train_rows]), jnp.asarray(ys[:, train_rows])
     )
     W = np.asarray(fits.W)[:, 0]
     b = np.asarray(fits.b)[:, 0]
     errors = np.square(np.einsum("rnd,rd->rn", xs, W) + b[:, None] - ys)
-    training = errors[:, first].mean(axis=1)
-    validation = errors[:, second].mean(axis=1)
+    training = errors[:, train_rows].mean(axis=1)
+    validation = errors[:, validation_rows].mean(axis=1)
     truth = world.risk(W, b)
     error_of = lambda values: values.std(ddof=1) / np.sqrt(draws)
     unbiased = lambda name, gap: within(
         name, gap.mean(), 0.0, error=error_of(gap), false_alarm=6e-5
     )
-    floor = world.sigma**2 * (1 - 6 / n)  # five slopes and the constant
+    expected_error = world.sigma**2 * (1 - 6 / n)  # five slopes and the constant
     bins = np.linspace(0, np.quantile(validation, 0.99), 24)
-    named = {"training": training, "validation": validation}
+    errors_by_part = {"training": training, "validation": validation}
     lines = {
         name: ((bins[1:] + bins[:-1]) / 2, np.histogram(r, bins, density=True)[0])
-        for name, r in named.items()
+        for name, r in errors_by_part.items()
     }
     return Verdict(
-        equal("the parts together", np.sort(np.concatenate([first, second])), np.arange(60)),
-        equal("sizes of the parts", [len(first), len(second)], [n, 60 - n]),
+        equal(
+            "union of the two parts",
+            np.sort(np.concatenate([train_rows, validation_rows])),
+            np.arange(60),
+        ),
+        equal("sizes of the parts", [len(train_rows), len(validation_rows)], [n, 60 - n]),
         within(
             "mean training error",
             training.mean(),
-            floor,
+            expected_error,
             error=error_of(training),
             false_alarm=6e-5,
         ),

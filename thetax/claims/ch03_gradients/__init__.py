@@ -1,5 +1,5 @@
-"""Chapter 3, gradient-based learning: backpropagation, descent and its rates, momentum, adaptive
-steps, chance.
+"""Chapter 3, gradient-based learning: backpropagation, gradient descent and its convergence rates,
+momentum, adaptive step sizes, SGD.
 """
 
 from . import adaptive as adaptive

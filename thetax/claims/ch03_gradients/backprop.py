@@ -18,8 +18,8 @@ from ..engine.differences import jacobian
 
 
 class Convolution(eqx.Module):
-    r"""$x \mapsto k * x$, cut to the length of $x$: a layer whose weights are shared between
-    places.
+    r"""$x \mapsto k * x$, truncated to the length of $x$: a layer that shares weights between
+    positions.
     """
 
     k: jax.Array
@@ -29,9 +29,9 @@ class Convolution(eqx.Module):
 
 
 @jax.jit
-def mixed(key: Any) -> tuple[layers.Chain, jax.Array]:
-    """A chain of a dense, a residual, a convolutional, a dense and a softmax layer, of different
-    widths; an input.
+def mixed_chain(key: Any) -> tuple[layers.Chain, jax.Array]:
+    """A chain of a dense, a residual, a convolutional, a dense and a softmax layer of different
+    widths, and an input.
     """
     keys = jr.split(key, 5)
     dense = lambda n, m, key: layers.Linear(
@@ -47,25 +47,25 @@ def mixed(key: Any) -> tuple[layers.Chain, jax.Array]:
     return chain, jr.normal(keys[4], (3,))
 
 
-def squares(prediction, y):
-    """The squared loss, looked up at each call."""
+def squared_loss(prediction, y):
+    """The squared loss of the library."""
     return train.squared_loss(prediction, y)
 
 
-def logs(prediction, y):
-    """The cross-entropy, looked up at each call."""
+def cross_entropy(prediction, y):
+    """The cross-entropy of the library."""
     return train.log_loss(prediction, y)
 
 
 def backward(chain: layers.Chain, loss: Any, x: Any, y: Any) -> train.Backprop:
-    """The library's backpropagation, compiled."""
+    """`train.backpropagate`, compiled."""
     return jax.jit(lambda chain, x, y: train.backpropagate(chain, loss, x, y))(
         chain, x, jnp.asarray(y)
     )
 
 
-def rest(chain: layers.Chain, ell: int, loss: Any, y: Any) -> Any:
-    r"""$h_\ell \mapsto$ the loss, through the layers after $\ell$."""
+def remaining_loss(chain: layers.Chain, ell: int, loss: Any, y: Any) -> Any:
+    r"""The loss as a function of $h_\ell$, through the layers after $\ell$."""
     return lambda h: loss(reduce(lambda h, layer: apply(layer, h), chain.layers[ell:], h), y)
 
 
@@ -80,11 +80,11 @@ TARGET = np.array([0.1, 0.2, 0.3, 0.4])
 )
 def setup(key):
     r"""A network is a composition $F = F_L \circ \dots \circ F_1$,
-    $h_\ell = F_\ell[\theta_\ell](h_{\ell-1})$ with $h_0 = x$, judged by a loss $\ell(y, F(x))$: the
-    values $h_\ell$ kept on the way forward are those of the composition.
+    $h_\ell = F_\ell[\theta_\ell](h_{\ell-1})$ with $h_0 = x$, with a loss $\ell(y, F(x))$: the
+    values $h_\ell$ stored in the forward pass are those of the composition.
     """
-    chain, x = mixed(key)
-    found = backward(chain, squares, x, TARGET)
+    chain, x = mixed_chain(key)
+    result = backward(chain, squared_loss, x, TARGET)
     a, b, c, d, _ = (jax.tree.map(np.asarray, layer) for layer in chain.layers)
     h = [np.asarray(x)]
     h += [np.tanh(a.layers[0].W @ h[0] + a.layers[0].b)]
@@ -93,45 +93,47 @@ def setup(key):
     h += [np.log1p(np.exp(d.layers[0].W @ h[3] + d.layers[0].b))]
     h += [np.exp(h[4]) / np.exp(h[4]).sum()]
     return Verdict(
-        *[close(f"h_{i}", found.activations[i], h[i], tolerance=1e-13) for i in range(6)],
+        *[close(f"h_{i}", result.activations[i], h[i], tolerance=1e-13) for i in range(6)],
         close("F(x) composed directly", chain(x), h[-1], tolerance=1e-13),
-        close("the loss", found.loss, np.sum((h[-1] - TARGET) ** 2) / 2, tolerance=1e-13),
+        close("the loss", result.loss, np.sum((h[-1] - TARGET) ** 2) / 2, tolerance=1e-13),
     )
 
 
 @claim(
     "3.1-delta",
     "3.1-delta-base",
-    title="The signal δ that comes back",
+    title="The backpropagated signal δ",
     kind="definition",
     of=("train.backpropagate",),
 )
 def delta(key):
-    r"""$\delta_\ell = \partial \ell / \partial h_\ell$ says how the loss changes when $h_\ell$ is
-    moved and the layers after it run on. The recursion begins at
+    r"""$\delta_\ell = \partial \ell / \partial h_\ell$ is the derivative of the loss by $h_\ell$
+    through the layers after it. The recursion begins at
     $\delta_L = \partial \ell(y, \hat y) / \partial \hat y$, which is $\hat y - y$ for the squared
     loss and $\mathrm{softmax}(\hat y) - y$ for the cross-entropy.
     """
-    chain, x = mixed(key)
+    chain, x = mixed_chain(key)
     y = jnp.asarray(TARGET)
     checks = []
-    for name, loss in {"squared": squares, "cross-entropy": logs}.items():
-        found = backward(chain, loss, x, y)
-        for ell, h in enumerate(found.activations):
-            expected = jacobian(rest(chain, ell, loss, y), h)
+    for name, loss in {"squared": squared_loss, "cross-entropy": cross_entropy}.items():
+        result = backward(chain, loss, x, y)
+        for ell, h in enumerate(result.activations):
+            expected = jacobian(remaining_loss(chain, ell, loss, y), h)
             checks.append(
                 close(
                     f"δ_{ell}, {name}",
-                    found.deltas[ell],
+                    result.deltas[ell],
                     expected,
                     tolerance=1e-9,
                     method="finite differences",
                 )
             )
-        last = np.asarray(found.activations[-1])
+        last = np.asarray(result.activations[-1])
         soft = np.exp(last) / np.exp(last).sum()
         base = last - TARGET if name == "squared" else soft - TARGET
-        checks.append(close(f"δ_L in closed form, {name}", found.deltas[-1], base, tolerance=1e-13))
+        checks.append(
+            close(f"δ_L in closed form, {name}", result.deltas[-1], base, tolerance=1e-13)
+        )
     return Verdict(*checks)
 
 
@@ -147,24 +149,22 @@ def recursion(key):
     for a dense layer $h_{\ell+1} = \varphi(W h_\ell + b)$ this is
     $\delta_\ell = W^\top (\varphi'(a) \odot \delta_{\ell+1})$.
     """
-    chain, x = mixed(key)
+    chain, x = mixed_chain(key)
     y = jnp.asarray(TARGET)
-    found = backward(chain, squares, x, y)
+    result = backward(chain, squared_loss, x, y)
     jacobians = [
-        np.asarray(jax.jacfwd(layer)(h)) for layer, h in zip(chain.layers, found.activations)
+        np.asarray(jax.jacfwd(layer)(h)) for layer, h in zip(chain.layers, result.activations)
     ]
-    product = np.asarray(found.activations[-1]) - TARGET
+    product = np.asarray(result.activations[-1]) - TARGET
     checks = []
     for ell in range(4, -1, -1):
         product = jacobians[ell].T @ product
-        checks.append(
-            close(f"δ_{ell} by full Jacobians", found.deltas[ell], product, tolerance=1e-12)
-        )
-        slope = jacobian(rest(chain, ell, squares, y), found.activations[ell])
+        checks.append(close(f"δ_{ell} by full Jacobians", result.deltas[ell], product))
+        slope = jacobian(remaining_loss(chain, ell, squared_loss, y), result.activations[ell])
         checks.append(
             close(
-                f"δ_{ell} by differences",
-                found.deltas[ell],
+                f"δ_{ell} by finite differences",
+                result.deltas[ell],
                 slope,
                 tolerance=1e-9,
                 method="finite differences",
@@ -172,27 +172,27 @@ def recursion(key):
         )
     dense = chain.layers[0].layers[0]
     a = np.asarray(dense.W) @ np.asarray(x) + np.asarray(dense.b)
-    by_hand = np.asarray(dense.W).T @ ((1 - np.tanh(a) ** 2) * np.asarray(found.deltas[1]))
-    whole = jax.grad(lambda chain: squares(chain(x), y))(chain)
-    apart = tree.norm(tree.axpy(-1.0, whole, found.gradient))
+    by_hand = np.asarray(dense.W).T @ ((1 - np.tanh(a) ** 2) * np.asarray(result.deltas[1]))
+    expected = jax.grad(lambda chain: squared_loss(chain(x), y))(chain)
+    distance = tree.norm(tree.axpy(-1.0, expected, result.gradient))
     return Verdict(
         *checks,
-        close("the dense layer's Wᵀ(φ'(a) ⊙ δ)", found.deltas[0], by_hand, tolerance=1e-13),
+        close("the dense layer's Wᵀ(φ'(a) ⊙ δ)", result.deltas[0], by_hand, tolerance=1e-13),
         close(
             "all gradients, against jax.grad: distance",
-            apart,
+            distance,
             0.0,
             tolerance=1e-13,
             method="closed form",
         ),
-        figure=_pathways(found, jacobians),
+        figure=_pathways(result, jacobians),
     )
 
 
-def _pathways(found: Any, jacobians: list[np.ndarray]) -> Chart:
+def _pathways(result: Any, jacobians: list[np.ndarray]) -> Chart:
     ell = np.arange(6)
-    sizes = [np.linalg.norm(np.asarray(delta)) for delta in found.deltas]
-    ends = np.asarray(found.deltas[-1])
+    sizes = [np.linalg.norm(np.asarray(delta)) for delta in result.deltas]
+    ends = np.asarray(result.deltas[-1])
     by_hand = [np.linalg.norm(reduce(lambda d, J: J.T @ d, jacobians[i:][::-1], ends)) for i in ell]
     return Chart(
         Panel(
@@ -215,18 +215,18 @@ def _pathways(found: Any, jacobians: list[np.ndarray]) -> Chart:
 )
 def recursion_printed(key):
     r"""The signs $\partial$ are missing in print: the matrix of the quotients
-    $h_{\ell+1, i} / h_{\ell, j}$ does not carry $\delta_{\ell+1}$ back, the Jacobian does.
+    $h_{\ell+1, i} / h_{\ell, j}$ does not propagate $\delta_{\ell+1}$; the Jacobian does.
     """
-    chain, x = mixed(key)
+    chain, x = mixed_chain(key)
     y = jnp.asarray(TARGET)
-    found = backward(chain, squares, x, y)
+    result = backward(chain, squared_loss, x, y)
     printed = []
-    right = []
+    checks = []
     for ell in range(5):
-        h = np.asarray(found.activations[ell])
-        after = np.asarray(found.activations[ell + 1])
-        expected = jacobian(rest(chain, ell, squares, y), h)
-        quotients = (after[:, None] / h[None]).T @ np.asarray(found.deltas[ell + 1])
+        h = np.asarray(result.activations[ell])
+        after = np.asarray(result.activations[ell + 1])
+        expected = jacobian(remaining_loss(chain, ell, squared_loss, y), h)
+        quotients = (after[:, None] / h[None]).T @ np.asarray(result.deltas[ell + 1])
         printed.append(
             close(
                 f"δ_{ell} by quotients",
@@ -236,12 +236,16 @@ def recursion_printed(key):
                 method="finite differences",
             )
         )
-        right.append(
+        checks.append(
             close(
-                f"δ_{ell}", found.deltas[ell], expected, tolerance=1e-9, method="finite differences"
+                f"δ_{ell}",
+                result.deltas[ell],
+                expected,
+                tolerance=1e-9,
+                method="finite differences",
             )
         )
-    return Verdict(*right, printed=printed)
+    return Verdict(*checks, printed=printed)
 
 
 @claim(
@@ -260,18 +264,18 @@ def parameters(key):
     """
     checks = []
     for name, (chain, x), y in (
-        ("mixed", mixed(key), TARGET),
-        ("widths 2-3-5-4", widths(key), TARGET),
+        ("mixed", mixed_chain(key), TARGET),
+        ("widths 2-3-5-4", unequal_widths(key), TARGET),
     ):
-        found = backward(chain, squares, x, y)
+        result = backward(chain, squared_loss, x, y)
         theta, back = tree.ravel(chain)
         expected = jacobian(
-            lambda v, back=back, x=x, y=y: squares(back(v)(x), jnp.asarray(y)), theta
+            lambda v, back=back, x=x, y=y: squared_loss(back(v)(x), jnp.asarray(y)), theta
         )
         checks.append(
             close(
-                f"all {len(theta)} of the {name} chain",
-                tree.ravel(found.gradient)[0],
+                f"all {len(theta)} parameters of the {name} chain",
+                tree.ravel(result.gradient)[0],
                 expected,
                 tolerance=1e-9,
                 method="finite differences",
@@ -280,10 +284,10 @@ def parameters(key):
     for i, layer in enumerate(chain.layers[::2]):
         W, b, h, d = (
             np.asarray(v)
-            for v in (layer.W, layer.b, found.activations[2 * i], found.deltas[2 * i + 2])
+            for v in (layer.W, layer.b, result.activations[2 * i], result.deltas[2 * i + 2])
         )
         back_through = (1 - np.tanh(W @ h + b) ** 2) * d
-        gradient = found.gradient.layers[2 * i]
+        gradient = result.gradient.layers[2 * i]
         checks.append(
             close(
                 f"(φ'(a) ⊙ δ) hᵀ of layer {i + 1}",
@@ -299,15 +303,15 @@ def parameters(key):
 
 
 @jax.jit
-def widths(key: Any) -> tuple[layers.Chain, jax.Array]:
-    """A dense network in which no two widths are equal."""
+def unequal_widths(key: Any) -> tuple[layers.Chain, jax.Array]:
+    """A dense network whose widths are all different, and an input."""
     keys = jr.split(key, 4)
     parts = [
         layers.Linear(jr.normal(k, (m, n)), jr.normal(k, (m,)))
         for k, n, m in zip(keys, (2, 3, 5), (3, 5, 4))
     ]
-    both = [part for layer in parts for part in (layer, jnp.tanh)]
-    return layers.Chain(*both), jr.normal(keys[3], (2,))
+    sequence = [part for layer in parts for part in (layer, jnp.tanh)]
+    return layers.Chain(*sequence), jr.normal(keys[3], (2,))
 
 
 @erratum(
@@ -321,21 +325,24 @@ def widths(key: Any) -> tuple[layers.Chain, jax.Array]:
     slip=True,
 )
 def parameters_printed(key):
-    r"""The printed product is right where $\delta_\ell$ is a row. It is a column in the recursion
-    above it, and one column does not meet the $m$ rows of the Jacobian; the Jacobian then belongs
-    on the left, transposed."""
-    chain, x = mixed(key)
-    found = backward(chain, squares, x, TARGET)
-    h = found.activations[2]
-    column = np.asarray(found.deltas[3])[:, None]
+    r"""The printed product is right if $\delta_\ell$ is a row vector. In the recursion above it is
+    a column, whose single column does not match the $m$ rows of the Jacobian; the transposed
+    Jacobian must then stand on the left.
+    """
+    chain, x = mixed_chain(key)
+    result = backward(chain, squared_loss, x, TARGET)
+    h = result.activations[2]
+    column = np.asarray(result.deltas[3])[:, None]
     k = chain.layers[2].k
     J = np.asarray(jax.jacfwd(lambda k: Convolution(k)(h))(k))
-    through = lambda k: rest(chain, 3, squares, jnp.asarray(TARGET))(Convolution(k)(h))
+    through = lambda k: remaining_loss(chain, 3, squared_loss, jnp.asarray(TARGET))(
+        Convolution(k)(h)
+    )
     expected = jacobian(through, k)
     fd = {"tolerance": 1e-9, "method": "finite differences"}
     return Verdict(
         equal("columns on the left, rows on the right", J.T.shape[1], column.shape[0]),
         close("with the transpose", (J.T @ column)[:, 0], expected, **fd),
-        close("the library", found.gradient.layers[2].k, expected, **fd),
+        close("train.backpropagate", result.gradient.layers[2].k, expected, **fd),
         printed=[equal("columns on the left, rows on the right", column.shape[1], J.shape[0])],
     )

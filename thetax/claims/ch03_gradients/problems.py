@@ -1,14 +1,12 @@
-r"""The small functions on which the chapter's theorems are tried: each by JAX for the library, and
-by numpy beside it.
+r"""Small test functions for the theorems of the chapter, each in JAX for the library and in NumPy
+as a reference.
 
-- `quadratic`: $h(\theta)$ $\frac12 \theta^\top H \theta$; $L$ $\lambda_{\max}(H)$; $\mu$
-  $\lambda_{\min}(H)$
-- `least_squares`: $h(\theta)$ $\frac12 \|X\theta - y\|^2$; $L$ $\lambda_{\max}(X^\top X)$; $\mu$
-  its least eigenvalue that is not 0
-- `logistic`: $h(\theta)$ $\frac1n \sum_i \log(1 + e^{-y_i x_i^\top \theta})$; $L$
-  $\lambda_{\max}(X^\top X) / 4n$ |
-- `hills`: $h(\theta)$ $\sum_i \log(1 + \theta_i^2)$; $L$ 2 |
-- `ripples`: $h(\theta)$ $\theta^2 + 3 \sin^2 \theta$; $L$ 8; $\mu$ 1/32
+- `quadratic`: $h(\theta) = \frac12 \theta^\top H \theta$, $L = \lambda_{\max}(H)$, $\mu =
+\lambda_{\min}(H)$ - `least_squares`: $h(\theta) = \frac12 \|X\theta - y\|^2$, $L =
+\lambda_{\max}(X^\top X)$, $\mu$ the smallest non-zero eigenvalue of $X^\top X$ - `logistic`:
+$h(\theta) = \frac1n \sum_i \log(1 + e^{-y_i x_i^\top \theta})$, $L = \lambda_{\max}(X^\top X) / 4n$
+- `hills`: $h(\theta) = \sum_i \log(1 + \theta_i^2)$, $L = 2$ - `ripples`: $h(\theta) = \theta^2 + 3
+\sin^2 \theta$, $L = 8$, $\mu = 1/32$
 """
 
 from collections.abc import Callable
@@ -16,16 +14,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 
 from ... import train
-from ...core import Objective, run
+from ...core import Objective, iterate
 
 
 class Problem(NamedTuple):
-    """A function of $\\theta \\in R^d$: by JAX; by numpy, with its gradient, over any leading axes;
-    its constants.
+    r"""A function of $\theta \in \mathbb{R}^d$ in JAX; in NumPy, with its gradient, over any
+    leading axes; its constants.
     """
 
     objective: Objective
@@ -34,8 +31,8 @@ class Problem(NamedTuple):
     d: int
     L: float
     mu: float = 0.0
-    least: float = 0.0
-    worst: np.ndarray = np.zeros(0)  # the direction in which it bends most, at the origin
+    min_value: float = 0.0
+    sharpest: np.ndarray = np.zeros(0)  # the direction of largest curvature at the origin
 
 
 def quadratic(H: np.ndarray) -> Problem:
@@ -55,7 +52,7 @@ def quadratic(H: np.ndarray) -> Problem:
 
 
 def spectrum(rng: np.random.Generator, values: Any) -> np.ndarray:
-    """A symmetric matrix of these eigenvalues, in a random basis."""
+    """A symmetric matrix with the given eigenvalues, in a random basis."""
     Q, _ = np.linalg.qr(rng.normal(size=(len(values), len(values))))
     return Q * np.asarray(values, float) @ Q.T
 
@@ -63,7 +60,7 @@ def spectrum(rng: np.random.Generator, values: Any) -> np.ndarray:
 def least_squares(
     rng: np.random.Generator, n: int = 12, d: int = 4, rank: int | None = None
 ) -> Problem:
-    r"""$\frac12 \|X\theta - y\|^2$ of random data, of less than full rank if asked."""
+    r"""$\frac12 \|X\theta - y\|^2$ of random data, of the given rank (full by default)."""
     X = rng.normal(size=(n, d))
     y = rng.normal(size=n)
     X = X if rank is None else X @ (Q := np.linalg.qr(rng.normal(size=(d, rank)))[0]) @ Q.T
@@ -94,7 +91,7 @@ def logistic(rng: np.random.Generator, n: int = 20, d: int = 3) -> Problem:
         lambda theta: -(1 / (1 + np.exp(theta @ X.T))) @ X / n,
         d,
         values[-1],
-        worst=vectors[:, -1],
+        sharpest=vectors[:, -1],
     )
 
 
@@ -106,12 +103,12 @@ def hills(d: int = 3) -> Problem:
         lambda theta: 2 * theta / (1 + theta**2),
         d,
         2.0,
-        worst=np.eye(d)[0],
+        sharpest=np.eye(d)[0],
     )
 
 
 def ripples() -> Problem:
-    r"""$\theta^2 + 3 \sin^2 \theta$, not convex, and dominated by its gradient."""
+    r"""$\theta^2 + 3 \sin^2 \theta$, not convex, but a PL function."""
     return Problem(
         lambda theta, batch=None, key=None: (
             jnp.square(theta) + 3 * jnp.square(jnp.sin(theta))
@@ -121,22 +118,20 @@ def ripples() -> Problem:
         1,
         8.0,
         1 / 32,
-        worst=np.ones(1),
+        sharpest=np.ones(1),
     )
 
 
 def descent(
-    objective: Objective, optimiser: Any, start: Any, steps: int, *, keep: Any = None
+    objective: Objective, optimiser: Any, start: Any, steps: int, *, record: Any = None
 ) -> np.ndarray:
-    r"""$\theta_0, \dots, \theta_T$ of the library's descent from one start, or from each of
-    several.
-    """
+    r"""$\theta_0, \dots, \theta_T$ of `train.descend` from one start, or from each of several."""
     iteration = train.descend(objective, optimiser)
-    keep = keep or train.iterate
+    record = record or train.nesterov_iterate
 
-    def walk(start):
-        return run(iteration, start, jnp.zeros(steps), key=jr.key(0), record=keep)[1][0]
+    def run_one(start):
+        return iterate(iteration, start, steps, record=record)[1][0]
 
     start = jnp.asarray(start, float)
-    kept = walk(start) if start.ndim == 1 else jax.vmap(walk, out_axes=1)(start)
-    return np.concatenate([np.asarray(start)[None], np.asarray(kept)])
+    path = run_one(start) if start.ndim == 1 else jax.vmap(run_one, out_axes=1)(start)
+    return np.concatenate([np.asarray(start)[None], np.asarray(path)])

@@ -1,4 +1,4 @@
-"""§3.2: smoothness, by gradients and by the Hessian, and the expansion it bounds."""
+"""§3.2: smoothness, by gradients and by the Hessian, and the second-order expansion."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +7,6 @@ from scipy.optimize import brentq
 
 from ... import explain
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .problems import descent, hills, least_squares, logistic
@@ -18,28 +17,29 @@ def smooth_problems(rng):
     return {"least squares": least_squares(rng), "logistic": logistic(rng), "log(1 + θ²)": hills()}
 
 
-@claim("3.2-smooth", title="Smoothness", kind="definition", of=("explain.lipschitz",))
-def smooth(key):
+@claim("3.2-smooth", title="Smoothness", kind="definition", of=("explain.gradient_lipschitz",))
+def smooth(rng):
     r"""$h$ is $L$-smooth if
     $\|\nabla h(\theta_1) - \nabla h(\theta_2)\| \le L \|\theta_1 - \theta_2\|$. The least $L$ is
     $\lambda_{\max}(X^\top X)$ for least squares, $\lambda_{\max}(X^\top X)/4n$ for logistic
     regression, and 2 for $\log(1 + \theta^2)$.
     """
-    rng = chance(key)
     checks = []
     for name, problem in smooth_problems(rng).items():
         a, b = rng.normal(size=(2, 10_001, problem.d)) * 3
-        a[-1], b[-1] = 1e-3 * problem.worst, -1e-3 * problem.worst
-        found = explain.lipschitz(problem.objective, jnp.asarray(a), jnp.asarray(b), None)
-        apart = np.linalg.norm(a - b, axis=1)
-        by_numpy = np.linalg.norm(problem.gradient(a) - problem.gradient(b), axis=1) / apart
+        a[-1], b[-1] = 1e-3 * problem.sharpest, -1e-3 * problem.sharpest
+        pairs = explain.gradient_lipschitz(problem.objective, jnp.asarray(a), jnp.asarray(b), None)
+        distances = np.linalg.norm(a - b, axis=1)
+        by_numpy = np.linalg.norm(problem.gradient(a) - problem.gradient(b), axis=1) / distances
         checks += [
             at_most(
-                f"{name}: largest ratio of 10,001 pairs", found.constant, problem.L, slack=1e-12
+                f"{name}: largest ratio of 10,001 pairs", pairs.constant, problem.L, slack=1e-12
             ),
-            close(f"{name}: the ratios by numpy", found.seen, by_numpy, tolerance=1e-10),
+            close(f"{name}: the ratios by NumPy", pairs.values, by_numpy, tolerance=1e-10),
             at_least(
-                f"{name}: the last, along the worst direction", found.seen[-1], 0.95 * problem.L
+                f"{name}: the last pair, along the sharpest direction",
+                pairs.values[-1],
+                0.95 * problem.L,
             ),
         ]
     return Verdict(*checks)
@@ -49,14 +49,13 @@ def smooth(key):
     "3.2-smooth-hessian",
     title="Smoothness and the Hessian",
     kind="theorem",
-    of=("explain.smoothness", "explain.lipschitz"),
+    of=("explain.smoothness", "explain.gradient_lipschitz"),
 )
-def smooth_hessian(key):
+def smooth_hessian(key, rng):
     r"""For $h$ twice continuously differentiable on a convex set, $h$ is $L$-smooth exactly if
-    $\|\nabla^2 h(\theta)\|_2 \le L$ everywhere. Without second derivatives only the first makes
-    sense: $\frac12 (\theta)_+^2$ is 1-smooth and has none at 0.
+    $\|\nabla^2 h(\theta)\|_2 \le L$ everywhere. Without second derivatives only the first condition
+    is defined: $\frac12 (\theta)_+^2$ is 1-smooth and has no second derivative at 0.
     """
-    rng = chance(key)
     checks = []
     side = np.linspace(-2, 2, 21)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
@@ -65,13 +64,15 @@ def smooth_hessian(key):
         "logistic": logistic(rng, d=2),
         "log(1 + θ²)": hills(2),
     }.items():
-        bends = explain.smoothness(problem.objective, jnp.asarray(grid), None, steps=2, key=key)
-        near = grid + 1e-4 * problem.worst
-        pairs = explain.lipschitz(problem.objective, jnp.asarray(grid), jnp.asarray(near), None)
+        curvature = explain.smoothness(problem.objective, jnp.asarray(grid), None, steps=2, key=key)
+        shifted = grid + 1e-4 * problem.sharpest
+        pairs = explain.gradient_lipschitz(
+            problem.objective, jnp.asarray(grid), jnp.asarray(shifted), None
+        )
         checks += [
             close(
                 f"{name}: sup of the Hessian's norm",
-                bends.constant,
+                curvature.constant,
                 problem.L,
                 tolerance=0.02,
                 relative=True,
@@ -79,24 +80,26 @@ def smooth_hessian(key):
             close(
                 f"{name}: best Lipschitz constant",
                 pairs.constant,
-                bends.constant,
+                curvature.constant,
                 tolerance=0.02,
                 relative=True,
                 method="brute force",
             ),
         ]
-    half = lambda theta, batch=None, key=None: jnp.square(jnp.maximum(theta, 0)).sum() / 2
+    half_square = lambda theta, batch=None, key=None: jnp.square(jnp.maximum(theta, 0)).sum() / 2
     a, b = rng.normal(size=(2, 10_000, 1))
-    kink = explain.lipschitz(half, jnp.asarray(a), jnp.asarray(b), None)
+    kink = explain.gradient_lipschitz(half_square, jnp.asarray(a), jnp.asarray(b), None)
     value = lambda theta: np.maximum(theta, 0) ** 2 / 2
     e = 1e-4
-    second = [(value(s + e) - 2 * value(s) + value(s - e)) / e**2 for s in (-2 * e, 2 * e)]
+    second_derivatives = [
+        (value(s + e) - 2 * value(s) + value(s - e)) / e**2 for s in (-2 * e, 2 * e)
+    ]
     return Verdict(
         *checks,
         between("½(θ)₊²: largest ratio", kink.constant, 0.999, 1 + 1e-12, method="brute force"),
         close(
-            "½(θ)₊²: second derivative just left and just right of 0",
-            second,
+            "½(θ)₊²: second derivative left and right of 0",
+            second_derivatives,
             np.array([0.0, 1.0]),
             tolerance=1e-6,
             method="finite differences",
@@ -105,14 +108,13 @@ def smooth_hessian(key):
 
 
 @claim("3.2-taylor", title="The second-order expansion", kind="identity", of=("explain.hvp",))
-def taylor(key):
+def taylor(rng):
     r"""With $\Delta = \theta_2 - \theta_1$ there is $\xi$ between them with
     $h(\theta_2) = h(\theta_1) + \nabla h(\theta_1)^\top \Delta + \frac12 \Delta^\top \nabla^2
     h(\xi) \Delta$;
     so for an $L$-smooth $h$,
     $h(\theta_2) \le h(\theta_1) + \nabla h(\theta_1)^\top \Delta + \frac L2 \|\Delta\|^2$.
     """
-    rng = chance(key)
     checks = []
     for name, problem in smooth_problems(rng).items():
         a, b = rng.normal(size=(2, 10_000, problem.d)) * 3
@@ -121,13 +123,13 @@ def taylor(key):
         checks.append(
             at_most(f"{name}: h(θ₂) of 10,000 pairs", problem.value(b), bound, slack=1e-12)
         )
-    start, end, off = fourth(0.05)
-    between_them = float(brentq(off, end, start))  # type: ignore[arg-type]
+    start, end, defect = fourth_power_step(0.05)
+    between_them = float(brentq(defect, end, start))  # type: ignore[arg-type]
     return Verdict(
         *checks,
-        close("θ⁴: the expansion with the Hessian at ξ", off(between_them), 0.0, tolerance=1e-12),
-        between("θ⁴: where ξ lies", between_them, end, start),
-        refuted(at_most("least squares with L/2 for L", *_half(rng), slack=1e-12)),
+        close("θ⁴: the expansion with the Hessian at ξ", defect(between_them), 0.0),
+        between("θ⁴: position of ξ", between_them, end, start),
+        refuted(at_most("least squares with L/2 instead of L", *_with_half_L(rng), slack=1e-12)),
         figure=_expansions(end),
     )
 
@@ -145,31 +147,31 @@ def _expansions(end: float) -> Chart:
             },
             points={"one step of descent": ([1.0, end], [1.0, end**4])},
             bounds={"L = 15.9 on this range: above h": (theta, second(12 * 1.15**2))},
-        ),
+        )
     )
 
 
-def fourth(eta: float):
-    r"""One step of descent on $\theta^4$ from 1, and how far the expansion with the Hessian at
-    $\xi$ misses it.
+def fourth_power_step(eta: float):
+    r"""The start 1 and the end of one step of descent on $\theta^4$, and the error of the expansion
+    as a function of the point $\xi$ of the Hessian.
     """
     power = lambda theta, batch=None: (theta**4).sum()
     start = np.ones(1)
     end = descent(lambda theta, batch, key: power(theta), optax.sgd(eta), start, 1)[1]
     move = jnp.asarray(end - start)
 
-    def off(xi):
+    def defect(xi):
         bend = np.asarray(explain.hvp(power, jnp.array([xi]), None, move)) @ np.asarray(move)
         return float(end[0] ** 4 - 1 - 4 * (end[0] - 1) - bend / 2)
 
-    return float(start[0]), float(end[0]), off
+    return float(start[0]), float(end[0]), defect
 
 
-def _half(rng):
+def _with_half_L(rng):
     problem = least_squares(rng)
     a = rng.normal(size=(100, problem.d))
-    b = a + problem.worst
-    bound = problem.value(a) + problem.gradient(a) @ problem.worst + problem.L / 4
+    b = a + problem.sharpest
+    bound = problem.value(a) + problem.gradient(a) @ problem.sharpest + problem.L / 4
     return problem.value(b), bound
 
 
@@ -184,22 +186,15 @@ def _half(rng):
 )
 def taylor_printed(key):
     r"""For $h = \theta^4$, one step of descent from 1 with $\eta = 0.05$ changes $h$ by $-0.5904$;
-    with the Hessian at $\theta_1$ the printed equality gives $-0.5600$. Some $\xi$ between the two
-    makes it exact.
+    with the Hessian at $\theta_1$ the printed equality gives $-0.5600$. It is exact for some $\xi$
+    between the two.
     """
-    start, end, off = fourth(0.05)
+    start, end, defect = fourth_power_step(0.05)
     change = end**4 - start**4
-    gives = lambda xi: change - off(xi)
+    change_at = lambda xi: change - defect(xi)
     return Verdict(
-        close(
-            "the change, with the Hessian at ξ",
-            gives(brentq(off, end, start)),
-            change,
-            tolerance=1e-12,
-        ),
-        close("the change itself", change, -0.5904, tolerance=1e-12),
-        close("what the Hessian at θ₁ gives", gives(start), -0.56, tolerance=1e-12),
-        printed=[
-            close("the change, with the Hessian at θ₁", gives(start), change, tolerance=1e-12)
-        ],
+        close("the change, with the Hessian at ξ", change_at(brentq(defect, end, start)), change),
+        close("the change itself", change, -0.5904),
+        close("the change that the Hessian at θ₁ gives", change_at(start), -0.56),
+        printed=[close("the change, with the Hessian at θ₁", change_at(start), change)],
     )

@@ -1,4 +1,4 @@
-"""§4.1: operators on functions. Integrals by quadrature, and by the library's sums on a grid."""
+"""§4.1: operators on functions, by quadrature and by the library's convolutions on a grid."""
 
 from typing import Any
 
@@ -9,36 +9,35 @@ import numpy as np
 
 from ... import layers
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .signals import (
     DT,
     T,
     bump,
-    by_fft,
-    convolved,
+    convolve_channel,
+    convolve_fft,
+    convolve_on_grid,
     integral,
-    moved,
-    on_grid,
+    random_integers,
     sequence,
+    shift_sequence,
     sum_over,
     transform,
     values,
-    whole,
 )
 
 
-def defect(operator: Any, rng: np.random.Generator, shape: tuple[int, ...]) -> float:
-    r"""The largest entry of $T(\alpha f + \beta g) - \alpha Tf - \beta Tg$ over five draws."""
+def linearity_defect(operator: Any, rng: np.random.Generator, shape: tuple[int, ...]) -> float:
+    r"""The largest entry of $T(\alpha f + \beta g) - \alpha Tf - \beta Tg$ over 5 draws."""
     f, g = rng.normal(size=(2, 5, *shape))
     alpha, beta = rng.normal(size=(2, 5, 1, 1))
     T_ = lambda xs: np.asarray(jax.jit(jax.vmap(lambda x: operator(x)))(jnp.asarray(xs)))
     return float(np.abs(T_(alpha * f + beta * g) - alpha * T_(f) - beta * T_(g)).max())
 
 
-def is_taken(operator: Any, shape: tuple[int, ...]) -> bool:
-    """Whether the library writes it as a matrix."""
+def has_matrix(operator: Any, shape: tuple[int, ...]) -> bool:
+    """Whether `layers.matrix_of` accepts the operator."""
     try:
         layers.matrix_of(operator, shape)
     except ValueError:
@@ -48,17 +47,16 @@ def is_taken(operator: Any, shape: tuple[int, ...]) -> bool:
 
 @claim(
     "4.1-operator",
-    title="Operators, and which of them are linear",
+    title="Operators and linear operators",
     kind="definition",
     of=("layers.Convolution", "layers.matrix_of", "layers.AveragePool", "layers.MaxPool"),
 )
-def operator(key):
-    r"""An operator makes a function of a function. It is linear where
-    $T(\alpha f + \beta g) = \alpha Tf + \beta Tg$, and then, on finitely many places, a matrix. A
+def operator(rng):
+    r"""An operator maps functions to functions. It is linear if
+    $T(\alpha f + \beta g) = \alpha Tf + \beta Tg$, and then, on finitely many points, a matrix. A
     convolution and a mean over windows are linear; a rectifier and a maximum are not, nor is a
-    convolution with an offset, which is linear but for that.
+    convolution with a bias, which is affine.
     """
-    rng = chance(key)
     shape = (1, 8)
     W = jnp.asarray(rng.normal(size=(1, 1, 3)))
     conv = layers.Convolution(W)
@@ -69,13 +67,13 @@ def operator(key):
     A = layers.matrix_of(conv, shape)
     return Verdict(
         at_most(
-            "defect of linear ones: a convolution, a mean",
-            [defect(f, rng, shape) for f in (conv, mean)],
+            "linearity defect of a convolution and a mean",
+            [linearity_defect(f, rng, shape) for f in (conv, mean)],
             1e-13,
         ),
         at_least(
-            "defect of others: an offset, a rectifier, a maximum",
-            [defect(f, rng, shape) for f in (offset, layers.relu, largest)],
+            "linearity defect of a biased convolution, a rectifier, a maximum",
+            [linearity_defect(f, rng, shape) for f in (offset, layers.relu, largest)],
             0.1,
         ),
         close(
@@ -85,12 +83,15 @@ def operator(key):
             tolerance=1e-14,
         ),
         equal(
-            "which are written as matrices: convolution, mean, rectifier, maximum",
-            [is_taken(f, shape) for f in (conv, mean, layers.relu, largest)],
+            "accepted by matrix_of: convolution, mean, rectifier, maximum",
+            [has_matrix(f, shape) for f in (conv, mean, layers.relu, largest)],
             [True, True, False, False],
         ),
         close(
-            "with an offset: the same matrix", layers.matrix_of(offset, shape), A, tolerance=1e-14
+            "matrix of the convolution with a bias",
+            layers.matrix_of(offset, shape),
+            A,
+            tolerance=1e-14,
         ),
     )
 
@@ -98,14 +99,14 @@ def operator(key):
 @claim(
     "4.1-integral-operator", title="Integral operators", kind="definition", of=("layers.Linear",)
 )
-def integral_operator(key):
+def integral_operator(rng):
     r"""$(Tf)(u) = \int_{t_1}^{t_2} H(u, t) f(t)\,dt$ is linear in $f$. On the nodes of a quadrature
     it is a linear layer, $W_{ij} = H(u_i, t_j)\,\omega_j$. With $H = e^{-ut}$ on $[0, \infty)$,
     Laplace's, $f = e^{-t}$ becomes $\frac{1}{1 + u}$ and $g = t e^{-t}$ becomes
     $\frac{1}{(1 + u)^2}$.
     """
     u = np.linspace(0, 2, 9)
-    t, omega = np.polynomial.laguerre.laggauss(40)  # for integrals of e⁻ᵗ times a smooth function
+    t, omega = np.polynomial.laguerre.laggauss(40)  # weight e⁻ᵗ
     layer = layers.Linear(jnp.asarray(np.exp(-np.outer(u, t)) * omega * np.exp(t)))
     f = lambda t: np.exp(-t)
     g = lambda t: t * np.exp(-t)
@@ -113,7 +114,7 @@ def integral_operator(key):
         [integral(lambda t, v=v: np.exp(-v * t) * f(t), 0, np.inf) for v in u]
     )
     by_layer = lambda f: np.asarray(layer(jnp.asarray(f(t))))
-    alpha, beta = chance(key).normal(size=2)
+    alpha, beta = rng.normal(size=2)
     return Verdict(
         close("Tf by the layer", by_layer(f), 1 / (1 + u), tolerance=1e-8),
         close(
@@ -148,13 +149,13 @@ def integral_operator(key):
     of=("layers.Linear",),
     slip=True,
 )
-def complex_kernel(key):
+def complex_kernel(rng):
     r"""The kernel of an integral operator is introduced as a real $G$ and used as $H$; the next
     definition takes $H = e^{-2\pi i t u}$. With any real kernel the transform of a real function
-    would be real; that of a shifted bump is not. A complex kernel is two linear layers, one for
-    each part.
+    would be real; that of a shifted bump is not. A complex kernel is two linear layers, for the
+    real and the imaginary part.
     """
-    mean = 0.4 + chance(key).random()
+    mean = 0.4 + rng.random()
     spread = 0.6
     u = np.linspace(-1, 1, 9)
     f = jnp.asarray(bump(mean, spread)(T))
@@ -163,9 +164,9 @@ def complex_kernel(key):
         for wave in (np.cos, np.sin)
     )
     exact = np.exp(-2j * np.pi * u * mean - 2 * (np.pi * spread * u) ** 2)
-    found = np.asarray(real(f)) - 1j * np.asarray(imaginary(f))
+    transform_values = np.asarray(real(f)) - 1j * np.asarray(imaginary(f))
     return Verdict(
-        close("with both parts", found, exact, tolerance=1e-8),
+        close("with real and imaginary part", transform_values, exact, tolerance=1e-8),
         printed=[
             close("with the real part alone", np.asarray(real(f)) + 0j, exact, tolerance=1e-8)
         ],
@@ -173,27 +174,27 @@ def complex_kernel(key):
 
 
 @claim("4.1-fourier", title="The Fourier transform", kind="definition", of=("layers.circulant",))
-def fourier(key):
+def fourier(rng):
     r"""$(\mathcal{F}f)(u) = \int e^{-2\pi i t u} f(t)\,dt$. The bell $e^{-\pi t^2}$ is its own
     transform, a box becomes $\frac{\sin \pi u}{\pi u}$, a shift by $\mu$ the factor
-    $e^{-2\pi i u \mu}$, and the inverse has the other sign. It is what convolution does to waves:
-    $f * e^{2\pi i u t} = (\mathcal{F}f)(u)\, e^{2\pi i u t}$.
+    $e^{-2\pi i u \mu}$, and the inverse has the opposite sign. Waves are eigenfunctions of
+    convolution: $f * e^{2\pi i u t} = (\mathcal{F}f)(u)\, e^{2\pi i u t}$.
     """
     u = np.linspace(-1.5, 1.5, 7)
-    mean = chance(key).normal()
+    mean = rng.normal()
     spread = 0.7
     bell = lambda t: np.exp(-np.pi * t**2)
     box = lambda t: 1.0 * (abs(t) < 0.5)
     by_quad = lambda f, breaks=None: np.array([transform(f, v, breaks) for v in u])
-    places = np.array([-1.0, 0.0, 0.7])
-    back = [
+    points = np.array([-1.0, 0.0, 0.7])
+    inverse = [
         transform(lambda v: np.exp(-2j * np.pi * v * mean - 2 * (np.pi * spread * v) ** 2), -t)
-        for t in places
+        for t in points
     ]
     n, k = (
         128,
         np.arange(-24, 25),
-    )  # a ring as long as 16 units: its waves are those of whole k / 16
+    )  # a ring of length 16: its waves have frequencies k / 16
     t = DT * ((np.arange(n) + n // 2) % n - n // 2)
     C = np.asarray(layers.circulant(jnp.asarray(DT * bump(0.3, spread)(t)), n))
     waves = np.exp(2j * np.pi * np.outer(t, k) / (n * DT))
@@ -204,12 +205,12 @@ def fourier(key):
         close("a shifted bump", by_quad(bump(mean, spread)), exact(u, mean), tolerance=1e-8),
         close(
             "the inverse recovers the bump",
-            np.array(back),
-            bump(mean, spread)(places) + 0j,
+            np.array(inverse),
+            bump(mean, spread)(points) + 0j,
             tolerance=1e-8,
         ),
         close(
-            "the library's convolution of waves",
+            "convolution of waves by layers.circulant",
             C @ waves,
             exact(k / (n * DT), 0.3)[None] * waves,
             tolerance=1e-8,
@@ -223,7 +224,7 @@ def fourier(key):
                     "a box": (v, np.abs(np.sinc(v))),
                 },
                 points={
-                    "what the library's convolution does to waves": (
+                    "factors on waves, by layers.circulant": (
                         k[24:] / (n * DT),
                         np.abs((C @ waves)[0] / waves[0])[24:],
                     )
@@ -245,13 +246,12 @@ def triangle(u: Any) -> Any:
     kind="definition",
     of=("layers.fft_convolve", "layers.convolve"),
 )
-def convolution(key):
+def convolution(rng):
     r"""$(f * h)(u) = \int h(u - t) f(t)\,dt$, the integral operator of $H(u, t) = h(u - t)$;
-    bilinear and commutative. The densities of $\mathcal{N}(0, a)$ and $\mathcal{N}(0, b)$ make that
-    of $\mathcal{N}(0, a + b)$; two boxes make a triangle. The library's sum on a grid, times the
-    step, is the integral.
+    bilinear and commutative. The densities of $\mathcal{N}(0, a)$ and $\mathcal{N}(0, b)$ give that
+    of $\mathcal{N}(0, a + b)$; two boxes give a triangle. The library's convolution on a grid,
+    times the step, is the integral.
     """
-    rng = chance(key)
     a, b = 0.5 + rng.random(2)
     f = bump(0, np.sqrt(a))
     g = bump(0.5, 0.8)
@@ -264,35 +264,47 @@ def convolution(key):
     ]
     n = 20
     alpha, beta = rng.normal(size=2)
-    mixed = on_grid(h, lambda t: alpha * f(t) + beta * g(t))
-    sums = convolved(np.ones(n), np.ones(n)) / n
+    of_combination = convolve_on_grid(h, lambda t: alpha * f(t) + beta * g(t))
+    sums = convolve_channel(np.ones(n), np.ones(n)) / n
     return Verdict(
         close(
-            "of normal densities, by quadrature",
+            "normal densities, by quadrature",
             by_quad,
             bump(0, np.sqrt(a + b))(u),
             tolerance=1e-8,
         ),
-        close("on the library's grid", on_grid(h, f), bump(0, np.sqrt(a + b))(T), tolerance=1e-8),
+        close(
+            "normal densities, by fft_convolve on a grid",
+            convolve_on_grid(h, f),
+            bump(0, np.sqrt(a + b))(T),
+            tolerance=1e-8,
+        ),
         refuted(
             close(
-                "spreads added instead",
-                on_grid(h, f),
+                "normal densities, with standard deviations added",
+                convolve_on_grid(h, f),
                 bump(0, np.sqrt(a) + np.sqrt(b))(T),
                 tolerance=1e-3,
             )
         ),
-        close("of boxes, by quadrature", boxes, triangle(np.linspace(0.1, 1.9, 7)), tolerance=1e-8),
-        close("of boxes, by the library", sums, triangle(np.arange(1, 2 * n) / n), tolerance=1e-14),
-        close("commutative", on_grid(f, h), on_grid(h, f), tolerance=1e-13),
-        close("linear", mixed, alpha * on_grid(h, f) + beta * on_grid(h, g), tolerance=1e-13),
+        close("boxes, by quadrature", boxes, triangle(np.linspace(0.1, 1.9, 7)), tolerance=1e-8),
+        close(
+            "boxes, by layers.convolve", sums, triangle(np.arange(1, 2 * n) / n), tolerance=1e-14
+        ),
+        close("commutative", convolve_on_grid(f, h), convolve_on_grid(h, f), tolerance=1e-13),
+        close(
+            "linear",
+            of_combination,
+            alpha * convolve_on_grid(h, f) + beta * convolve_on_grid(h, g),
+            tolerance=1e-13,
+        ),
         figure=Chart(
             Panel(
                 "t",
                 "density",
                 lines={
                     name: (T[56:-56], y[56:-56])
-                    for name, y in {"f": f(T), "h": h(T), "f ∗ h": on_grid(h, f)}.items()
+                    for name, y in {"f": f(T), "h": h(T), "f ∗ h": convolve_on_grid(h, f)}.items()
                 },
             ),
             Panel("t", "", lines={"a box with itself": (np.arange(1, 2 * n) / n, sums)}),
@@ -307,34 +319,38 @@ def convolution(key):
     of=("layers.convolve", "layers.circulant"),
 )
 def commutative(key):
-    r"""$f * h = h * f$, by the substitution $v = u - t$. So with $f = e^{-t}$ for $t > 0$ and a box
-    $h$ on $[0, 1]$, and for all sequences; products of matrices in general do not commute, those of
-    circulant ones do.
+    r"""$f * h = h * f$, by the substitution $v = u - t$; checked for $f = e^{-t}$ on $t > 0$ and a
+    box $h$ on $[0, 1]$, and for sequences. Products of matrices in general do not commute, products
+    of circulant matrices do.
     """
     f = lambda t: np.exp(-t) * (t > 0)
     h = lambda t: 1.0 * (0 < t < 1)
     u = np.array([-0.5, 0.3, 0.8, 1.4, 3.0])
-    one = [integral(lambda t, v=v: h(v - t) * f(t), -2, 5, [0, v - 1, v]) for v in u]
-    other = [integral(lambda t, v=v: f(v - t) * h(t), -2, 5, [0, 1, v]) for v in u]
+    f_h = [integral(lambda t, v=v: h(v - t) * f(t), -2, 5, [0, v - 1, v]) for v in u]
+    h_f = [integral(lambda t, v=v: f(v - t) * h(t), -2, 5, [0, 1, v]) for v in u]
     exact = np.select([u < 0, u < 1], [0 * u, 1 - np.exp(-u)], np.exp(-u) * (np.e - 1))
     key_a, key_b, key_c = jr.split(key, 3)
-    a = whole(key_a, 5)
-    b = whole(key_b, 8)
-    A, B = whole(key_c, 2, 4, 4)
+    a = random_integers(key_a, 5)
+    b = random_integers(key_b, 8)
+    A, B = random_integers(key_c, 2, 4, 4)
     on_ring = [np.asarray(layers.circulant(jnp.asarray(part), 8)) for part in (a, b)]
     return Verdict(
-        close("f ∗ h by quadrature", one, exact, tolerance=1e-8),
-        close("h ∗ f by quadrature", other, exact, tolerance=1e-8),
-        equal("sequences, either as the kernel", convolved(a, b), convolved(b, a)),
-        equal("against numpy", convolved(a, b), np.convolve(b, a)),
+        close("f ∗ h by quadrature", f_h, exact, tolerance=1e-8),
+        close("h ∗ f by quadrature", h_f, exact, tolerance=1e-8),
+        equal(
+            "sequences, with either one as the kernel",
+            convolve_channel(a, b),
+            convolve_channel(b, a),
+        ),
+        equal("sequences, against numpy", convolve_channel(a, b), np.convolve(b, a)),
         equal("circulant matrices", on_ring[0] @ on_ring[1], on_ring[1] @ on_ring[0]),
-        refuted(equal("matrices", A @ B, B @ A)),
+        refuted(equal("general matrices", A @ B, B @ A)),
     )
 
 
 @erratum(
     "4.1-commutative",
-    title="Which of the two the proof begins with",
+    title="The proof exchanges the names of the two convolutions",
     printed=r"(h * f)(u) = \int h(u - t) f(t)\,dt",
     corrected=r"(f * h)(u) = \int h(u - t) f(t)\,dt",
     of=("layers.convolve",),
@@ -343,17 +359,17 @@ def commutative(key):
 def names_exchanged(key):
     r"""By the definition above it the integral is $f * h$, with $h$ the kernel; the proof calls it
     $h * f$, and its last line, $\int h(v) f(u - v)\,dv$, $f * h$. For numbers the two are equal, as
-    the proof shows. They are not where the values are matrices, as those of a kernel of several
-    channels are, and there the names matter."""
+    the proof shows. They are not equal if the values are matrices, as for a kernel with several
+    channels; then the order matters."""
     key_f, key_h = jr.split(key)
-    f = whole(key_f, 6, 2, 2)
-    h = whole(key_h, 4, 2, 2)
+    f = random_integers(key_f, 6, 2, 2)
+    h = random_integers(key_h, 4, 2, 2)
     line = np.zeros((9, 2, 2))
     for t, s in np.ndindex(6, 4):
         line[t + s] += h[s] @ f[t]  # h(u - t) f(t)
 
     def convolve(signal, kernel):
-        """Column by column of the signal, the library's convolution with the kernel."""
+        """`layers.convolve` of each column of the signal with the kernel."""
         W = jnp.asarray(kernel.transpose(1, 2, 0))
         columns = [
             layers.convolve(W, jnp.asarray(signal[:, :, k].T), boundary="full") for k in range(2)
@@ -374,15 +390,19 @@ def names_exchanged(key):
     of=("layers.convolve", "layers.circulant"),
 )
 def shift(key):
-    r"""With $f_\Delta(t) = f(t + \Delta)$, whose peak lies at $-\Delta$ if that of $f$ is at 0,
-    $f_\Delta * h = (f * h)_\Delta$: exactly for sequences without end, by quadrature on the line.
-    Multiplication by $t$, for one, does not commute with shifts.
+    r"""With $f_\Delta(t) = f(t + \Delta)$, whose peak is at $-\Delta$ if that of $f$ is at 0,
+    $f_\Delta * h = (f * h)_\Delta$: exactly for sequences, by quadrature on the line.
+    Multiplication by $t$, for example, does not commute with shifts.
     """
     key_f, key_h = jr.split(key)
-    delta, (f, h) = 3, (sequence(whole(key_f, 6), -2), sequence(whole(key_h, 4), 1))
-    both = lambda f: sum_over(f, h, lambda t, s: t + s)
+    delta, (f, h) = (
+        3,
+        (sequence(random_integers(key_f, 6), -2), sequence(random_integers(key_h, 4), 1)),
+    )
+    convolve_f = lambda f: sum_over(f, h, lambda t, s: t + s)
     by_library = sequence(
-        convolved(values(h), values(moved(f, delta))), min(moved(f, delta)) + min(h)
+        convolve_channel(values(h), values(shift_sequence(f, delta))),
+        min(shift_sequence(f, delta)) + min(h),
     )
     times = lambda f: {t: t * value for t, value in f.items()}
     bell = bump(0, 0.5)
@@ -390,17 +410,29 @@ def shift(key):
     u = np.linspace(-2, 2, 5)
     left = [integral(lambda t, v=v: kernel(v - t) * bell(t + 1.5), -15, 15) for v in u]
     right = [integral(lambda t, v=v: kernel(v + 1.5 - t) * bell(t), -15, 15) for v in u]
-    unit = np.eye(len(T))[-12 % len(T)]  # turning the ring by -12 places is a convolution too
-    turned = np.asarray(layers.circulant(jnp.asarray(unit), len(T))) @ bell(T)
+    unit = np.eye(len(T))[-12 % len(T)]  # a shift of the ring is a convolution
+    shifted = np.asarray(layers.circulant(jnp.asarray(unit), len(T))) @ bell(T)
     return Verdict(
-        equal("the peak of f shifted by 1.5", T[turned.argmax()], -1.5),
-        close("f shifted, by a convolution", turned, bell(T + 1.5), tolerance=1e-14),
-        equal("sequences, by sums", values(both(moved(f, delta))), values(moved(both(f), delta))),
-        equal("where they begin", min(both(moved(f, delta))), min(moved(both(f), delta))),
-        equal("by the library", values(by_library), values(moved(both(f), delta))),
+        equal("the peak of f shifted by 1.5", T[shifted.argmax()], -1.5),
+        close("f shifted, by a convolution", shifted, bell(T + 1.5), tolerance=1e-14),
+        equal(
+            "sequences, by sums",
+            values(convolve_f(shift_sequence(f, delta))),
+            values(shift_sequence(convolve_f(f), delta)),
+        ),
+        equal(
+            "first indices",
+            min(convolve_f(shift_sequence(f, delta))),
+            min(shift_sequence(convolve_f(f), delta)),
+        ),
+        equal(
+            "sequences, by layers.convolve",
+            values(by_library),
+            values(shift_sequence(convolve_f(f), delta)),
+        ),
         close("on the line, by quadrature", left, right, tolerance=1e-8),
         close(
-            "against the closed form",
+            "on the line, against the closed form",
             left,
             bump(0.3 - 1.5, np.sqrt(0.25 + 0.81))(u),
             tolerance=1e-8,
@@ -408,8 +440,8 @@ def shift(key):
         refuted(
             equal(
                 "multiplication by t",
-                values(times(moved(f, delta))),
-                values(moved(times(f), delta)),
+                values(times(shift_sequence(f, delta))),
+                values(shift_sequence(times(f), delta)),
             )
         ),
     )
@@ -423,20 +455,19 @@ def shift(key):
     of=("layers.convolve",),
 )
 def shift_sign(key):
-    r"""The proof inserts $f(t - \Delta)$ where $f_\Delta(t) = f(t + \Delta)$; with that, the
-    substitution is $v = t + \Delta$ and $(f * h)(u + \Delta)$ comes out.
+    r"""The proof inserts $f(t - \Delta)$ where $f_\Delta(t) = f(t + \Delta)$; with the
+    latter, the substitution is $v = t + \Delta$ and the result is $(f * h)(u + \Delta)$.
     """
     key_f, key_h = jr.split(key)
-    f = whole(key_f, 6)
-    h = whole(key_h, 4)
-    whole_line = np.pad(convolved(h, f), 8)  # f * h, from -8 on
-    at = lambda delta: convolved(h, np.roll(np.pad(f, 8), -delta))[
-        : len(whole_line)
+    f = random_integers(key_f, 6)
+    h = random_integers(key_h, 4)
+    full = np.pad(convolve_channel(h, f), 8)  # f * h from index -8
+    at = lambda delta: convolve_channel(h, np.roll(np.pad(f, 8), -delta))[
+        : len(full)
     ]  # with f[t + delta]
-    expected = np.roll(whole_line, -3)  # (f * h)[u + 3]
+    expected = np.roll(full, -3)  # (f * h)[u + 3]
     return Verdict(
-        equal("with f(t + Δ)", at(3), expected),
-        printed=[equal("with f(t - Δ)", at(-3), expected)],
+        equal("with f(t + Δ)", at(3), expected), printed=[equal("with f(t - Δ)", at(-3), expected)]
     )
 
 
@@ -448,10 +479,10 @@ def shift_sign(key):
 )
 def delta(key):
     r"""$f(u) = \int f(t)\, \delta(t - u)\,dt$ with $\int \delta = 1$: on the integers
-    $f = \sum_t f[t]\, e_t$, and convolution with $e_0$ changes nothing. A bump of unit mass and
-    width $\varepsilon$ in place of $\delta$ errs by $\frac{\varepsilon^2}{2} f''$.
+    $f = \sum_t f[t]\, e_t$, and convolution with $e_0$ is the identity. A bump of unit mass
+    and width $\varepsilon$ instead of $\delta$ has the error $\frac{\varepsilon^2}{2} f''$.
     """
-    x = whole(key, 9)
+    x = random_integers(key, 9)
     step = 0.01
     widths = np.array([0.4, 0.2, 0.1, 0.05])
     t = step * np.arange(-600, 601)
@@ -459,7 +490,7 @@ def delta(key):
     f = lambda t: np.sin(t) + np.cos(2 * t) / 2
     inner = slice(400, 801)
     errors = [
-        np.abs(step * by_fft(bump(0, w)(near), f(t), boundary="same") - f(t))[inner].max()
+        np.abs(step * convolve_fft(bump(0, w)(near), f(t), boundary="same") - f(t))[inner].max()
         for w in widths
     ]
     masses = [integral(bump(0, w), -15, 15, [0]) for w in widths]
@@ -470,10 +501,17 @@ def delta(key):
     slope = np.polyfit(np.log(widths), np.log(errors), 1)[0]
     return Verdict(
         equal("a sequence as a sum of deltas", sum(x[s] * np.eye(9)[s] for s in range(9)), x),
-        equal("a sequence, convolved with a delta", convolved([0, 1, 0], x, boundary="same"), x),
+        equal(
+            "a sequence, convolved with a delta", convolve_channel([0, 1, 0], x, boundary="same"), x
+        ),
         close("masses of the bumps", masses, np.ones(4), tolerance=1e-10),
-        between("the error goes as ε to the power", slope, 1.9, 2.1),
-        between("and at one point, by quadrature", np.log2(point[0] / point[1]), 1.9, 2.1),
+        between("power of ε in the error", slope, 1.9, 2.1),
+        between(
+            "power of ε in the error at one point, by quadrature",
+            np.log2(point[0] / point[1]),
+            1.9,
+            2.1,
+        ),
         figure=Chart(
             Panel(
                 "width ε",

@@ -1,5 +1,5 @@
-"""Signals, on the integers and on the line: the library's convolution of one channel, and sums and
-integrals to compare it with.
+"""Signals on the integers and on the line: the library's convolution of one channel, and reference
+sums and integrals.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from scipy.integrate import quad
 
 from ... import layers
 from ...layers.convolution.convolution import Boundary
-from ..engine.chance import chance
+from ..engine.numpy_rng import numpy_rng
 
 
-def convolved(h: Any, x: Any, *, boundary: Boundary = "full") -> np.ndarray:
-    """The library's convolution of a signal or an image by a kernel, each of one channel."""
+def convolve_channel(h: Any, x: Any, *, boundary: Boundary = "full") -> np.ndarray:
+    """`layers.convolve` of a signal or an image with a kernel, each of one channel."""
     return _one_channel(layers.convolve, h, x, boundary)
 
 
-def correlated(h: Any, x: Any, *, boundary: Boundary = "valid") -> np.ndarray:
-    """The library's correlation of a signal or an image with a kernel, each of one channel."""
+def correlate_channel(h: Any, x: Any, *, boundary: Boundary = "valid") -> np.ndarray:
+    """`layers.correlate` of a kernel with a signal or an image, each of one channel."""
     return _one_channel(layers.correlate, h, x, boundary)
 
 
-def by_fft(h: Any, x: Any, *, boundary: Boundary = "full") -> np.ndarray:
-    """The library's convolution by way of spectra."""
+def convolve_fft(h: Any, x: Any, *, boundary: Boundary = "full") -> np.ndarray:
+    """`layers.fft_convolve` of a signal or an image with a kernel, each of one channel."""
     return _one_channel(layers.fft_convolve, h, x, boundary)
 
 
@@ -36,16 +36,16 @@ def _one_channel(f: Callable[..., Any], h: Any, x: Any, boundary: Any) -> np.nda
     return np.asarray(f(h[None, None], x[None], boundary=boundary))[0]
 
 
-def whole(key: PRNGKeyArray, *shape: int) -> np.ndarray:
-    """Whole numbers from -9 to 9, whose sums of products are exact."""
-    return chance(key).integers(-9, 10, size=shape).astype(float)
+def random_integers(key: PRNGKeyArray, *shape: int) -> np.ndarray:
+    """Random integers from -9 to 9, as floats; sums of their products are exact."""
+    return numpy_rng(key).integers(-9, 10, size=shape).astype(float)
 
 
-Sequence = dict[int, float]  # a function on the integers, zero where it is not said
+Sequence = dict[int, float]  # a function on the integers, zero at missing indices
 
 
 def sequence(values: Any, first: int) -> Sequence:
-    """These values from an index on."""
+    """A sequence with the given values from the index `first`."""
     return {first + i: float(value) for i, value in enumerate(values)}
 
 
@@ -53,14 +53,14 @@ def sum_over(f: Sequence, h: Sequence, place: Callable[[int, int], int]) -> Sequ
     r"""$u \mapsto \sum f[t]\, h[s]$ over all $t, s$ with `place(t, s)` $= u$: $t + s$ convolves,
     $s - t$ correlates.
     """
-    found: Sequence = {}
+    sums: Sequence = {}
     for t, a in f.items():
         for s, b in h.items():
-            found[place(t, s)] = found.get(place(t, s), 0.0) + a * b
-    return dict(sorted(found.items()))
+            sums[place(t, s)] = sums.get(place(t, s), 0.0) + a * b
+    return dict(sorted(sums.items()))
 
 
-def moved(f: Sequence, delta: int) -> Sequence:
+def shift_sequence(f: Sequence, delta: int) -> Sequence:
     r"""$f_\Delta[t] = f[t + \Delta]$."""
     return {t - delta: value for t, value in f.items()}
 
@@ -74,26 +74,28 @@ DT = 1 / 8
 T = DT * np.arange(-96, 97)  # a grid of the line, with 0 in the middle
 
 
-def on_grid(h: Callable[[Any], Any], f: Callable[[Any], Any]) -> np.ndarray:
-    r"""$\int h(u - t) f(t)\,dt$ at the places of the grid, as the library's sum times the step.
+def convolve_on_grid(h: Callable[[Any], Any], f: Callable[[Any], Any]) -> np.ndarray:
+    r"""$\int h(u - t) f(t)\,dt$ at the grid points, by `fft_convolve` times the step.
 
-    For smooth functions that die away within the grid the error of the sum is far below rounding.
+    For smooth functions that decay within the grid the quadrature error is far below rounding.
     """
-    return DT * by_fft(h(T), f(T), boundary="same")
+    return DT * convolve_fft(h(T), f(T), boundary="same")
 
 
 def bump(mean: Any, spread: Any) -> Callable[[Any], Any]:
-    """The density of a normal law."""
+    """The density of a normal distribution."""
     return lambda t: np.exp(-(((t - mean) / spread) ** 2) / 2) / (spread * np.sqrt(2 * np.pi))
 
 
 def integral(f: Callable[[Any], Any], low: Any, high: Any, breaks: Any = None) -> Any:
-    """Adaptive quadrature; `breaks` are places where the function jumps."""
+    """Adaptive quadrature; `breaks` are points where the function jumps."""
     how = {"epsabs": 1e-12, "epsrel": 1e-11, "limit": 200}
     inside = None if breaks is None else sorted({float(p) for p in breaks if low < p < high})
     return quad(f, low, high, points=inside or None, complex_func=np.iscomplexobj(f(0.3)), **how)[0]
 
 
 def transform(f: Callable[[Any], Any], u: Any, breaks: Any = None) -> complex:
-    r"""$(\mathcal{F}f)(u) = \int e^{-2\pi i t u} f(t)\,dt$, for what dies away within the grid."""
+    r"""$(\mathcal{F}f)(u) = \int e^{-2\pi i t u} f(t)\,dt$, for functions that decay within the
+    grid.
+    """
     return complex(integral(lambda t: np.exp(-2j * np.pi * t * u) * f(t), T[0], T[-1], breaks))

@@ -1,5 +1,5 @@
-"""Chapter 5, recurrent networks: through time and back, gates, linear recurrences, and sequences
-from sequences.
+"""Chapter 5, recurrent networks: backpropagation through time, gates, linear recurrences, and
+sequence-to-sequence models.
 """
 
 from . import attention as attention

@@ -1,4 +1,4 @@
-"""The cells once more, as loops over time in NumPy: the other side of what is claimed of them."""
+"""Reference implementations of the cells as loops over time in NumPy, and helpers."""
 
 from typing import Any
 
@@ -24,62 +24,60 @@ def elman(
 
 
 def lstm(F: Any, G: Any, V: Any, H: Any, M: Any, xs: Any) -> tuple[np.ndarray, np.ndarray]:
-    r"""$\zeta_1, \dots, \zeta_T$ and $z_1, \dots, z_T$ in the letters of the notes."""
-    shown = np.zeros(len(M))
+    r"""$\zeta_1, \dots, \zeta_T$ and $z_1, \dots, z_T$ in the notation of the notes."""
+    hidden = np.zeros(len(M))
     cell = np.zeros(len(M))
-    ways = []
+    states = []
     for x in np.asarray(xs):
-        both = np.concatenate([shown, x])
-        cell = expit(F @ both) * cell + expit(G @ both) * np.tanh(V @ both)
-        shown = expit(H @ both) * np.tanh(M @ cell)
-        ways.append((shown, cell))
-    shown, cell = zip(*ways)
-    return np.array(shown), np.array(cell)
+        joined = np.concatenate([hidden, x])
+        cell = expit(F @ joined) * cell + expit(G @ joined) * np.tanh(V @ joined)
+        hidden = expit(H @ joined) * np.tanh(M @ cell)
+        states.append((hidden, cell))
+    hidden, cell = zip(*states)
+    return np.array(hidden), np.array(cell)
 
 
 def gru(G: Any, H: Any, V: Any, xs: Any) -> tuple[np.ndarray, np.ndarray]:
     r"""$z_0, \dots, z_T$, and the candidates $\tilde z_1, \dots, \tilde z_T$."""
     states = [np.zeros(len(G))]
-    new = []
+    candidates = []
     for x in np.asarray(xs):
-        both = np.concatenate([states[-1], x])
-        keep = expit(G @ both)
-        reset = expit(H @ both)
-        new.append(np.tanh(V @ np.concatenate([reset * states[-1], x])))
-        states.append(keep * states[-1] + (1 - keep) * new[-1])
-    return np.array(states), np.array(new)
+        joined = np.concatenate([states[-1], x])
+        keep = expit(G @ joined)
+        reset = expit(H @ joined)
+        candidates.append(np.tanh(V @ np.concatenate([reset * states[-1], x])))
+        states.append(keep * states[-1] + (1 - keep) * candidates[-1])
+    return np.array(states), np.array(candidates)
 
 
-def plain(U: Any, V: Any, *, phi: Any = layers.tanh) -> layers.Elman:
-    """The library's cell of these matrices, without an offset as in the notes."""
+def elman_cell(U: Any, V: Any, *, phi: Any = layers.tanh) -> layers.Elman:
+    """An `Elman` cell with these matrices and without bias, as in the notes."""
     return layers.Elman(jnp.asarray(U), jnp.asarray(V), jnp.zeros(len(U)), phi)
 
 
 def random_elman(
     rng: np.random.Generator, n: int, m: int, *, scale: float = 1.0, phi: Any = layers.tanh
 ) -> Any:
-    r"""$U$ and $V$ with entries of variance $\frac{1}{m}$ and $\frac{1}{n}$, and the cell of
-    them.
-    """
+    r"""$U$ and $V$ with entries of variance $\frac{1}{m}$ and $\frac{1}{n}$, and their cell."""
     U = scale * rng.normal(size=(m, m)) / np.sqrt(m)
     V = rng.normal(size=(m, n)) / np.sqrt(n)
-    return U, V, plain(U, V, phi=phi)
+    return U, V, elman_cell(U, V, phi=phi)
 
 
 @jax.jit
 def outputs(cell: Any, xs: Any) -> Any:
-    """All that a cell puts out, from its start."""
+    """All outputs of a cell, from its start state."""
     return layers.unroll(cell, jnp.asarray(xs))[1]
 
 
 @jax.jit
-def last(cell: Any, xs: Any, state: Any) -> Any:
-    """The state after a stretch, from a state."""
+def final_state(cell: Any, xs: Any, state: Any) -> Any:
+    """The final state after a sequence, from a given state."""
     return layers.unroll(cell, jnp.asarray(xs), state=state)[0]
 
 
-def slopes(cell: Any, xs: Any, c: Any) -> tuple[np.ndarray, np.ndarray]:
-    r"""The gradient of $\sum_t c_t^\top y_t$ in all weights of a cell: by the library, and by
+def weight_gradients(cell: Any, xs: Any, c: Any) -> tuple[np.ndarray, np.ndarray]:
+    r"""The gradient of $\sum_t c_t^\top y_t$ by all weights of a cell, by autodiff and by finite
     differences.
     """
     theta, back = tree.ravel(cell)

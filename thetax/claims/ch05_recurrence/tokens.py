@@ -1,4 +1,4 @@
-"""§5 and §5.3: what is asked of a sequence, and sequences from sequences."""
+"""§5 and §5.3: sequence tasks, and sequence-to-sequence models."""
 
 from itertools import pairwise, product
 
@@ -11,11 +11,11 @@ from scipy.special import log_softmax, softmax
 
 from ... import layers, models, train, tree
 from ...layers import Elman, Linear, Recurrent
-from ...models import EncoderDecoder, NextToken, SequenceClassifier
-from ..engine.chance import chance
+from ...models import EncoderDecoder, LanguageModelCell, SequenceClassifier
 from ..engine.check import close, equal, likely, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
+from ..engine.numpy_rng import numpy_rng
 from .by_loop import FD, elman
 
 BEGIN = 3  # the token that begins a target of the tokens 0, 1 and 2
@@ -23,146 +23,170 @@ BEGIN = 3  # the token that begins a target of the tokens 0, 1 and 2
 
 @claim(
     "5.0-rnn-uses",
-    title="Three uses",
+    title="Tagging, language modelling and classification",
     kind="definition",
-    of=("train.token_cross_entropy", "models.NextToken", "models.SequenceClassifier"),
+    of=("train.token_cross_entropy", "models.LanguageModelCell", "models.SequenceClassifier"),
 )
-def uses(key):
-    r"""A recurrent network may tag, $y_t$ for each $x_t$; go on, $y_t$ for $x_{t+1}$; or judge,
-    $y_T$ for the whole. The gradient in the readout $W$ is the mean of
-    $(\mathrm{softmax}(Wz_t) - e_{y_t}) z_t^\top$ over the times that are asked: all of them, or the
-    last alone.
+def uses(key, rng):
+    r"""A recurrent network can tag, $y_t$ for each $x_t$; predict the next token, $y_t$ for
+    $x_{t+1}$; or classify, $y_T$ for the whole sequence. The gradient by the readout $W$ is the
+    mean of $(\mathrm{softmax}(Wz_t) - e_{y_t}) z_t^\top$ over the time steps with a target: all of
+    them, or the last alone.
     """
-    rng = chance(key)
     T = 6
     V = 5
     k = 3
     text = rng.integers(0, V, T + 1)
     tags = rng.integers(0, k, T)
-    net = NextToken.init(V, 3, 4, cell=Elman.init, key=key)
-    goes_on = lambda W: Recurrent(NextToken(net.embed, net.cell, Linear(W, jnp.zeros(V))))
-    tagger = lambda W: Recurrent(NextToken(net.embed, net.cell, Linear(W, jnp.zeros(k))))
-    judge = lambda W: SequenceClassifier(net.cell, Linear(W, jnp.zeros(k)), net.embed)
+    net = LanguageModelCell.init(V, 3, 4, cell=Elman.init, key=key)
+    language_model = lambda W: Recurrent(
+        LanguageModelCell(net.embed, net.cell, Linear(W, jnp.zeros(V)))
+    )
+    tagger = lambda W: Recurrent(LanguageModelCell(net.embed, net.cell, Linear(W, jnp.zeros(k))))
+    classifier = lambda W: SequenceClassifier(net.cell, Linear(W, jnp.zeros(k)), net.embed)
     E = np.asarray(net.embed.E)
     cell = net.cell
     z = elman(cell.U, cell.V, E[text[:-1]], b=np.asarray(cell.b))[1:]
     batch = lambda xs, ys: (jnp.asarray(xs)[None], jnp.asarray(ys)[None])
     W = rng.normal(size=(V, 4))
     w = rng.normal(size=(k, 4))
-    slope = lambda objective, make, W, batch: jax.jit(
+    gradient = lambda objective, make, W, batch: jax.jit(
         jax.grad(lambda W: objective(make(W), batch))
     )(jnp.asarray(W))
     by_hand = lambda W, z, ys: (softmax(z @ W.T, axis=1) - np.eye(len(W))[ys]).T @ z / len(z)
     shifted = batch(text[:-1], text[1:])
-    other = np.where(np.arange(T) > 2, (text[:-1] + 1) % V, text[:-1])
-    logits = lambda tokens: goes_on(jnp.asarray(W))(jnp.asarray(tokens))
-    found = slope(train.cross_entropy, judge, w, (shifted[0], jnp.asarray(tags[-1:])))
+    changed = np.where(np.arange(T) > 2, (text[:-1] + 1) % V, text[:-1])
+    logits = lambda tokens: language_model(jnp.asarray(W))(jnp.asarray(tokens))
+    classifier_gradient = gradient(
+        train.cross_entropy, classifier, w, (shifted[0], jnp.asarray(tags[-1:]))
+    )
     return Verdict(
         close(
-            "tag: gradient in W",
-            slope(train.token_cross_entropy, tagger, w, batch(text[:-1], tags)),
+            "tagging: gradient by W",
+            gradient(train.token_cross_entropy, tagger, w, batch(text[:-1], tags)),
             by_hand(w, z, tags),
             tolerance=1e-13,
         ),
         close(
-            "go on: gradient in W",
-            slope(train.token_cross_entropy, goes_on, W, shifted),
+            "language model: gradient by W",
+            gradient(train.token_cross_entropy, language_model, W, shifted),
             by_hand(W, z, text[1:]),
             tolerance=1e-13,
         ),
         equal(
-            "go on: the target at t is the input at t + 1", shifted[1][0, :-1], shifted[0][0, 1:]
+            "language model: the target at t is the input at t + 1",
+            shifted[1][0, :-1],
+            shifted[0][0, 1:],
         ),
         equal(
-            "go on: what is said of x_4 does not see it", logits(other)[:3], logits(text[:-1])[:3]
-        ),
-        refuted(equal("go on: what is said after x_4", logits(other)[3:], logits(text[:-1])[3:])),
-        close(
-            "judge: gradient in W, z_T alone", found, by_hand(w, z[-1:], tags[-1:]), tolerance=1e-13
+            "language model: the prediction of x_4 does not depend on x_4",
+            logits(changed)[:3],
+            logits(text[:-1])[:3],
         ),
         refuted(
-            close("judge: all times", found, by_hand(w, z, np.full(T, tags[-1])), tolerance=1e-3)
+            equal(
+                "language model: predictions after x_4 do not depend on x_4",
+                logits(changed)[3:],
+                logits(text[:-1])[3:],
+            )
+        ),
+        close(
+            "classification: gradient by W, from z_T alone",
+            classifier_gradient,
+            by_hand(w, z[-1:], tags[-1:]),
+            tolerance=1e-13,
+        ),
+        refuted(
+            close(
+                "classification: gradient by W, from all time steps",
+                classifier_gradient,
+                by_hand(w, z, np.full(T, tags[-1])),
+                tolerance=1e-3,
+            )
         ),
     )
 
 
-def pair(key, *, attend=None):
-    """A model from 4 tokens to 3, drawn with cells of Elman's, and a source."""
+def random_model(key, *, attend=None):
+    """A random encoder-decoder with Elman cells, from 4 tokens to 3, and a source."""
     model = EncoderDecoder.init(4, 4, 3, 5, attention_width=attend, cell=Elman.init, key=key)
-    return model, jnp.asarray(chance(key).integers(0, 4, 6))
+    return model, jnp.asarray(numpy_rng(key).integers(0, 4, 6))
 
 
-def restricted(model):
-    """The same, with `BEGIN` never said."""
+def without_begin_token(model):
+    """The decoder cell with probability 0 for `BEGIN`."""
     b = model.target.readout.b.at[BEGIN].set(-jnp.inf)
-    return NextToken(model.target.embed, model.target.cell, Linear(model.target.readout.W, b))
+    return LanguageModelCell(
+        model.target.embed, model.target.cell, Linear(model.target.readout.W, b)
+    )
 
 
 @claim(
     "5.3-autoregressive",
-    title="One token after another",
+    title="Autoregressive models are distributions over sequences",
     kind="identity",
-    of=("models.NextToken", "models.EncoderDecoder", "models.beam_search"),
+    of=("models.LanguageModelCell", "models.EncoderDecoder", "models.beam_search"),
 )
 def autoregressive(key):
     r"""$p(y_{1:n} \mid x) = \prod_i p(y_i \mid x, y_{1:i-1})$ is a distribution over sequences of
-    length $n$; and if a token ends them, what has ended within $N$ steps and what still goes on
-    make up 1.
+    length $n$; with an end token, the sequences that end within $N$ steps and those that continue
+    have total probability 1.
     """
     n, end = 4, 0
-    model, source = pair(key)
-    cell, (_, state) = restricted(model), model.decoder(source)
+    model, source = random_model(key)
+    cell, (_, state) = without_begin_token(model), model.decoder(source)
     texts = np.array(list(product(range(3), repeat=n)))
-    begun = np.concatenate([np.full((len(texts), 1), BEGIN), texts[:, :-1]], axis=1)
+    inputs = np.concatenate([np.full((len(texts), 1), BEGIN), texts[:, :-1]], axis=1)
     logits = jax.jit(jax.vmap(lambda text: layers.unroll(cell, text, state=state)[1]))(
-        jnp.asarray(begun)
+        jnp.asarray(inputs)
     )
     steps = np.take_along_axis(np.asarray(jax.nn.softmax(logits)), texts[:, :, None], axis=2)[
         ..., 0
     ]
     p = steps.prod(axis=1)
-    ended = {}
+    finished = {}
     for text, factors in zip(texts, steps):
         where = np.flatnonzero(text == end)
         if len(where):
-            ended[tuple(text[: where[0] + 1])] = factors[: where[0] + 1].prod()
-    going_on = sum(prob for text, prob in zip(texts, p) if end not in text)
-    said = models.beam_search(cell, first=BEGIN, length=n, beam_width=81, state=state)
-    place = np.asarray(said.tokens) @ 3 ** np.arange(n)[::-1]
+            finished[tuple(text[: where[0] + 1])] = factors[: where[0] + 1].prod()
+    unfinished = sum(prob for text, prob in zip(texts, p) if end not in text)
+    search = models.beam_search(
+        cell, start_token=BEGIN, max_new_tokens=n, beam_width=81, state=state
+    )
+    numbers = np.asarray(search.tokens) @ 3 ** np.arange(n)[::-1]
     return Verdict(
-        close("sum over all 81 sequences", p.sum(), 1.0, tolerance=1e-12),
+        close("sum over all 81 sequences", p.sum(), 1.0),
+        close("probabilities from a beam search", np.exp(search.log_p), p[numbers]),
+        equal("the beam search finds all sequences", np.sort(numbers), np.arange(81)),
         close(
-            "the probability a search tells of each", np.exp(said.log_p), p[place], tolerance=1e-12
-        ),
-        equal("the search found all", np.sort(place), np.arange(81)),
-        close(
-            f"ended within 4 ({len(ended)} sequences), and not ended",
-            sum(ended.values()) + going_on,
+            f"finished within 4 steps ({len(finished)} sequences), plus unfinished",
+            sum(finished.values()) + unfinished,
             1.0,
-            tolerance=1e-12,
         ),
-        refuted(close("ended within 4, alone", sum(ended.values()), 1.0, tolerance=1e-6)),
+        refuted(
+            close("finished within 4 steps, alone", sum(finished.values()), 1.0, tolerance=1e-6)
+        ),
     )
 
 
 @claim(
     "5.3-seq2seq",
-    title="From sequence to sequence",
+    title="Sequence-to-sequence models",
     kind="model",
     of=("models.EncoderDecoder", "models.sample"),
     cites="Sutskever, Vinyals & Le 2014",
 )
 def sequence_to_sequence(key):
-    r"""An encoder maps $x_1, \dots, x_m$ to its last state $\zeta$; a decoder that begins in
-    $z_0 = \zeta$ reads $y_1, \dots, y_{t-1}$, and $z_{t-1} \mapsto \mu_t$, from which $y_t$ is
-    drawn. The likelihood of a given target is the product of the probabilities met on the way when
-    its tokens are forced.
+    r"""An encoder maps $x_1, \dots, x_m$ to its last state $\zeta$; a decoder with start state
+    $z_0 = \zeta$ reads $y_1, \dots, y_{t-1}$, and maps $z_{t-1} \mapsto \mu_t$, from which $y_t$ is
+    sampled. The likelihood of a target is the product of its token probabilities under teacher
+    forcing.
     """
-    model, source = pair(key)
+    model, source = random_model(key)
     target = np.array([BEGIN, 2, 0, 1, 1])
-    read, cell = model.encoder.back, model.target.cell
-    turned = np.asarray(model.source.E)[np.asarray(source)][::-1]
-    zeta = elman(read.U, read.V, turned, b=np.asarray(read.b))[-1]
+    encoder_cell, cell = model.encoder.backward, model.target.cell
+    reversed_source = np.asarray(model.source.E)[np.asarray(source)][::-1]
+    zeta = elman(encoder_cell.U, encoder_cell.V, reversed_source, b=np.asarray(encoder_cell.b))[-1]
     z = elman(
         cell.U, cell.V, np.asarray(model.target.embed.E)[target], b=np.asarray(cell.b), z=zeta
     )[1:]
@@ -171,19 +195,23 @@ def sequence_to_sequence(key):
     batch = (source[None], jnp.asarray(target[None, :-1])), jnp.asarray(target[None, 1:])
     likelihood = jax.jit(lambda model: -4 * train.token_cross_entropy(model, batch))
     step, state = model.decoder(source)
-    forced = 0.0
-    for token, then in pairwise(target):
+    log_likelihood = 0.0
+    for token, next_token in pairwise(target):
         state, out = step(state, jnp.asarray(token))
-        forced += float(jax.nn.log_softmax(out)[then])
+        log_likelihood += float(jax.nn.log_softmax(out)[next_token])
     theta, back = tree.ravel(model)
-    step = restricted(model)
+    step = without_begin_token(model)
     state = model.decoder(source)[1]
     draw = jax.jit(
         jax.vmap(
-            lambda key: models.sample(step, first=BEGIN, length=2, state=state, key=key).tokens
+            lambda key: (
+                models.sample(
+                    step, start_token=BEGIN, max_new_tokens=2, state=state, key=key
+                ).tokens
+            )
         )
     )
-    drawn = np.asarray(draw(jr.split(key, 4000)))
+    samples = np.asarray(draw(jr.split(key, 4000)))
     mu = softmax((logits[:1])[:, :3], axis=1)[0]
     second = [
         jax.nn.softmax(step(step(state, jnp.array(BEGIN))[0], jnp.array(y))[1])[:3]
@@ -191,8 +219,8 @@ def sequence_to_sequence(key):
     ]
     expected = 4000 * (mu[:, None] * np.array(second)).ravel()
     return Verdict(
-        close("teacher forcing, by hand", likelihood(model), by_hand, tolerance=1e-12),
-        close("step by step with forced tokens", forced, by_hand, tolerance=1e-12),
+        close("teacher forcing, against the formula", likelihood(model), by_hand),
+        close("teacher forcing step by step", log_likelihood, by_hand),
         close(
             f"all {theta.size} derivatives",
             jax.jit(jax.grad(lambda v: likelihood(back(v))))(theta),
@@ -200,13 +228,13 @@ def sequence_to_sequence(key):
             **FD,
         ),
         likely(
-            "4,000 pairs drawn, and μ: χ²",
-            stats.chisquare(np.bincount(drawn @ [3, 1], minlength=9), expected).pvalue,
+            "4,000 sampled pairs, χ² test against μ",
+            stats.chisquare(np.bincount(samples @ [3, 1], minlength=9), expected).pvalue,
             false_alarm=1e-4,
         ),
         refuted(
             close(
-                "a decoder that begins at 0",
+                "a decoder with start state 0",
                 log_softmax(
                     elman(
                         cell.U,

@@ -1,4 +1,4 @@
-"""§5: cells both ways, on top of one another, and with deeper steps."""
+"""§5: bidirectional, stacked and deep-transition recurrent networks."""
 
 import jax
 import jax.numpy as jnp
@@ -6,73 +6,84 @@ import jax.random as jr
 import numpy as np
 
 from ... import layers, models
-from ..engine.chance import chance
 from ..engine.check import at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim
-from .by_loop import FD, elman, outputs, random_elman, slopes
-from .unrolled import SLACK, blocks, later
+from .by_loop import FD, elman, outputs, random_elman, weight_gradients
+from .unrolled import SLACK, future_pairs, jacobian_blocks
 
 
 @claim(
     "5.0-bidirectional",
-    title="Both ways",
+    title="Bidirectional recurrent networks",
     kind="model",
     of=("layers.Bidirectional", "layers.Recurrent"),
     cites="Schuster & Paliwal 1997",
 )
-def both_ways(key):
-    r"""One network runs along the sequence and another against it; at each time their states are
-    joined, $[z_t^\to, z_t^\leftarrow]$. So every output depends on the whole sequence, where that
-    of the one depends on what was before.
+def both_ways(rng):
+    r"""One network reads the sequence forwards and another backwards; at each time their states
+    are concatenated, $[z_t^\to, z_t^\leftarrow]$. So every output depends on the whole sequence,
+    whereas that of the forward network depends only on earlier inputs.
     """
-    rng = chance(key)
     T = 7
-    (U, V, onward), (A, B, back) = random_elman(rng, 3, 4), random_elman(rng, 3, 4)
+    (U, V, forward), (A, B, backward) = random_elman(rng, 3, 4), random_elman(rng, 3, 4)
     xs = 0.5 * rng.normal(size=(T, 3))
-    net = layers.Bidirectional(onward, back)
-    found = np.asarray(jax.jit(lambda net, xs: net(xs))(net, xs))
-    turned = layers.Recurrent(back)(jnp.asarray(xs[::-1]))[::-1]
-    (meet, off), (one, _) = blocks(net, xs), blocks(layers.Recurrent(onward), xs)
+    net = layers.Bidirectional(forward, backward)
+    states = np.asarray(jax.jit(lambda net, xs: net(xs))(net, xs))
+    reversed_states = layers.Recurrent(backward)(jnp.asarray(xs[::-1]))[::-1]
+    (influence, error), (one_way, _) = (
+        jacobian_blocks(net, xs),
+        jacobian_blocks(layers.Recurrent(forward), xs),
+    )
     return Verdict(
-        close("onward half, by the loop", found[:, :4], elman(U, V, xs)[1:], tolerance=1e-14),
         close(
-            "backward half, by the loop",
-            found[:, 4:],
+            "forward half, against the loop", states[:, :4], elman(U, V, xs)[1:], tolerance=1e-14
+        ),
+        close(
+            "backward half, against the loop",
+            states[:, 4:],
             elman(A, B, xs[::-1])[:0:-1],
             tolerance=1e-14,
         ),
         close(
-            "backward half: the sequence turned, and turned back",
-            found[:, 4:],
-            turned,
+            "backward half: reversed input, reversed output",
+            states[:, 4:],
+            reversed_states,
             tolerance=1e-14,
         ),
         refuted(
-            close("backward half, not turned back", found[:, 4:], turned[::-1], tolerance=1e-3)
+            close(
+                "backward half, output not reversed",
+                states[:, 4:],
+                reversed_states[::-1],
+                tolerance=1e-3,
+            )
         ),
-        equal("both ways: how many of 49 pairs of times meet", np.count_nonzero(meet), T * T),
-        equal("one way: pairs that meet", one > 0, ~later(T)),
-        at_most("slopes, against differences", off, **SLACK),
+        equal(
+            "bidirectional: number of 49 pairs with ∂y_t/∂x_s ≠ 0",
+            np.count_nonzero(influence),
+            T * T,
+        ),
+        equal("forward only: pairs with ∂y_t/∂x_s ≠ 0", one_way > 0, ~future_pairs(T)),
+        at_most("Jacobian, against finite differences", error, **SLACK),
     )
 
 
 @claim(
     "5.0-stacked",
-    title="On top of one another",
+    title="Stacked recurrent networks",
     kind="model",
-    of=("layers.Stack", "layers.Elman"),
+    of=("layers.StackedCells", "layers.Elman"),
     cites="Joulin & Mikolov 2015",
 )
-def stacked(key):
-    r"""$z_{t,\ell} = \phi(U_\ell z_{t-1,\ell} + V_\ell z_{t,\ell-1})$ with $z_{t,0} = x_t$. All
-    layers at one time first, or all times of one layer first, gives the same.
+def stacked(rng):
+    r"""$z_{t,\ell} = \phi(U_\ell z_{t-1,\ell} + V_\ell z_{t,\ell-1})$ with $z_{t,0} = x_t$.
+    Iterating over layers first or over time first gives the same.
     """
-    rng = chance(key)
     T = 6
     parts = [random_elman(rng, n, m) for n, m in ((2, 3), (3, 4), (4, 3))]
     xs = rng.normal(size=(T, 2))
     c = rng.normal(size=(T, 3))
-    stack = layers.Stack(*[cell for *_, cell in parts])
+    stack = layers.StackedCells(*[cell for *_, cell in parts])
     by_layer = xs
     by_time = []
     state = [np.zeros(len(U)) for U, *_ in parts]
@@ -82,66 +93,70 @@ def stacked(key):
         for ell, (U, V, _) in enumerate(parts):
             x = state[ell] = np.tanh(U @ state[ell] + V @ x)
         by_time.append(x)
-    states, found = layers.unroll(stack, jnp.asarray(xs))
+    states, ys = layers.unroll(stack, jnp.asarray(xs))
     z = stack.start
     steps = []
     for x in jnp.asarray(xs):
         z, y = stack(z, x)
         steps.append(y)
-    gradient, numeric = slopes(stack, xs, c)
-    single = outputs(layers.Stack(parts[0][2]), xs)
+    gradient, numeric = weight_gradients(stack, xs, c)
+    single = outputs(layers.StackedCells(parts[0][2]), xs)
     return Verdict(
-        equal("in NumPy, both orders", by_layer, np.array(by_time)),
-        close("layer after layer, by the library", found, by_layer, tolerance=1e-14),
-        close("time after time, by the library", jnp.stack(steps), found, tolerance=1e-14),
+        equal("both orders, in NumPy", by_layer, np.array(by_time)),
+        close("layers.unroll, against layer by layer", ys, by_layer, tolerance=1e-14),
+        close(
+            "the cell called step by step, against layers.unroll",
+            jnp.stack(steps),
+            ys,
+            tolerance=1e-14,
+        ),
         close(
             "the last states of all layers",
             np.concatenate(states),
             np.concatenate(state),
             tolerance=1e-14,
         ),
-        equal("one layer is Elman's", single, outputs(parts[0][2], xs)),
+        equal("one layer, against an Elman cell", single, outputs(parts[0][2], xs)),
         close(f"all {len(gradient)} derivatives", gradient, numeric, **FD),
     )
 
 
 @claim(
     "5.0-deep-transition",
-    title="A deeper step",
+    title="Recurrent networks with a deep transition",
     kind="model",
-    of=("layers.Transition", "models.MLP"),
+    of=("layers.DeepTransition", "models.MLP"),
     cites="Pascanu et al. 2014",
 )
-def deeper(key):
+def deeper(key, rng):
     r"""The step may be a deep network of $[z_{t-1}, x_t]$; with one layer $\phi([U, V][z, x])$ it
     is Elman's.
     """
-    rng = chance(key)
     T = 5
     U, V, cell = random_elman(rng, 2, 3)
     xs = rng.normal(size=(T, 2))
     c = rng.normal(size=(T, 3))
     joined = layers.Chain(layers.Linear(jnp.asarray(np.hstack([U, V]))), layers.tanh)
-    one = outputs(layers.Transition(joined, 3), xs)
+    one_layer = outputs(layers.DeepTransition(joined, 3), xs)
     key_draw, key_bias = jr.split(key)
     net = models.MLP.init(5, 6, 4, 3, activation=layers.tanh, key=key_draw)
     net = jax.tree.map(lambda a: a + 0.1 * jr.normal(key_bias, a.shape), net)
-    deep = layers.Transition(net, 3)
+    deep = layers.DeepTransition(net, 3)
     z = np.zeros(3)
     expected = []
     for x in xs:
         z = np.asarray(net(jnp.asarray(np.concatenate([z, x]))))
         expected.append(z)
-    gradient, numeric = slopes(deep, xs, c)
-    swapped = layers.Transition(
+    gradient, numeric = weight_gradients(deep, xs, c)
+    swapped = layers.DeepTransition(
         layers.Chain(layers.Linear(jnp.asarray(np.hstack([V, U]))), layers.tanh), 3
     )
     return Verdict(
-        close("one layer: Elman's", one, outputs(cell, xs), tolerance=1e-14),
-        close("one layer, by the loop", one, elman(U, V, xs)[1:], tolerance=1e-14),
-        refuted(close("[x, z] in place of [z, x]", outputs(swapped, xs), one, tolerance=1e-3)),
+        close("one layer, against an Elman cell", one_layer, outputs(cell, xs), tolerance=1e-14),
+        close("one layer, against the loop", one_layer, elman(U, V, xs)[1:], tolerance=1e-14),
+        refuted(close("[x, z] instead of [z, x]", outputs(swapped, xs), one_layer, tolerance=1e-3)),
         close(
-            "three layers, the network called at every time",
+            "three layers, against the network called step by step",
             outputs(deep, xs),
             np.array(expected),
             tolerance=1e-14,

@@ -1,5 +1,5 @@
-"""Chapter 6, transformers: attention and its heads, places, encoder and decoder, words and BERT,
-images as patches, long sequences.
+"""Chapter 6, transformers: attention and its heads, positions, encoder and decoder, tokens and
+BERT, images as patches, long sequences.
 """
 
 from . import attention as attention

@@ -10,25 +10,24 @@ from scipy.optimize import linprog
 from scipy.stats import entropy
 
 from ... import layers
-from ...layers import Linear, Mask, attend, attention_weights
+from ...layers import Linear, Mask, attention_weights, dot_product_attention
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, falls, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
-from .by_loop import EXACT, FD, attention, blocks, one_head, weights
+from .by_loop import EXACT, FD, attention, dependence, one_head, weights
 
-OF = ("layers.attend", "layers.attention_weights")
+OF = ("layers.dot_product_attention", "layers.attention_weights")
 VASWANI = "Vaswani et al. 2017"
 
 
-def table(Q, K, mask=layers.ALL):
-    """The library's weights of one head."""
+def attention_table(Q, K, mask=layers.FULL):
+    """The library's attention weights of one head."""
     return np.asarray(attention_weights(jnp.asarray(Q)[:, None], jnp.asarray(K)[:, None], mask)[0])
 
 
-def drawn(rng, t, s, d, e):
-    """Queries, keys and values."""
+def random_qkv(rng, t, s, d, e):
+    """Random queries, keys and values."""
     return rng.normal(size=(t, d)), rng.normal(size=(s, d)), rng.normal(size=(s, e))
 
 
@@ -39,20 +38,20 @@ def drawn(rng, t, s, d, e):
     of=("layers.Attention",),
     cites=VASWANI,
 )
-def projections(key):
+def projections(rng):
     r"""$Q = XW_Q$, $K = XW_K$ and $V = XW_V$ with $X \in \mathbb{R}^{T \times d}$,
     $W_Q, W_K \in \mathbb{R}^{d \times d_k}$ and $W_V \in \mathbb{R}^{d \times d_v}$: row $i$ of
     each depends on token $i$ alone.
     """
-    rng, (T, d, d_k, d_v) = chance(key), (5, 4, 3, 2)
+    T, d, d_k, d_v = 5, 4, 3, 2
     W_Q, W_K, W_V, X = *(rng.normal(size=(d, m)) for m in (d_k, d_k, d_v)), rng.normal(size=(T, d))
     out = Linear(jnp.asarray(rng.normal(size=(d, d_v))))
     Q, K, V = (Linear(jnp.asarray(W.T)) for W in (W_Q, W_K, W_V))
-    layer = layers.Attention(Q, K, V, out, heads=1, groups=1)
+    layer = layers.Attention(Q, K, V, out, heads=1, kv_heads=1)
     parts = {
-        "Q": (lambda X: layer.ask(X)[:, 0], W_Q),
-        "K": (lambda X: layer.show(X).keys[:, 0], W_K),
-        "V": (lambda X: layer.show(X).values[:, 0], W_V),
+        "Q": (lambda X: layer.queries(X)[:, 0], W_Q),
+        "K": (lambda X: layer.keys_values(X).keys[:, 0], W_K),
+        "V": (lambda X: layer.keys_values(X).values[:, 0], W_V),
     }
     checks = []
     for name, (f, W) in parts.items():
@@ -65,36 +64,39 @@ def projections(key):
                 **EXACT,
             ),
             equal(
-                f"{name}: whose token a row depends on",
+                f"{name}: dependence of a row on the tokens",
                 np.abs(slope).max(axis=(1, 3)) > 1e-9,
                 np.eye(T, dtype=bool),
             ),
-            close(f"{name}: the slope of a row in its token", slope[0, :, 0], W.T, **FD),
+            close(f"{name}: the derivative of a row by its token", slope[0, :, 0], W.T, **FD),
         ]
     return Verdict(
         *checks,
-        refuted(close("Q = X W with W of the keys", parts["Q"][0](jnp.asarray(X)), X @ W_K, **FD)),
+        refuted(
+            close("Q = X W with the W of the keys", parts["Q"][0](jnp.asarray(X)), X @ W_K, **FD)
+        ),
     )
 
 
 @claim("6.1-attention", "L10-A21-attention", title="Attention", kind="layer", of=OF, cites=VASWANI)
-def attention_itself(key):
+def attention_itself(rng):
     r"""$A = \mathrm{softmax}_{\mathrm{row}}(QK^\top / \sqrt{d_k})$ and $\Xi = AV$, for $n$ queries
     and $m$ keys and values. A score of $-\infty$ is a weight of exactly 0.
     """
-    rng = chance(key)
     n = 5
     m = 7
-    Q, K, V = drawn(rng, n, m, 3, 4)
-    A = table(Q, K)
-    seen = rng.random((n, m)) < 0.6
-    seen[:, 0] = True
-    masked = table(Q, K, Mask(there=jnp.asarray(seen)))
+    Q, K, V = random_qkv(rng, n, m, 3, 4)
+    A = attention_table(Q, K)
+    visible = rng.random((n, m)) < 0.6
+    visible[:, 0] = True
+    masked = attention_table(Q, K, Mask(allowed=jnp.asarray(visible)))
     c = jnp.asarray(rng.normal(size=(n, 4)))
-    value: Any = lambda q, k, v: jnp.vdot(c, attend(q[:, None], k[:, None], v[:, None])[:, 0])
-    given = tuple(map(jnp.asarray, (Q, K, V)))
-    moved: Any = [
-        lambda x, at=at: value(*[x if i == at else g for i, g in enumerate(given)])
+    value: Any = lambda q, k, v: jnp.vdot(
+        c, dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
+    )
+    inputs = tuple(map(jnp.asarray, (Q, K, V)))
+    perturbed: Any = [
+        lambda x, at=at: value(*[x if i == at else g for i, g in enumerate(inputs)])
         for at in range(3)
     ]
     W = [jnp.asarray(rng.normal(size=shape)) for shape in ((6, 3), (6, 3), (6, 4))]
@@ -106,17 +108,29 @@ def attention_itself(key):
         close("A, by loops", A, weights(Q, K), **EXACT),
         refuted(close("A without the root", A, weights(Q, K, scale=1.0), tolerance=1e-3)),
         close("rows of A sum to 1", A.sum(axis=1), 1.0, **EXACT),
-        at_least("the least of A", A.min(), 0.0),
-        close("with a mask: by loops over what is seen", masked, weights(Q, K, seen=seen), **EXACT),
-        equal("with a mask: weights of what is not seen", masked[~seen], np.zeros((~seen).sum())),
+        at_least("the smallest entry of A", A.min(), 0.0),
         close(
-            "queries of great length: the value of the best key",
+            "with a mask: by loops over the visible keys",
+            masked,
+            weights(Q, K, visible=visible),
+            **EXACT,
+        ),
+        equal(
+            "with a mask: weights of the masked keys", masked[~visible], np.zeros((~visible).sum())
+        ),
+        close(
+            "queries of large norm: the value of the best key",
             one_head(1e6 * Q, K, V),
             V[best],
             tolerance=1e-8,
         ),
         *[
-            close(f"∂Ξ/∂{name}", jax.grad(value, at)(*given), jacobian(moved[at], given[at]), **FD)
+            close(
+                f"∂Ξ/∂{name}",
+                jax.grad(value, at)(*inputs),
+                jacobian(perturbed[at], inputs[at]),
+                **FD,
+            )
             for at, name in enumerate("QKV")
         ],
         close(
@@ -129,29 +143,26 @@ def attention_itself(key):
 
 
 def in_hull(point, V):
-    """Whether a linear program finds weights, not negative and of sum 1, that make the point of the
-    rows of V.
-    """
-    found = linprog(
+    """Whether the point is a convex combination of the rows of V, by a linear program."""
+    result = linprog(
         np.zeros(len(V)), A_eq=np.vstack([V.T, np.ones(len(V))]), b_eq=np.append(point, 1)
     )
-    return found.status == 0
+    return result.status == 0
 
 
 @claim("6.1-attention-rows", title="A mean of the values", kind="identity", of=OF, cites=VASWANI)
-def rows(key):
+def rows(rng):
     r"""$\xi_i = \sum_t a_{it} v_t$ with $a_{it} = \mathrm{softmax}_t(q_i^\top k_t / \sqrt{d_k})$: a
     row of $A$ is a probability vector, and $\xi_i$ a convex combination of the values.
     """
-    rng = chance(key)
     T = 6
-    Q, K, V = drawn(rng, T, T, 3, 2)
-    A = table(Q, K)
+    Q, K, V = random_qkv(rng, T, T, 3, 2)
+    A = attention_table(Q, K)
     out = one_head(Q, K, V)
     same = np.tile(rng.normal(size=2), (T, 1))
     return Verdict(
         close("rows sum to 1", A.sum(axis=1), 1.0, **EXACT),
-        at_least("the least weight", A.min(), 0.0),
+        at_least("the smallest weight", A.min(), 0.0),
         close(
             "ξ_i, summed over t",
             out,
@@ -163,53 +174,53 @@ def rows(key):
             [in_hull(xi, V) for xi in out],
             [True] * T,
         ),
-        refuted(equal("a point far off, by the same", in_hull(V.max(axis=0) + 1, V), True)),
-        close("equal values: that value", one_head(Q, K, same), same, **EXACT),
+        refuted(
+            equal("a point outside the hull, by the same", in_hull(V.max(axis=0) + 1, V), True)
+        ),
+        close("equal values: the output is that value", one_head(Q, K, same), same, **EXACT),
     )
 
 
 @erratum(
     "6.1-attention-rows",
-    title="The values are summed over, not the token's own",
+    title="The sum runs over the values of all tokens",
     printed=r"\xi_i = \sum_t \mathrm{softmax}_t(a_i) v_i",
     corrected=r"\xi_i = \sum_t a_{it} v_t,\quad a_{it} = \mathrm{softmax}_t(q_i^\top k_t / "
     r"\sqrt{d_k})",
-    of=("layers.attend",),
+    of=("layers.dot_product_attention",),
 )
-def values_over_t(key):
-    r"""With $v_i$ in the sum the weights sum to 1 in front of it and $\xi_i = v_i$: nothing would
-    be looked at. And $a_i$ is the row of weights; a softmax of it once more is another row.
+def values_over_t(rng):
+    r"""With $v_i$ in the sum the weights sum to 1 and $\xi_i = v_i$: the other tokens would have no
+    effect. And $a_i$ is the row of weights already; another softmax of it gives a different row.
     """
-    rng = chance(key)
     T = 6
-    Q, K, V = drawn(rng, T, T, 3, 2)
+    Q, K, V = random_qkv(rng, T, T, 3, 2)
     A = weights(Q, K)
     out = one_head(Q, K, V)
-    twice = np.exp(A) / np.exp(A).sum(axis=1, keepdims=True)
+    softmax_twice = np.exp(A) / np.exp(A).sum(axis=1, keepdims=True)
     return Verdict(
         close("ξ, of the values v_t", out, np.einsum("it,tc->ic", A, V), **EXACT),
         printed=[
             close("ξ, of the value v_i", out, np.einsum("it,ic->ic", A, V), **EXACT),
-            close("ξ, of v_t and a softmax of A", out, twice @ V, **EXACT),
+            close("ξ, of v_t and a softmax of A", out, softmax_twice @ V, **EXACT),
         ],
     )
 
 
 @claim(
     "6.1-query-locality",
-    title="Each query for itself",
+    title="Each output depends on its own query only",
     kind="identity",
-    of=("layers.attend",),
+    of=("layers.dot_product_attention",),
     cites=VASWANI,
 )
-def locality(key):
-    r"""$\xi_i$ depends on no query but $q_i$, and on all keys and values:
+def locality(rng):
+    r"""$\xi_i$ depends on $q_i$ and no other query, and on all keys and values:
     $\partial \xi_i / \partial q_j = 0$ for $j \ne i$.
     """
-    rng = chance(key)
     T = 5
-    Q, K, V = (jnp.asarray(M) for M in drawn(rng, T, T, 3, 2))
-    f = lambda q, k, v: attend(q[:, None], k[:, None], v[:, None])[:, 0]
+    Q, K, V = (jnp.asarray(M) for M in random_qkv(rng, T, T, 3, 2))
+    f = lambda q, k, v: dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
     parts = {
         "q": (lambda q: f(q, K, V), Q),
         "k": (lambda k: f(Q, k, V), K),
@@ -217,19 +228,22 @@ def locality(key):
     }
     slopes = {name: jacobian(g, M) for name, (g, M) in parts.items()}
     own = {name: np.abs(slope).max(axis=(1, 3)) for name, slope in slopes.items()}
-    away = ~np.eye(T, dtype=bool)
+    off_diagonal = ~np.eye(T, dtype=bool)
     others = jnp.asarray(rng.normal(size=(T, 3))).at[1].set(Q[1])
     return Verdict(
         equal("ξ_2 with all other queries changed", f(others, K, V)[1], f(Q, K, V)[1]),
-        equal("∂ξ_i/∂q_j, j ≠ i", blocks(parts["q"][0], Q)[away], np.zeros(T * T - T)),
+        equal("∂ξ_i/∂q_j, j ≠ i", dependence(parts["q"][0], Q)[off_diagonal], np.zeros(T * T - T)),
         at_most(
-            "∂ξ_i/∂q_j by differences, j ≠ i", own["q"][away], 1e-11, method="finite differences"
+            "∂ξ_i/∂q_j by differences, j ≠ i",
+            own["q"][off_diagonal],
+            1e-11,
+            method="finite differences",
         ),
         at_least("∂ξ_i/∂q_i", np.diag(own["q"]), 1e-3),
         at_least("∂ξ_i/∂k_t, all i and t", own["k"], 1e-6),
         at_least("∂ξ_i/∂v_t, all i and t", own["v"], 1e-6),
         *[
-            close(f"the same by automatic derivatives: {name}", blocks(g, M), own[name], **FD)
+            close(f"the same by automatic derivatives: {name}", dependence(g, M), own[name], **FD)
             for name, (g, M) in parts.items()
         ],
     )
@@ -237,24 +251,31 @@ def locality(key):
 
 @erratum(
     "6.1-query-locality",
-    title="A token's own key and value count too",
+    title="A token also attends to its own key and value",
     printed=r"\xi_i \text{ depends only on } q_i \text{ and all other key-value pairs}",
     corrected=r"\xi_i \text{ depends only on } q_i \text{ and all key-value pairs}",
-    of=("layers.attend", "layers.attention_weights"),
+    of=("layers.dot_product_attention", "layers.attention_weights"),
     slip=True,
 )
-def own_value_counts(key):
+def own_value_counts(rng):
     r"""The sum above it runs over all $t$, and $\frac{\partial \xi_i}{\partial v_i} = a_{ii} I$
-    with $a_{ii} > 0$. A single token has no other pair, and is given its own value."""
-    Q, K, V = drawn(chance(key), 5, 5, 3, 2)
+    with $a_{ii} > 0$. A single token has no other pair, and its output is its own value.
+    """
+    Q, K, V = random_qkv(rng, 5, 5, 3, 2)
     slope = jacobian(
-        lambda v: attend(jnp.asarray(Q)[:, None], jnp.asarray(K)[:, None], v[:, None])[:, 0], V
+        lambda v: dot_product_attention(
+            jnp.asarray(Q)[:, None], jnp.asarray(K)[:, None], v[:, None]
+        )[:, 0],
+        V,
     )
     own = np.stack([slope[i, :, i] for i in range(5)])
     alone = one_head(Q[:1], K[:1], V[:1])
     return Verdict(
         close(
-            "∂ξ_i/∂v_i, against a_ii I", own, np.diag(table(Q, K))[:, None, None] * np.eye(2), **FD
+            "∂ξ_i/∂v_i, against a_ii I",
+            own,
+            np.diag(attention_table(Q, K))[:, None, None] * np.eye(2),
+            **FD,
         ),
         close("one token: ξ, against v", alone, V[:1], **EXACT),
         printed=[
@@ -268,14 +289,13 @@ def own_value_counts(key):
     "6.1-soft-dictionary",
     title="A soft dictionary",
     kind="identity",
-    of=("layers.attend",),
+    of=("layers.dot_product_attention",),
     cites=VASWANI,
 )
-def dictionary(key):
-    r"""Attention is a look-up: with scores times $\beta \to \infty$ each query gets the value of
-    the key that matches it best, and with $\beta = 0$ the mean of all values.
+def dictionary(rng):
+    r"""Attention is a soft look-up: with scores multiplied by $\beta \to \infty$ each query returns
+    the value of the best matching key, and with $\beta = 0$ the mean of all values.
     """
-    rng = chance(key)
     T = 6
     Q = np.eye(T)
     K = np.linalg.qr(rng.normal(size=(T, T)))[0]
@@ -285,7 +305,7 @@ def dictionary(key):
     looked = np.array([one_head(beta * np.sqrt(T) * Q, K, V) for beta in betas])
     off = np.abs(looked - V[best]).max(axis=(1, 2))
     return Verdict(
-        at_most("β = 10⁴: difference to the best key's value", off[-1], 1e-8),
+        at_most("β = 10⁴: difference from the value of the best key", off[-1], 1e-8),
         close(
             "β = 0: the mean of the values",
             looked[0],
@@ -304,7 +324,7 @@ def dictionary(key):
         figure=Chart(
             Panel(
                 "β",
-                "difference to the value of the best key",
+                "difference from the value of the best key",
                 lines={"attention": (betas[1:], off[1:])},
                 log="x",
             )
@@ -313,20 +333,19 @@ def dictionary(key):
 
 
 def rank(M):
-    """The number of singular values that are not rounding."""
+    """The numerical rank."""
     return int(np.linalg.matrix_rank(np.asarray(M)))
 
 
-@claim("6.1-rank", title="Scores have low rank, weights need not", kind="theorem", of=OF)
-def ranks(key):
+@claim("6.1-rank", title="Scores have low rank, attention weights need not", kind="theorem", of=OF)
+def ranks(rng):
     r"""$\mathrm{rank}(QK^\top) \le d_k$ and $\mathrm{rank}(\Xi) \le d_v$, but the softmax of the
     scores may have any rank: for $q = k = (0, 1, 2)$ the scores have rank 1 and $\det A = 0.0244$.
     """
-    rng = chance(key)
     T = 8
     q = np.array([[0.0], [1.0], [2.0]])
-    small = table(q, q)
-    cases = {d_k: drawn(rng, T, T, d_k, 2) for d_k in (1, 2, 3)}
+    small = attention_table(q, q)
+    cases = {d_k: random_qkv(rng, T, T, d_k, 2) for d_k in (1, 2, 3)}
     return Verdict(
         equal("q = k = (0, 1, 2): rank of the scores", rank(q @ q.T), 1),
         close("q = k = (0, 1, 2): det A", np.linalg.det(small), 0.0244, tolerance=5e-5),
@@ -338,7 +357,7 @@ def ranks(key):
         ),
         equal(
             "T = 8, d_k = 1, 2 and 3: rank of A",
-            [rank(table(3 * Q, K)) for Q, K, _ in cases.values()],
+            [rank(attention_table(3 * Q, K)) for Q, K, _ in cases.values()],
             [T, T, T],
         ),
         at_most("rank of Ξ, d_v = 2", [rank(one_head(*case)) for case in cases.values()], 2),
@@ -347,23 +366,23 @@ def ranks(key):
 
 @erratum(
     "6.1-rank",
-    title="The rank that is bounded is that of the scores",
+    title="The rank of the scores is bounded, not that of the weights",
     printed=r"\mathrm{rank}(A) \le d_k",
     corrected=r"\mathrm{rank}(QK^\top) \le d_k",
     of=("layers.attention_weights",),
 )
-def rank_of_the_scores(key):
-    r"""The softmax is taken of every entry by itself before rows are divided, and that raises the
+def rank_of_the_scores(rng):
+    r"""The softmax exponentiates every entry before the rows are normalised, which raises the
     rank.
     """
-    Q, K, _ = drawn(chance(key), 8, 8, 2, 1)
+    Q, K, _ = random_qkv(rng, 8, 8, 2, 1)
     few = np.array([[0.0], [1.0], [2.0]])
     return Verdict(
         at_most("rank of the scores, d_k = 2", rank(Q @ K.T), 2),
         at_most("rank of the scores, q = k = (0, 1, 2)", rank(few @ few.T), 1),
         printed=[
-            at_most("rank of the weights, d_k = 2", rank(table(Q, K)), 2),
-            at_most("rank of the weights, q = k = (0, 1, 2)", rank(table(few, few)), 1),
+            at_most("rank of the weights, d_k = 2", rank(attention_table(Q, K)), 2),
+            at_most("rank of the weights, q = k = (0, 1, 2)", rank(attention_table(few, few)), 1),
         ],
     )
 
@@ -371,17 +390,16 @@ def rank_of_the_scores(key):
 @claim(
     "6.1-scaling",
     "L10-A21-scaling",
-    title="Why the root of d",
+    title="Why scores are divided by √d",
     kind="theorem",
     of=("layers.attention_weights",),
     cites=VASWANI,
 )
-def scaling(key):
+def scaling(key, rng):
     r"""For independent $q, k \sim \mathcal{N}(0, I)$ in $d_k$ dimensions
     $\mathrm{Var}(q^\top k) = d_k$, so that scores divided by $\sqrt{d_k}$ have variance 1. Without
-    it the largest weight tends to 1 as $d_k$ grows, and the slope of the softmax to 0.
+    the factor the largest weight tends to 1 as $d_k$ grows, and the derivative of the softmax to 0.
     """
-    rng = chance(key)
     sizes = (1, 4, 64)
     n = 200_000
     products = {d: np.einsum("nd,nd->n", *rng.normal(size=(2, n, d))) for d in sizes}
@@ -389,30 +407,30 @@ def scaling(key):
     error = np.array([np.sqrt(((p - p.mean()) ** 2).var() / n) for p in products.values()])
     widths = np.array([4, 16, 64, 256])
     look = jax.jit(lambda Q, K: attention_weights(Q[:, None], K[:, None])[0])
-    bare = []
+    unscaled = []
     scaled = []
     for d, k in zip(widths, jr.split(key, 4)):
         Q, K = jr.normal(k, (2, 300, int(d)))
         scaled.append(np.asarray(look(Q, K[:32])))
-        bare.append(np.asarray(look(Q * np.sqrt(d), K[:32])))
+        unscaled.append(np.asarray(look(Q * np.sqrt(d), K[:32])))
     top = lambda tables: np.array([A.max(axis=1).mean() for A in tables])
     spread = lambda tables: np.array([entropy(A, axis=1).mean() for A in tables])
     slope = lambda tables: np.array([np.sqrt(_square(A)).mean() for A in tables])
     return Verdict(
         within("Var(q·k), d = 1, 4 and 64", variance, np.array(sizes, float), error=error),
         within("Var(q·k / √d)", variance / sizes, np.ones(3), error=error / sizes),
-        falls("entropy of the weights, not scaled, d = 4 to 256", spread(bare)),
-        at_most("entropy at d = 256, not scaled", spread(bare)[-1], 0.4),
+        falls("entropy of the weights, not scaled, d = 4 to 256", spread(unscaled)),
+        at_most("entropy at d = 256, not scaled", spread(unscaled)[-1], 0.4),
         between("entropy at d = 256, scaled", spread(scaled)[-1], 2.8, float(np.log(32))),
-        at_least("largest weight at d = 256, not scaled", top(bare)[-1], 0.85),
+        at_least("largest weight at d = 256, not scaled", top(unscaled)[-1], 0.85),
         at_most("largest weight, scaled, d = 4 to 256", top(scaled), 0.3),
         at_most(
-            "slope of the softmax, not scaled: d = 256 over d = 4",
-            slope(bare)[-1] / slope(bare)[0],
+            "derivative of the softmax, not scaled: d = 256 over d = 4",
+            slope(unscaled)[-1] / slope(unscaled)[0],
             0.6,
         ),
         at_least(
-            "slope of the softmax, scaled: d = 256 over d = 4",
+            "derivative of the softmax, scaled: d = 256 over d = 4",
             slope(scaled)[-1] / slope(scaled)[0],
             0.9,
         ),
@@ -422,10 +440,10 @@ def scaling(key):
                     "d_k",
                     name,
                     log="x",
-                    lines={"q·k": (widths, f(bare)), "q·k / √d": (widths, f(scaled))},
+                    lines={"q·k": (widths, f(unscaled)), "q·k / √d": (widths, f(scaled))},
                 )
                 for name, f in {"largest weight": top, "entropy": spread}.items()
-            ],
+            ]
         ),
     )
 

@@ -1,4 +1,4 @@
-"""§6.5: BERT, an encoder whose every vector knows the whole text, and the loss at its gaps."""
+"""§6.5: BERT, a bidirectional encoder, and the masked-language-model loss."""
 
 from typing import Any
 
@@ -14,35 +14,31 @@ from scipy.stats import norm as normal
 from ... import data, layers, train, tree
 from ...models import BERT, BERTPretraining, SentenceClassifier, TokenClassifier, Translator
 from ...plot import Heatmap
-from ..engine.chance import chance
 from ..engine.check import at_least, close, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 from .bert_learning import CLS, MASK, SEP, SPECIAL, encoder
-from .by_loop import EXACT, FD, block, layer_of, linear, norm, slopes, softmax, spread
+from .by_loop import EXACT, FD, block, layer_of, linear, norm, perturbed, slopes, softmax
 
 DEVLIN = "Devlin et al. 2019"
 
 
 @claim(
     "6.5-bert",
-    title="Every token sees all others",
+    title="Every token attends to all others",
     kind="model",
     of=("models.BERT", "models.Translator", "models.SentenceClassifier", "models.TokenClassifier"),
     cites=DEVLIN,
 )
-def every_token(key):
-    r"""The encoder of a transformer over tokens, places and segments, without a causal mask:
-    $\xi_i$ depends on $x_j$ for all $i$ and $j$. On top there is a head for the task. BERT-base,
-    with the layer that pools, has 109,482,240 numbers.
+def every_token(key, rng):
+    r"""The encoder of a transformer on token, position and segment embeddings, without a causal
+    mask: $\xi_i$ depends on $x_j$ for all $i$ and $j$. On top there is a head for the task.
+    BERT-base, with the pooling layer, has 109,482,240 parameters.
     """
-    rng = chance(key)
     T = 6
     draw: Any = {"depth": 2, "heads": 2, "hidden": 6}
-    model = spread(
-        BERT.init(11, 4, max_length=8, epsilon=1e-5, activation=layers.relu, key=key, **draw),
-        key,
-        0.3,
+    model = perturbed(
+        BERT.init(11, 4, max_length=8, eps=1e-5, activation=layers.relu, key=key, **draw), key, 0.3
     )
     tokens = jnp.asarray(rng.permutation(11)[:T])
     segments = jnp.array([0, 0, 0, 1, 1, 1])
@@ -64,46 +60,49 @@ def every_token(key):
     other = Translator.init(11, 11, 4, norms="after", key=key, **draw).encoder
     same = tree.ravel(other)[1](tree.ravel(model.trunk)[0])
     call = jax.jit(lambda model, x: model(x))
-    sentence = spread(SentenceClassifier.init(model, 3, key=key), key)
-    tagger = spread(TokenClassifier.init(model, 3, key=key), key)
+    sentence = perturbed(SentenceClassifier.init(model, 3, key=key), key)
+    tagger = perturbed(TokenClassifier.init(model, 3, key=key), key)
     pooled = np.tanh(linear(sentence.pool, np.asarray(call(sentence.bert, x))[:1]))
     full = jax.eval_shape(lambda key: BERT.init(30_522, key=key), key)
-    found = call(model, x)
+    result = call(model, x)
     enter = model.input_embeddings(x)
     return Verdict(
         at_least("∂ξ_i/∂x_j for all i and j, by differences", all_hear, 1e-3),
         equal(
-            "its trunk with a causal mask: which ξ_i hear which x_j",
+            "its trunk with a causal mask: which ξ_i depend on which x_j",
             left_hear > 1e-9,
             np.tri(T, dtype=bool),
         ),
-        close("by loops: the sum of three, the norm, two blocks", found, looped, **EXACT),
         close(
-            "the encoder of a translator, given the same weights", call(same, enter), found, **EXACT
-        ),
-        refuted(close("with weights of its own", call(other, enter), found, tolerance=1e-3)),
-        close(
-            "the head of a sentence", call(sentence, x), linear(sentence.head, pooled)[0], **EXACT
+            "by loops: the sum of three embeddings, the norm, two blocks", result, looped, **EXACT
         ),
         close(
-            "the head of every token",
+            "the encoder of a translator with the same weights", call(same, enter), result, **EXACT
+        ),
+        refuted(close("with its own weights", call(other, enter), result, tolerance=1e-3)),
+        close(
+            "the sentence classification head",
+            call(sentence, x),
+            linear(sentence.head, pooled)[0],
+            **EXACT,
+        ),
+        close(
+            "the token classification head",
             call(tagger, x),
             linear(tagger.head, np.asarray(call(tagger.bert, x))),
             **EXACT,
         ),
         equal(
-            "numbers of BERT-base, with the layer that pools",
+            "parameters of BERT-base, with the pooling layer",
             tree.size(full) + 768 * 769,
             109_482_240,
         ),
-        figure=Heatmap(all_hear, "token j", "vector i", title="how much ξ_i hears x_j"),
+        figure=Heatmap(all_hear, "token j", "vector i", title="dependence of ξ_i on x_j"),
     )
 
 
-class Written(eqx.Module):
-    """In place of BERT: vectors that are given, by the number of the text, which stands for its
-    segments.
-    """
+class FixedVectors(eqx.Module):
+    """A stand-in for BERT that returns fixed vectors; the segments hold the index of the text."""
 
     embed: layers.Embedding
     vectors: Float[Array, "n t d"]
@@ -112,8 +111,8 @@ class Written(eqx.Module):
         return self.vectors[x[1][0]]
 
 
-class Given(eqx.Module):
-    """Logits that are given, by the number of the text."""
+class FixedLogits(eqx.Module):
+    """A model that returns fixed logits, by the index of the text."""
 
     logits: Float[Array, "n t v"]
 
@@ -122,10 +121,10 @@ class Given(eqx.Module):
 
 
 def by_hand(net: BERTPretraining, vectors: Any, tokens: np.ndarray, follows: np.ndarray) -> Any:
-    """Logits and loss at every place, and the mean loss of what follows, of the last vectors."""
+    """Logits and loss at every position, and the mean next-sentence loss, from the last vectors."""
     n, T, d = vectors.shape
-    turned = linear(net.transform, np.asarray(vectors).reshape(n * T, d))
-    logits = norm(net.norm, turned * normal.cdf(turned)) @ np.asarray(
+    hidden = linear(net.transform, np.asarray(vectors).reshape(n * T, d))
+    logits = norm(net.norm, hidden * normal.cdf(hidden)) @ np.asarray(
         net.bert.embed.E
     ).T + np.asarray(net.b)
     logits = logits.reshape(n, T, -1)
@@ -133,73 +132,92 @@ def by_hand(net: BERTPretraining, vectors: Any, tokens: np.ndarray, follows: np.
         logsumexp(logits, axis=2)
         - np.take_along_axis(logits, np.maximum(tokens, 0)[..., None], axis=2)[..., 0]
     )
-    told = linear(net.next_sentence, np.tanh(linear(net.pool, np.asarray(vectors)[:, 0])))
-    return logits, cost, np.mean([logsumexp(row) - row[y] for row, y in zip(told, follows)])
+    follow_logits = linear(net.next_sentence, np.tanh(linear(net.pool, np.asarray(vectors)[:, 0])))
+    return (
+        logits,
+        cost,
+        np.mean([logsumexp(row) - row[y] for row, y in zip(follow_logits, follows)]),
+    )
 
 
-def expected_slope(logits: np.ndarray, tokens: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    r"""$(p - 1_{x_i}) / |M|$ at the places asked for, 0 elsewhere, by a loop."""
+def expected_slope(logits: np.ndarray, tokens: np.ndarray, is_target: np.ndarray) -> np.ndarray:
+    r"""$(p - 1_{x_i}) / |M|$ at the masked positions, 0 elsewhere, by a loop."""
     slope = np.zeros(logits.shape)
-    for i, t in np.argwhere(asked):
-        slope[i, t] = (softmax(logits[i, t]) - np.eye(logits.shape[2])[tokens[i, t]]) / asked.sum()
+    for i, t in np.argwhere(is_target):
+        slope[i, t] = (
+            softmax(logits[i, t]) - np.eye(logits.shape[2])[tokens[i, t]]
+        ) / is_target.sum()
     return slope
 
 
 @claim(
     "6.5-mlm-loss",
-    title="The loss at the gaps alone",
+    title="The masked-language-model loss",
     kind="loss",
-    of=("train.masked_cross_entropy", "train.pretraining", "data.cloze", "models.BERTPretraining"),
+    of=(
+        "train.masked_cross_entropy",
+        "train.bert_pretraining",
+        "data.mask_tokens",
+        "models.BERTPretraining",
+    ),
     cites=DEVLIN,
 )
-def at_gaps(key):
-    r"""$-\frac{1}{|M|} \sum_{i \in M} \log p(x_i \mid \tilde x)$ over the places $M$ that are asked
-    for: at all others the slope in the logits is 0, exactly, and at $i \in M$ it is
-    $(p - 1_{x_i}) / |M|$. BERT's loss is the sum of it and of the loss of what follows.
+def at_gaps(key, rng):
+    r"""$-\frac{1}{|M|} \sum_{i \in M} \log p(x_i \mid \tilde x)$ over the masked positions $M$: at
+    all others the gradient in the logits is exactly 0, and at $i \in M$ it is
+    $(p - 1_{x_i}) / |M|$. BERT's loss is the sum of this and the next-sentence loss.
     """
-    rng, (n, T, V) = chance(key), (10, 8, 12)
+    n, T, V = 10, 8, 12
     tokens = rng.integers(len(SPECIAL), V, size=(n, T))
     tokens[:, 0], tokens[:, 4], tokens[:, 6], tokens[:, 7] = CLS, SEP, SEP, -1
     follows = rng.integers(2, size=n)
-    gaps = {"mask": MASK, "special": SPECIAL, "share": 0.4}
-    net = spread(
+    gaps = {"mask_id": MASK, "special_ids": SPECIAL, "mask_rate": 0.4}
+    net = perturbed(
         BERTPretraining.init(encoder(V - len(SPECIAL), 4, length=T, key=key), key=key), key, 0.3
     )
     batch = (jnp.asarray(tokens), jnp.tile(jnp.arange(n)[:, None], (1, T))), jnp.asarray(follows)
-    put = lambda net, vectors: eqx.tree_at(lambda m: m.bert, net, Written(net.bert.embed, vectors))
+    put = lambda net, vectors: eqx.tree_at(
+        lambda m: m.bert, net, FixedVectors(net.bert.embed, vectors)
+    )
     fill = train.masked_cross_entropy(**gaps)
-    both = train.pretraining(**gaps)
+    both = train.bert_pretraining(**gaps)
     vectors = jnp.asarray(rng.normal(size=(n, T, 4)))
     of = lambda objective: (
         lambda vectors, net, batch, key: objective(put(net, vectors), batch, key=key)
     )
     loss, slope = jax.jit(jax.value_and_grad(of(fill)))(vectors, net, batch, key)
     total = jax.jit(of(both))(vectors, net, batch, key)
-    asked = np.abs(np.asarray(slope)).max(axis=2) > 0
+    is_target = np.abs(np.asarray(slope)).max(axis=2) > 0
     logits, cost, follow = by_hand(net, vectors, tokens, follows)
-    hide = jax.jit(lambda tokens, key: data.cloze(tokens, size=V, key=key, **gaps))
+    hide = jax.jit(lambda tokens, key: data.mask_tokens(tokens, vocab_size=V, key=key, **gaps))
     targets = hide(batch[0][0], jr.fold_in(key, 1))[1]
     pulls = jax.jit(jax.grad(train.token_cross_entropy))(
-        Given(jnp.asarray(logits)), (jnp.arange(n), targets)
+        FixedLogits(jnp.asarray(logits)), (jnp.arange(n), targets)
     ).logits
-    chosen = np.asarray(targets) >= 0
+    masked = np.asarray(targets) >= 0
     small = (jnp.asarray(tokens[:2]), jnp.array(2 * [[0] * 5 + [1] * 3])), batch[1][:2]
     pull, differences = slopes(lambda net: both(net, small, key=key), net, 1.0)
     return Verdict(
         equal(
-            "places with a slope that are marks or empty",
-            (asked & (tokens < len(SPECIAL))).sum(),
+            "special tokens or padding with a gradient",
+            (is_target & (tokens < len(SPECIAL))).sum(),
             0,
         ),
-        at_least("places with a slope, of 50 words", asked.sum(), 5),
-        close("the mean over them, by a loop", loss, cost[asked].mean(), **EXACT),
+        at_least("positions with a gradient, of 50 words", is_target.sum(), 5),
+        close(
+            "the mean over the masked positions, by a loop", loss, cost[is_target].mean(), **EXACT
+        ),
         refuted(
             close(
                 "the mean over all words", loss, cost[tokens >= len(SPECIAL)].mean(), tolerance=1e-6
             )
         ),
-        equal("slope in the logits where nothing is asked", pulls[~chosen], 0.0),
-        close("slope in the logits", pulls, expected_slope(logits, tokens, chosen), **EXACT),
-        close("with what follows: the sum", total, cost[asked].mean() + follow, **EXACT),
-        close(f"its derivative in all {len(pull)} numbers of a network", pull, differences, **FD),
+        equal("gradient in the logits where nothing is masked", pulls[~masked], 0.0),
+        close("gradient in the logits", pulls, expected_slope(logits, tokens, masked), **EXACT),
+        close(
+            "with the next-sentence loss: the sum", total, cost[is_target].mean() + follow, **EXACT
+        ),
+        close(
+            f"its derivative by all {len(pull)} parameters of a network", pull, differences, **FD
+        ),
     )

@@ -1,5 +1,5 @@
-"""§6.4, lecture 10 A.23: what a transformer is made of: norms, small networks, blocks of an encoder
-and a decoder.
+"""§6.4, lecture 10 A.23: the parts of a transformer: layer norms, feed-forward networks, encoder
+and decoder blocks.
 """
 
 import jax
@@ -9,36 +9,34 @@ import numpy as np
 from ... import layers, models, tree
 from ...layers import CAUSAL, FeedForward, LayerNorm
 from ...models import TransformerBlock, Trunk
-from ..engine.chance import chance
 from ..engine.check import at_least, close, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
-from .by_loop import EXACT, FD, block, blocks, feed, layer_of, norm, slopes, spread
+from .by_loop import EXACT, FD, block, dependence, feed_forward, layer_of, norm, perturbed, slopes
 
 VASWANI = "Vaswani et al. 2017"
 
 
 @claim(
     "6.4-layernorm",
-    title="Normalised over the features",
+    title="Layer normalisation",
     kind="layer",
     of=("layers.LayerNorm",),
     cites="Ba, Kiros & Hinton 2016",
 )
-def layer_norm(key):
+def layer_norm(rng):
     r"""$\mathrm{LN}(x) = g \odot (x - \bar x) / \sqrt{\mathrm{var}(x) + \varepsilon} + b$ over the
     features of a token, with the biased variance: mean 0 and variance 1 before $g$ and $b$, and the
     same for $cx + a$ with $c > 0$.
     """
-    rng = chance(key)
     d = 7
     X = 3 * rng.normal(size=(4, d)) + 1
     g = rng.normal(size=d)
     b = rng.normal(size=d)
     layer = LayerNorm(jnp.asarray(g), jnp.asarray(b), 1e-3)
     each = lambda layer, X: np.asarray(jax.vmap(layer)(jnp.asarray(X)))
-    plain = each(LayerNorm.init(d, epsilon=1e-14), X)
-    moved = each(LayerNorm.init(d, epsilon=1e-14), 5 * X - 2)
+    plain = each(LayerNorm.init(d, eps=1e-14), X)
+    shifted = each(LayerNorm.init(d, eps=1e-14), 5 * X - 2)
     unbiased = b + g * (X - X.mean(axis=1, keepdims=True)) / np.sqrt(
         X.var(axis=1, ddof=1, keepdims=True) + 1e-3
     )
@@ -48,11 +46,16 @@ def layer_norm(key):
     return Verdict(
         close("by the formula", each(layer, X), norm(layer, X), **EXACT),
         refuted(
-            close("by the formula, the variance unbiased", each(layer, X), unbiased, tolerance=1e-3)
+            close(
+                "by the formula with the unbiased variance",
+                each(layer, X),
+                unbiased,
+                tolerance=1e-3,
+            )
         ),
         close("mean of each token", plain.mean(axis=1), 0.0, **EXACT),
         close("variance of each token", plain.var(axis=1), 1.0, **EXACT),
-        close("of 5x − 2", moved, plain, tolerance=1e-11),
+        close("of 5x − 2", shifted, plain, tolerance=1e-11),
         refuted(close("of −x", each(LayerNorm.init(d), -X), plain, tolerance=1e-3)),
         close("all derivatives, in g, b and x", pull, differences, **FD),
     )
@@ -61,48 +64,54 @@ def layer_norm(key):
 @claim(
     "6.4-pointwise-mlp",
     "L10-A23-ffn",
-    title="A network for each token",
+    title="The position-wise feed-forward network",
     kind="layer",
     of=("layers.FeedForward",),
     cites=VASWANI,
 )
-def pointwise(key):
+def pointwise(key, rng):
     r"""$W_2 \varphi(W_1 x_t + b_1) + b_2$ with $\varphi = \max(0, \cdot)$ and the same weights for
-    every token: two convolutions whose windows are one place wide, and no token is told of another.
+    every token: two convolutions with kernels of size 1, without interaction between tokens.
     """
-    rng, (T, d, m) = chance(key), (5, 4, 9)
-    layer = spread(FeedForward.init(d, m, key=key), key)
+    T, d, m = 5, 4, 9
+    layer = perturbed(FeedForward.init(d, m, key=key), key)
     X = rng.normal(size=(T, d))
     order = rng.permutation(T)
-    found = np.asarray(layer(jnp.asarray(X)))
+    result = np.asarray(layer(jnp.asarray(X)))
     as_conv = lambda part: layers.Convolution(part.W[..., None], part.b)
     narrow = layers.Chain(as_conv(layer.up), layers.relu, as_conv(layer.down))
     slope = jacobian(layer, X)
     met = np.abs(slope).max(axis=(1, 3))
     return Verdict(
-        close("token by token, in a loop", found, feed(layer, X), **EXACT),
-        close("as convolutions with windows of 1", narrow(jnp.asarray(X.T)).T, found, **EXACT),
-        close("tokens in another order", layer(jnp.asarray(X[order])), found[order], **EXACT),
-        equal(
-            "whose tokens an output depends on, by differences", met > 1e-8, np.eye(T, dtype=bool)
+        close("token by token, in a loop", result, feed_forward(layer, X), **EXACT),
+        close(
+            "as convolutions with kernels of size 1", narrow(jnp.asarray(X.T)).T, result, **EXACT
         ),
-        equal("the same by automatic derivatives", blocks(layer, X) > 0, np.eye(T, dtype=bool)),
+        close("tokens in another order", layer(jnp.asarray(X[order])), result[order], **EXACT),
+        equal(
+            "dependence of the outputs on the tokens, by finite differences",
+            met > 1e-8,
+            np.eye(T, dtype=bool),
+        ),
+        equal(
+            "the same by automatic differentiation", dependence(layer, X) > 0, np.eye(T, dtype=bool)
+        ),
         refuted(
             close(
                 "other weights for the last token",
-                found[-1],
-                feed(spread(layer, key), X)[-1],
+                result[-1],
+                feed_forward(perturbed(layer, key), X)[-1],
                 tolerance=1e-3,
             )
         ),
-        equal("numbers: 2 d m + m + d", tree.size(layer), 2 * d * m + m + d),
+        equal("parameters: 2 d m + m + d", tree.size(layer), 2 * d * m + m + d),
     )
 
 
-def silenced(part):
-    """The block with nothing to say: the last maps of its parts are 0."""
+def zero_outputs(part):
+    """The block whose output maps are 0."""
     zero = lambda layer: jax.tree.map(jnp.zeros_like, layer)
-    quiet = lambda a: layers.Attention(a.Q, a.K, a.V, zero(a.O), a.heads, a.groups)
+    quiet = lambda a: layers.Attention(a.Q, a.K, a.V, zero(a.O), a.heads, a.kv_heads)
     think = FeedForward(part.feed.up, zero(part.feed.down))
     return TransformerBlock(
         quiet(part.attention), part.norm, think, part.feed_norm, norms=part.norms
@@ -111,22 +120,23 @@ def silenced(part):
 
 @claim(
     "6.4-encoder",
-    title="An encoder",
+    title="The transformer encoder",
     kind="model",
     of=("models.Trunk", "models.TransformerBlock"),
     cites=VASWANI,
 )
-def encoder(key):
-    r"""$N$ blocks of attention and a network for each token, each of the two with a residual and a
-    norm: $x + f(\mathrm{LN}(x))$ with norms before, $\mathrm{LN}(x + f(x))$ as first published. A
-    block has $4d^2 + 2 d\, d_{ff}$ weights, $5d + d_{ff}$ offsets and $4d$ numbers in its norms.
+def encoder(key, rng):
+    r"""$N$ blocks of attention and a feed-forward network, each of the two with a residual
+    connection and a layer norm: $x + f(\mathrm{LN}(x))$ with pre-norm, $\mathrm{LN}(x + f(x))$ with
+    post-norm, as first published. A block has $4d^2 + 2 d\, d_{ff}$ weights, $5d + d_{ff}$ biases
+    and $4d$ parameters in its norms.
     """
-    rng, (T, d, h, m, N) = chance(key), (4, 8, 2, 12, 2)
+    T, d, h, m, N = 4, 8, 2, 12, 2
     X = jnp.asarray(rng.normal(size=(T, d)))
     checks = []
     call = jax.jit(lambda model, X: model(X))
     for norms in ("before", "after"):
-        trunk = spread(Trunk.init(N, d, h, m, norms=norms, key=key), key)
+        trunk = perturbed(Trunk.init(N, d, h, m, norms=norms, key=key), key)
         expected = np.asarray(X)
         for depth in range(N):
             expected = block(layer_of(trunk, depth), expected)
@@ -138,7 +148,7 @@ def encoder(key):
         checks.append(
             refuted(
                 close(
-                    f"norms {norms}: the last norm where it is not",
+                    f"norms {norms}: with the final norm of the other form",
                     call(other, X),
                     expected,
                     tolerance=1e-3,
@@ -152,62 +162,65 @@ def encoder(key):
     after = TransformerBlock.init(d, h, m, norms="after", key=key)
     return Verdict(
         *checks,
-        equal("norms before, last maps 0: the identity", call(silenced(one), X), X),
+        equal("pre-norm, output maps 0: the identity", call(zero_outputs(one), X), X),
         refuted(
             close(
-                "norms after, last maps 0: the identity",
-                call(silenced(after), X),
+                "post-norm, output maps 0: the identity",
+                call(zero_outputs(after), X),
                 X,
                 tolerance=1e-3,
             )
         ),
-        close("two blocks: the derivative in X", pull, differences, **FD),
-        close(f"one block: the derivative in {len(theta)} numbers", theta, against, **FD),
-        equal("numbers of a block", tree.size(one), 4 * d * d + 2 * d * m + 5 * d + m + 4 * d),
+        close("two blocks: the derivative by X", pull, differences, **FD),
+        close(f"one block: the derivative by {len(theta)} parameters", theta, against, **FD),
+        equal("parameters of a block", tree.size(one), 4 * d * d + 2 * d * m + 5 * d + m + 4 * d),
     )
 
 
 @claim(
     "6.4-decoder",
-    title="A decoder",
+    title="The transformer decoder",
     kind="model",
     of=("models.Trunk", "models.Translator", "layers.CAUSAL"),
     cites=VASWANI,
 )
-def decoder(key):
-    r"""$N$ blocks of masked attention over $y_{1:t-1}$, attention to $\Xi$ and a network for each
-    token, each with a residual and a norm; then a linear map and a softmax for the next token. What
-    is put out at $t$ does not depend on what comes after, and at every $t$ on all of $\Xi$.
+def decoder(key, rng):
+    r"""$N$ blocks of causal self-attention over $y_{1:t-1}$, cross-attention to $\Xi$ and a
+    feed-forward network, each with a residual connection and a layer norm; then a linear map and a
+    softmax for the next token. The output at $t$ does not depend on later tokens, and depends on
+    all of $\Xi$.
     """
-    rng, (T, s, d) = chance(key), (5, 3, 6)
-    trunk = spread(Trunk.init(2, d, 2, 8, norms="after", memory=d, key=key), key)
+    T, s, d = 5, 3, 6
+    trunk = perturbed(Trunk.init(2, d, 2, 8, norms="after", memory_dim=d, key=key), key)
     Y = jnp.asarray(rng.normal(size=(T, d)))
     memory = jnp.asarray(rng.normal(size=(s, d)))
-    seen = np.tril(np.ones((T, T), bool))
+    causal = np.tril(np.ones((T, T), bool))
     call = jax.jit(lambda Y, memory: trunk(Y, mask=CAUSAL, memory=memory))
     expected = np.asarray(Y)
     for depth in range(2):
-        expected = block(layer_of(trunk, depth), expected, memory=np.asarray(memory), seen=seen)
-    by_y = blocks(lambda Y: call(Y, memory), Y)
-    by_memory = blocks(lambda memory: call(Y, memory), memory)
-    moved = np.abs(np.asarray(call(Y, memory + rng.normal(size=(s, d))) - call(Y, memory))).max(
+        expected = block(
+            layer_of(trunk, depth), expected, memory=np.asarray(memory), visible=causal
+        )
+    by_y = dependence(lambda Y: call(Y, memory), Y)
+    by_memory = dependence(lambda memory: call(Y, memory), memory)
+    change = np.abs(np.asarray(call(Y, memory + rng.normal(size=(s, d))) - call(Y, memory))).max(
         axis=1
     )
     net = models.Translator.init(7, 5, d, depth=1, heads=2, tied=False, key=key)
     speak = jax.jit(lambda net, target: net((jnp.array([1, 2, 3]), target)))
     logits = speak(net, jnp.array([0, 4, 1, 2]))
     other = speak(net, jnp.array([0, 4, 3, 3]))
-    free = blocks(lambda Y: trunk(Y, memory=memory), Y)
+    free = dependence(lambda Y: trunk(Y, memory=memory), Y)
     return Verdict(
         close("block after block, in NumPy", call(Y, memory), expected, **EXACT),
-        equal("∂out_t/∂y_s for s > t", by_y[~seen], np.zeros((~seen).sum())),
-        at_least("∂out_t/∂y_s for s ≤ t", by_y[seen], 1e-9),
+        equal("∂out_t/∂y_s for s > t", by_y[~causal], np.zeros((~causal).sum())),
+        at_least("∂out_t/∂y_s for s ≤ t", by_y[causal], 1e-9),
         refuted(
-            equal("∂out_t/∂y_s for s > t, without a mask", free[~seen], np.zeros((~seen).sum()))
+            equal("∂out_t/∂y_s for s > t, without a mask", free[~causal], np.zeros((~causal).sum()))
         ),
         at_least("∂out_t/∂ξ_j, all t and j", by_memory, 1e-9),
-        at_least("another Ξ: how much every output changes", moved, 1e-3),
-        equal("a translator's logits, shape", logits.shape, (4, 5)),
-        equal("its first two, other tokens after", logits[:2], other[:2]),
+        at_least("another Ξ: change of every output", change, 1e-3),
+        equal("shape of a translator's logits", logits.shape, (4, 5)),
+        equal("its first two logits, with other later tokens", logits[:2], other[:2]),
         close("its probabilities sum to 1", jax.nn.softmax(logits).sum(axis=1), 1.0, **EXACT),
     )

@@ -1,9 +1,9 @@
-"""Which parts of a network hand vectors to which, read off the program that JAX makes of it.
+"""The data flow between the parts of a network, read from its jaxpr.
 
-Every number of a model belongs to a part: a `Linear`, a norm, a table. An operation that uses
-numbers of a part is that part at work, and what it puts out comes from that part. Two vectors from
-unlike parts that are added are a sum, "+1", "+2", ... A vector that leaves one part and is used by
-another, whatever is done to it on the way, is an arrow.
+Every parameter of a model belongs to a part: a `Linear`, a norm, a table. The output of an
+operation that uses parameters of a part belongs to that part. The sum of two vectors from different
+parts is a node of its own, "+1", "+2", ... A vector of one part that is used by another, whatever
+happens to it in between, is an arrow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from ...jaxpr import inner_programs
-from ...tree import dotted
+from ...tree import path_name
 
 Arrows = list[tuple[str, str]]
 SUM = ("add", "add_any")
@@ -20,12 +20,12 @@ NOWHERE = ("vector", frozenset())
 
 
 def flow(
-    f: Callable[..., Any], model: Any, inputs: Mapping[str, Any], *, whole: Sequence[str] = ()
+    f: Callable[..., Any], model: Any, inputs: Mapping[str, Any], *, atomic: Sequence[str] = ()
 ) -> Arrows:
-    """The arrows of `f(model, *inputs)`, in the order of the program, from the inputs by their
-    names to "output".
+    """The arrows of `f(model, *inputs)`, in the order of the program, from the names of the inputs
+    to "output".
 
-    A compiled function whose name is in `whole` is a part of its own.
+    A compiled function whose name is in `atomic` counts as one part.
 
     >>> import jax.numpy as jnp, jax.random as jr
     >>> from thetax.layers import Attention
@@ -36,51 +36,53 @@ def flow(
     """
     leaves, _ = jax.tree.flatten_with_path(model)
     program = jax.make_jaxpr(f)(model, *inputs.values()).jaxpr
-    given = [("part", _owner(dotted(path))) for path, _ in leaves]
-    given += [("vector", frozenset([name])) for name in inputs]
-    walk = _Walk(whole)
-    walk.along(program, given, arrive="output")
+    sources = [("part", _owner(path_name(path))) for path, _ in leaves]
+    sources += [("vector", frozenset([name])) for name in inputs]
+    walk = _Walk(atomic)
+    walk.along(program, sources, arrive="output")
     return list(walk.arrows)
 
 
 class _Walk:
-    """Along a program; what is known of each value is the part it is a number of, or the parts it
-    comes from.
+    """Walks through a program; each value is mapped to the part whose parameter it is, or to the
+    parts it comes from.
     """
 
-    def __init__(self, whole: Sequence[str]):
+    def __init__(self, atomic: Sequence[str]):
         self.arrows: dict[tuple[str, str], None] = {}
-        self.whole, self.sums = whole, 0
+        self.atomic, self.sums = atomic, 0
 
-    def along(self, program: Any, given: Sequence[Any], arrive: str = "") -> list[Any]:
-        known = dict(zip(program.invars, given))
-        look = lambda v: NOWHERE if hasattr(v, "val") else known.get(v, NOWHERE)
+    def along(self, program: Any, sources: Sequence[Any], arrive: str = "") -> list[Any]:
+        origin_of = dict(zip(program.invars, sources))
+        look = lambda v: NOWHERE if hasattr(v, "val") else origin_of.get(v, NOWHERE)
         for equation in program.eqns:
-            found = [look(v) for v in equation.invars]
+            operands = [look(v) for v in equation.invars]
             inner = _inside(equation)
             name = equation.params.get("name")
-            if name in self.whole:
+            if name in self.atomic:
                 outs = [
                     self._arrive(
-                        frozenset().union(*(o for kind, o in found if kind == "vector")), name
+                        frozenset().union(*(o for kind, o in operands if kind == "vector")), name
                     )
                 ]
-            elif inner is not None and len(inner.invars) == len(found):
-                outs = self.along(inner, found)
+            elif inner is not None and len(inner.invars) == len(operands):
+                outs = self.along(inner, operands)
             else:
-                outs = [self._made(equation, found)] * len(equation.outvars)
-            known |= dict(zip(equation.outvars, outs))
+                outs = [self._made(equation, operands)] * len(equation.outvars)
+            origin_of |= dict(zip(equation.outvars, outs))
         ends = [look(v) for v in program.outvars]
         return [self._arrive(origin, arrive) for _, origin in ends] if arrive else ends
 
-    def _made(self, equation: Any, found: list[Any]) -> Any:
+    def _made(self, equation: Any, operands: list[Any]) -> Any:
         name = equation.primitive.name
-        parts = [owner for kind, owner in found if kind == "part"]
+        parts = [owner for kind, owner in operands if kind == "part"]
         if (
             name != "gather" and equation.outvars[0].aval.dtype.kind == "f"
-        ):  # a mask or a length is no vector
-            found = [item for item, v in zip(found, equation.invars) if v.aval.dtype.kind == "f"]
-        origins = [origin for kind, origin in found if kind == "vector" and origin]
+        ):  # a mask or a length is not a vector
+            operands = [
+                item for item, v in zip(operands, equation.invars) if v.aval.dtype.kind == "f"
+            ]
+        origins = [origin for kind, origin in operands if kind == "vector" and origin]
         if not origins:
             return ("part", parts[0]) if parts else NOWHERE
         merged = frozenset().union(*origins)
@@ -97,24 +99,24 @@ class _Walk:
 
 
 def _owner(leaf: str) -> str:
-    """The part a number belongs to; what the model itself holds is a part of its own."""
+    """The part a parameter belongs to; arrays of the model itself form their own part."""
     return leaf.rpartition(".")[0] or leaf
 
 
 def _inside(equation: Any) -> Any:
-    """The program of a function called, or of one round of a scan, whose inputs are those of the
-    call.
+    """The program of a called function, or of one iteration of a scan, whose inputs are those of
+    the call.
     """
     inner = inner_programs(equation)
     return inner[0].jaxpr if inner else None
 
 
-def renamed(arrows: Arrows, names: Mapping[str, str]) -> Arrows:
-    """The arrows with parts that begin alike taken together under one name; those within one are
-    left out.
+def group_parts(arrows: Arrows, names: Mapping[str, str]) -> Arrows:
+    """The arrows with parts grouped by prefix under one name; arrows within a group are dropped.
 
-    >>> renamed(
-    ...     [("X", "look.Q"), ("look.Q", "look.O"), ("look.O", "output")], {"look": "attention"}
+    >>> group_parts(
+    ...     [("X", "attend.Q"), ("attend.Q", "attend.O"), ("attend.O", "output")],
+    ...     {"attend": "attention"},
     ... )
     [('X', 'attention'), ('attention', 'output')]
     """
@@ -129,5 +131,5 @@ def renamed(arrows: Arrows, names: Mapping[str, str]) -> Arrows:
             part,
         )
 
-    found = dict.fromkeys((called(a), called(b)) for a, b in arrows)
-    return [(a, b) for a, b in found if a != b]
+    results = dict.fromkeys((called(a), called(b)) for a, b in arrows)
+    return [(a, b) for a, b in results if a != b]

@@ -1,4 +1,4 @@
-"""Lecture 10, A.26: attention to long sequences, without the table of all pairs."""
+"""Lecture 10, A.26: attention to long sequences, without the matrix of all pairs."""
 
 from typing import Any
 
@@ -6,44 +6,43 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...explain import operations
+from ...explain import count_flops
 from ...layers import (
     CAUSAL,
     Attention,
     Mask,
-    attend,
     block_pairs,
+    dot_product_attention,
     hierarchical_attention,
     linear_attention,
     sparse_attention,
 )
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, between, close, equal, refuted
 from ..engine.claim import Verdict, claim
-from .by_loop import EXACT, attention, blocks, weights
+from .by_loop import EXACT, attention, dependence, weights
 
 
-def drawn(rng: np.random.Generator, T: int, d: int, e: int) -> tuple[Any, Any, Any]:
+def random_qkv(rng: np.random.Generator, T: int, d: int, e: int) -> tuple[Any, Any, Any]:
     """Queries, keys and values of one head."""
     return tuple(jnp.asarray(rng.normal(size=(T, 1, width))) for width in (d, d, e))  # type: ignore[return-value]
 
 
-def flat(*heads: Any) -> list[np.ndarray]:
-    """Without the axis of the one head."""
+def without_head_axis(*heads: Any) -> list[np.ndarray]:
+    """The arrays without the axis of the one head."""
     return [np.asarray(head)[:, 0] for head in heads]
 
 
-def allowed(pairs: Any, blocks: int, size: int) -> np.ndarray:
-    """Who sees whom, token by token."""
-    table = np.zeros((blocks, blocks), bool)
+def allowed(pairs: Any, dependence: int, size: int) -> np.ndarray:
+    """The mask of visible pairs, token by token."""
+    table = np.zeros((dependence, dependence), bool)
     table[tuple(np.array(pairs).T)] = True
     return np.kron(table, np.ones((size, size), bool))
 
 
-def products(f: Any, *args: Any) -> int:
-    """Operations in matrix products."""
-    return operations(f, *args)["dot_general"]
+def matmul_flops(f: Any, *args: Any) -> int:
+    """FLOPs in matrix products."""
+    return count_flops(f, *args)["dot_general"]
 
 
 def power(x: Any, y: Any) -> float:
@@ -53,81 +52,84 @@ def power(x: Any, y: Any) -> float:
 
 @claim(
     "L10-A26-sparse-attention",
-    title="Windows, a few seen by all, and chance links",
+    title="Sparse attention: windows, global tokens, random links",
     kind="layer",
-    of=("layers.sparse_attention", "layers.block_pairs", "layers.attend"),
+    of=("layers.sparse_attention", "layers.block_pairs", "layers.dot_product_attention"),
     cites="Beltagy, Peters & Cohan 2020; Zaheer et al. 2020",
 )
-def sparse(key):
-    r"""A token looks at a window of $w$ around it and at $g$ tokens that see and are seen by all,
-    and perhaps at some drawn by chance: the softmax over these alone, as with scores of $-\infty$
-    elsewhere, from $O(T(w + g))$ scores. By way of a token that is seen by all, two layers reach
-    everywhere.
+def sparse(key, rng):
+    r"""A token attends to a window of $w$ around it, to $g$ global tokens, which attend to all and
+    are visible to all, and optionally to some random tokens: a softmax over these only, as with
+    scores of $-\infty$ elsewhere, from $O(T(w + g))$ scores. Through a global token, two layers
+    connect all pairs.
     """
-    rng, (n, w, g, size) = chance(key), (6, 1, 1, 3)
+    n, w, g, size = 6, 1, 1, 3
     T = n * size
     m = n - g
-    Q, K, V = drawn(rng, T, 4, 5)
-    plain = block_pairs(n, window=w, everywhere=g)
-    mixed = block_pairs(n, window=w, everywhere=g, random=1, seed=3)
+    Q, K, V = random_qkv(rng, T, 4, 5)
+    plain = block_pairs(n, window=w, global_blocks=g)
+    mixed = block_pairs(n, window=w, global_blocks=g, random_blocks=1, seed=3)
     call = jax.jit(
         lambda pairs, mask: sparse_attention(pairs, size)(Q, K, V, mask), static_argnums=0
     )
-    seen = {
+    visible = {
         name: allowed(pairs, n, size)
         for name, pairs in {"Longformer": plain, "BigBird": mixed}.items()
     }
     causal = np.tril(np.ones((T, T), bool))
-    tokens = block_pairs(12, window=1, everywhere=1)
+    tokens = block_pairs(12, window=1, global_blocks=1)
     layer = Attention.init(4, 2, kernel=sparse_attention(tokens, 1), key=key)
     X = rng.normal(size=(12, 4))
-    one = blocks(layer, X)
-    two = blocks(lambda X: layer(layer(X)), X)
+    one = dependence(layer, X)
+    two = dependence(lambda X: layer(layer(X)), X)
     full = block_pairs(n, window=n - 1)
-    counts = [len(block_pairs(k, window=2, everywhere=1)) for k in (8, 16, 32, 64)]
+    counts = [len(block_pairs(k, window=2, global_blocks=1)) for k in (8, 16, 32, 64)]
     return Verdict(
         close(
-            "Longformer, by loops over what is seen",
+            "Longformer, by loops over the visible pairs",
             call(plain, Mask())[:, 0],
-            attention(*flat(Q, K, V), seen=seen["Longformer"]),
+            attention(*without_head_axis(Q, K, V), visible=visible["Longformer"]),
             **EXACT,
         ),
         close(
-            "BigBird, against a mask on the whole table",
+            "BigBird, against a mask on the full matrix",
             call(mixed, Mask()),
-            attend(Q, K, V, Mask(there=jnp.asarray(seen["BigBird"]))),
+            dot_product_attention(Q, K, V, Mask(allowed=jnp.asarray(visible["BigBird"]))),
             **EXACT,
         ),
         close(
-            "causal besides, against both masks",
+            "causal in addition, against both masks",
             call(plain, CAUSAL)[:, 0],
-            attention(*flat(Q, K, V), seen=seen["Longformer"] & causal),
+            attention(*without_head_axis(Q, K, V), visible=visible["Longformer"] & causal),
             **EXACT,
         ),
         refuted(
             close(
-                "Longformer, against the whole table",
+                "Longformer, against full attention",
                 call(plain, Mask()),
-                attend(Q, K, V),
+                dot_product_attention(Q, K, V),
                 tolerance=1e-3,
             )
         ),
         close(
-            "a window of everything: attention itself", call(full, Mask()), attend(Q, K, V), **EXACT
+            "a window over everything: full attention",
+            call(full, Mask()),
+            dot_product_attention(Q, K, V),
+            **EXACT,
         ),
         equal(
             "pairs of blocks: n² − m² + m(2w + 1) − w(w + 1)",
             len(plain),
             n * n - m * m + m * (2 * w + 1) - w * (w + 1),
         ),
-        equal("and one more from each block but the first, by chance", len(mixed), len(plain) + m),
+        equal("and one random block more for each block but the first", len(mixed), len(plain) + m),
         equal(
-            "pairs for 8, 16, 32 and 64 blocks, w = 2: 7 more for each",
+            "pairs for 8, 16, 32 and 64 blocks, w = 2: 7 more per block",
             np.diff(counts),
             7 * np.array([8, 16, 32]),
         ),
-        equal("one layer, blocks of one token: who is reached", one > 0, allowed(tokens, 12, 1)),
-        equal("two layers: tokens that are reached", np.count_nonzero(two), 144),
+        equal("one layer, blocks of one token: connected pairs", one > 0, allowed(tokens, 12, 1)),
+        equal("two layers: connected tokens", np.count_nonzero(two), 144),
     )
 
 
@@ -138,19 +140,20 @@ def phi(x: np.ndarray) -> np.ndarray:
 
 @claim(
     "L10-A26-linear-attention",
-    title="Scores that come apart",
+    title="Linear attention",
     kind="layer",
-    of=("layers.linear_attention", "layers.attend"),
+    of=("layers.linear_attention", "layers.dot_product_attention"),
     cites="Katharopoulos et al. 2020",
 )
-def linear(key):
+def linear(rng):
     r"""$\Xi = \varphi(Q)(\varphi(K)^\top V) / \varphi(Q)(\varphi(K)^\top 1)$ with $\varphi > 0$:
-    the product of keys and values is made first, in $O(Td^2)$. Causal, it is a recurrence with the
-    state $S_t = S_{t-1} + \varphi(k_t)v_t^\top$, and the same as the masked table of $T^2$ scores.
+    the product of keys and values is computed first, in $O(Td^2)$. With a causal mask it is a
+    recurrence with the state $S_t = S_{t-1} + \varphi(k_t)v_t^\top$, and equals the masked matrix
+    of $T^2$ scores.
     """
-    rng, (T, d, e) = chance(key), (9, 3, 4)
-    Q, K, V = drawn(rng, T, d, e)
-    q, k, v = flat(Q, K, V)
+    T, d, e = 9, 3, 4
+    Q, K, V = random_qkv(rng, T, d, e)
+    q, k, v = without_head_axis(Q, K, V)
     table = phi(q) @ phi(k).T
     first = table @ v / table.sum(axis=1, keepdims=True)
     masked = np.tril(table)
@@ -164,23 +167,24 @@ def linear(key):
     times = 2 ** np.arange(6, 11)
     shapes = lambda T: [jax.ShapeDtypeStruct((int(T), 1, 16), float)] * 3
     cost = {
-        "linear": [products(linear_attention, *shapes(T)) for T in times],
+        "linear": [matmul_flops(linear_attention, *shapes(T)) for T in times],
         "linear, causal": [
-            products(lambda q, k, v: linear_attention(q, k, v, CAUSAL), *shapes(T)) for T in times
+            matmul_flops(lambda q, k, v: linear_attention(q, k, v, CAUSAL), *shapes(T))
+            for T in times
         ],
-        "softmax": [products(attend, *shapes(T)) for T in times[:5]],
+        "softmax": [matmul_flops(dot_product_attention, *shapes(T)) for T in times[:5]],
     }
-    long = drawn(rng, 150, d, e)
-    far = np.tril(phi(flat(long[0])[0]) @ phi(flat(long[1])[0]).T)
+    long = random_qkv(rng, 150, d, e)
+    far = np.tril(phi(without_head_axis(long[0])[0]) @ phi(without_head_axis(long[1])[0]).T)
     return Verdict(
         close(
-            "keys and values first, against the table first",
+            "keys and values first, against the score matrix first",
             linear_attention(Q, K, V)[:, 0],
             first,
             tolerance=1e-10,
         ),
         close(
-            "causal, against the masked table",
+            "causal, against the masked matrix",
             linear_attention(Q, K, V, CAUSAL)[:, 0],
             masked @ v / masked.sum(axis=1, keepdims=True),
             tolerance=1e-10,
@@ -192,9 +196,9 @@ def linear(key):
             tolerance=1e-10,
         ),
         close(
-            "causal, 150 tokens, against the masked table",
+            "causal, 150 tokens, against the masked matrix",
             linear_attention(*long, CAUSAL)[:, 0],
-            far @ flat(long[2])[0] / far.sum(axis=1, keepdims=True),
+            far @ without_head_axis(long[2])[0] / far.sum(axis=1, keepdims=True),
             tolerance=1e-10,
         ),
         refuted(
@@ -205,13 +209,15 @@ def linear(key):
                 tolerance=1e-3,
             )
         ),
-        between("operations: power of T", power(times, cost["linear"]), 0.99, 1.01),
-        between("operations, causal: power of T", power(times, cost["linear, causal"]), 0.95, 1.05),
-        between("operations of the softmax: power of T", power(times, cost["softmax"]), 1.99, 2.01),
+        between("FLOPs: power of T", power(times, cost["linear"]), 0.99, 1.01),
+        between("FLOPs, causal: power of T", power(times, cost["linear, causal"]), 0.95, 1.05),
+        between(
+            "FLOPs of softmax attention: power of T", power(times, cost["softmax"]), 1.99, 2.01
+        ),
         figure=Chart(
             Panel(
                 "T",
-                "operations in products, d = 16",
+                "FLOPs in matrix products, d = 16",
                 log="xy",
                 lines={name: (times, way) for name, way in cost.items()},
             )
@@ -221,37 +227,51 @@ def linear(key):
 
 @claim(
     "L10-A26-hierarchical",
-    title="Within blocks, then between them",
+    title="Hierarchical attention",
     kind="layer",
-    of=("layers.hierarchical_attention", "layers.attend"),
+    of=("layers.hierarchical_attention", "layers.dot_product_attention"),
     cites="Yang et al. 2016",
 )
-def hierarchical(key):
+def hierarchical(key, rng):
     r"""Tokens attend within their block of $b$, and the blocks, each as the mean of its tokens, to
-    the other blocks: $Tb + (T/b)^2$ scores. One block of all tokens is full attention.
+    the other blocks: $Tb + (T/b)^2$ scores. With one block it is full attention.
     """
-    rng, (T, b, d) = chance(key), (12, 3, 4)
-    Q, K, V = drawn(rng, T, d, d)
-    q, k, v = flat(Q, K, V)
+    T, b, d = 12, 3, 4
+    Q, K, V = random_qkv(rng, T, d, d)
+    q, k, v = without_head_axis(Q, K, V)
     parts = [slice(b * i, b * (i + 1)) for i in range(T // b)]
     near = np.concatenate([attention(q[part], k[part], v[part]) for part in parts])
     means = [np.array([x[part].mean(axis=0) for part in parts]) for x in (q, k, v)]
-    far = attention(*means, seen=~np.eye(T // b, dtype=bool))
+    far = attention(*means, visible=~np.eye(T // b, dtype=bool))
     expected = near + np.repeat(far, b, axis=0)
     call = lambda size: np.asarray(hierarchical_attention(size)(Q, K, V))
     layer = Attention.init(4, 2, kernel=hierarchical_attention(b), key=key)
-    reached = blocks(layer, rng.normal(size=(T, 4)))
+    reached = dependence(layer, rng.normal(size=(T, 4)))
     scores = lambda T, b: T * b + (T // b) ** 2
     sizes = [(64, 4), (64, 8), (256, 16)]
     head = lambda T: [jax.ShapeDtypeStruct((T, 1, d), float)] * 3
-    counted = [products(hierarchical_attention(b), *head(T)) // (4 * d) for T, b in sizes]
+    counted = [matmul_flops(hierarchical_attention(b), *head(T)) // (4 * d) for T, b in sizes]
     T_long = 2 ** np.arange(6, 13)
     return Verdict(
         close("blocks of 3, by loops", call(b)[:, 0], expected, **EXACT),
-        close("one block of all tokens: attention itself", call(T), attend(Q, K, V), **EXACT),
-        refuted(close("blocks of 3: attention itself", call(b), attend(Q, K, V), tolerance=1e-3)),
-        refuted(close("blocks of 3: within blocks alone", call(b)[:, 0], near, tolerance=1e-3)),
-        at_least("every token is reached from every other", reached, 1e-9),
+        close(
+            "one block of all tokens: full attention",
+            call(T),
+            dot_product_attention(Q, K, V),
+            **EXACT,
+        ),
+        refuted(
+            close(
+                "blocks of 3: full attention",
+                call(b),
+                dot_product_attention(Q, K, V),
+                tolerance=1e-3,
+            )
+        ),
+        refuted(
+            close("blocks of 3: attention within blocks only", call(b)[:, 0], near, tolerance=1e-3)
+        ),
+        at_least("every token depends on every other", reached, 1e-9),
         equal("scores: Tb + (T/b)²", counted, [scores(T, b) for T, b in sizes]),
         refuted(equal("scores: T²", counted, [T * T for T, _ in sizes])),
         figure=Chart(

@@ -1,4 +1,4 @@
-"""§6.6, lecture 10 A.2: images as sentences of patches, and as tables that are mixed."""
+"""§6.6, lecture 10 A.2: vision transformers on image patches, and the MLP-Mixer."""
 
 from typing import Any
 
@@ -14,24 +14,24 @@ from ... import data, layers, train, tree
 from ...layers import Convolution
 from ...models import Mixer, MixerBlock, ViT
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim
-from .by_loop import EXACT, FD, blocks, norm, single, slopes, spread
+from ..engine.numpy_rng import numpy_rng
+from .by_loop import EXACT, FD, dependence, norm, perturbed, single_precision, slopes
 
 DOSOVITSKIY = "Dosovitskiy et al. 2021"
 
 
-def cut(x: np.ndarray, P: int) -> np.ndarray:
-    """The patches of an image, row after row, each as one long vector."""
+def split_patches(x: np.ndarray, P: int) -> np.ndarray:
+    """The patches of an image, row by row, each flattened to a vector."""
     _, h, w = x.shape
     return np.array(
         [x[:, i : i + P, j : j + P].ravel() for i in range(0, h, P) for j in range(0, w, P)]
     )
 
 
-def joined(patches: np.ndarray, shape: tuple[int, ...], P: int) -> np.ndarray:
-    """The image of these patches."""
+def join_patches(patches: np.ndarray, shape: tuple[int, ...], P: int) -> np.ndarray:
+    """The image with these patches."""
     (c, _, w), x = shape, np.zeros(shape)
     for n, patch in enumerate(patches):
         i = P * (n // (w // P))
@@ -40,8 +40,8 @@ def joined(patches: np.ndarray, shape: tuple[int, ...], P: int) -> np.ndarray:
     return x
 
 
-def small(key: Any, **options: Any) -> Any:
-    """For images of 2 channels, 6 by 4, in patches of 2 by 2."""
+def small_transformer(key: Any, **options: Any) -> Any:
+    """A vision transformer for images of 2 channels, 6 by 4, in patches of 2 by 2."""
     net = ViT.init(
         3,
         image_size=(6, 4),
@@ -54,28 +54,27 @@ def small(key: Any, **options: Any) -> Any:
         key=key,
         **options,
     )
-    return spread(net, key, 0.4)
+    return perturbed(net, key, 0.4)
 
 
 @claim(
     "6.6-patch-embed",
-    title="Patches as words",
+    title="Patch embedding",
     kind="layer",
     of=("models.ViT", "layers.Convolution"),
     cites=DOSOVITSKIY,
 )
-def patches(key):
-    r"""An image of $H \times W$ with $C$ channels is cut into $N = HW/P^2$ patches, each a vector
-    of $P^2 C$ numbers, and one linear map makes it a token: a convolution with windows and strides
-    of $P$. For $224 \times 224$ and $P = 16$ there are 196.
+def patches(key, rng):
+    r"""An image of $H \times W$ with $C$ channels is split into $N = HW/P^2$ patches, each a vector
+    of $P^2 C$ numbers, and a linear map turns it into a token: a convolution with kernel size and
+    stride $P$. For $224 \times 224$ and $P = 16$ there are 196.
     """
-    rng = chance(key)
     P = 2
-    net = small(key)
+    net = small_transformer(key)
     x = rng.normal(size=(2, 6, 4))
     W = np.asarray(net.stem.W)
     b = np.asarray(net.stem.b)
-    found = np.asarray(net.patches(jnp.asarray(x)))
+    result = np.asarray(net.patches(jnp.asarray(x)))
     everywhere = np.array(
         [sum(correlate2d(plane, w, "valid") for plane, w in zip(x, of)) for of in W]
     )
@@ -88,12 +87,15 @@ def patches(key):
     )
     return Verdict(
         close(
-            "patch after patch, in a loop", found, cut(x, P) @ W.reshape(len(W), -1).T + b, **EXACT
+            "patch by patch, in a loop",
+            result,
+            split_patches(x, P) @ W.reshape(len(W), -1).T + b,
+            **EXACT,
         ),
-        close("every second of all places a window has, by SciPy", found, window, **EXACT),
-        refuted(close("patches in the opposite order", found, window[::-1], tolerance=1e-3)),
-        equal("cut and joined again", joined(cut(x, P), x.shape, P), x),
-        equal("W = I: the patches themselves", same.patches(jnp.asarray(x)), cut(x, P)),
+        close("every second position of SciPy's convolution", result, window, **EXACT),
+        refuted(close("patches in the opposite order", result, window[::-1], tolerance=1e-3)),
+        equal("split and joined again", join_patches(split_patches(x, P), x.shape, P), x),
+        equal("W = I: the patches themselves", same.patches(jnp.asarray(x)), split_patches(x, P)),
         equal("224 × 224, patches of 16: tokens and their width", tokens.shape, (196, 768)),
     )
 
@@ -101,33 +103,32 @@ def patches(key):
 @claim(
     "6.6-vit", title="The vision transformer", kind="model", of=("models.ViT",), cites=DOSOVITSKIY
 )
-def vision_transformer(key):
-    r"""The token of the class is put in front of the patches, places are added, an encoder follows,
-    and the class is read at the first place. Without places the patches may be shuffled: the logits
-    are the same.
+def vision_transformer(key, rng):
+    r"""The class token is prepended to the patches, positions are added, an encoder follows, and
+    the class is predicted from the first position. Without positions the patches may be shuffled:
+    the logits are the same.
     """
-    rng = chance(key)
-    net = small(key)
+    net = small_transformer(key)
     x = jnp.asarray(rng.normal(size=(2, 6, 4)))
     tokens = np.concatenate([np.asarray(net.class_token)[None], np.asarray(net.patches(x))])
     read = net.head(net.trunk(jnp.asarray(tokens + np.asarray(net.positions.P)))[0])
     pull, differences = slopes(lambda net: net(x), net, rng.normal(size=3))
     orders = [rng.permutation(6) for _ in range(20)]
-    shuffled = jnp.asarray([joined(cut(np.asarray(x), 2)[order], x.shape, 2) for order in orders])
+    images = jnp.asarray(
+        [join_patches(split_patches(np.asarray(x), 2)[order], x.shape, 2) for order in orders]
+    )
     off = {}
     for placed in (True, False):
-        some = small(key, placed=placed)
-        logits = jax.jit(jax.vmap(lambda x, some=some: some(x)))(
-            jnp.concatenate([x[None], shuffled])
-        )
+        some = small_transformer(key, positions=placed)
+        logits = jax.jit(jax.vmap(lambda x, some=some: some(x)))(jnp.concatenate([x[None], images]))
         off[placed] = np.abs(np.asarray(logits[1:] - logits[:1])).max(axis=1)
     return Verdict(
-        close("token of the class, patches, places, encoder, first place", net(x), read, **EXACT),
-        equal("a token for each patch, and one", net.last_hidden(x).shape, (7, 4)),
-        close(f"the derivative in all {len(pull)} numbers", pull, differences, **FD),
-        at_most("without places, patches shuffled 20 times: logits", off[False].max(), 1e-12),
-        at_least("with places: logits, the most", off[True].max(), 1e-2),
-        refuted(at_most("with places: logits, the most", off[True].max(), 1e-12)),
+        close("class token, patches, positions, encoder, first position", net(x), read, **EXACT),
+        equal("one token for each patch, and one more", net.last_hidden(x).shape, (7, 4)),
+        close(f"the derivative by all {len(pull)} parameters", pull, differences, **FD),
+        at_most("without positions, patches shuffled 20 times: logits", off[False].max(), 1e-12),
+        at_least("with positions: largest change of the logits", off[True].max(), 1e-2),
+        refuted(at_most("with positions: largest change of the logits", off[True].max(), 1e-12)),
     )
 
 
@@ -147,7 +148,7 @@ DESCENT = train.descend(train.cross_entropy, optax.adam(optax.cosine_decay_sched
 
 
 def scenes(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images of 16 by 16 with one of three glyphs anywhere, and noise."""
+    """Noisy images of 16 by 16 with one of three glyphs at a random place."""
     ys = rng.integers(3, size=n)
     xs = rng.normal(0, 0.2, size=(n, 1, 16, 16)).astype(np.float32)
     for x, y, i, j in zip(xs, ys, *rng.integers(12, size=(2, n))):
@@ -155,7 +156,7 @@ def scenes(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     return xs, ys.astype(np.int32)
 
 
-def readers(key: Any) -> dict[str, Any]:
+def classifiers(key: Any) -> dict[str, Any]:
     """A convolutional network, and a vision transformer with patches of 4 by 4."""
     key_conv, key_last, key_vit = jr.split(key, 3)
     conv = Convolution.init(1, 8, (5, 5), key=key_conv)
@@ -172,12 +173,14 @@ def readers(key: Any) -> dict[str, Any]:
         initialiser=layers.glorot,
         key=key_vit,
     )
-    return {"convolution": single(cnn), "transformer": single(vit)}
+    return {"convolution": single_precision(cnn), "transformer": single_precision(vit)}
 
 
 @jax.jit
 def accuracy(net: Any, learn: Any, test: Any, key: Any) -> Any:
-    """On new images, after as many steps whatever the number of images to learn from."""
+    """Test accuracy after a number of steps that does not depend on the number of training
+    images.
+    """
     rows = jr.randint(key, (STEPS, 32), 0, len(learn[1]))
     step = lambda state, rows: DESCENT.step(state, jax.tree.map(lambda a: a[rows], learn), key=key)
     return 1 - train.error_rate(jax.lax.scan(step, DESCENT.init(net), rows)[0].model, test)
@@ -185,34 +188,34 @@ def accuracy(net: Any, learn: Any, test: Any, key: Any) -> Any:
 
 @claim(
     "6.6-vit-experiment",
-    title="Less is known beforehand",
+    title="Weaker inductive bias",
     kind="experiment",
     of=("models.ViT", "layers.Convolution", "layers.global_max", "train.descend"),
     cites=DOSOVITSKIY,
 )
 def needs_data(key, scale):
-    r"""A vision transformer is not told that neighbours belong together, nor that a thing is the
-    same wherever it is: from 100 images of three glyphs it learns less than a small convolutional
-    network; from 2000 much of the gap has closed.
+    r"""A vision transformer has neither locality nor translation equivariance built in: from 100
+    images of three glyphs it learns less than a small convolutional network; from 2000 much of the
+    gap has closed.
     """
     seeds = 5 if scale == "full" else 3
-    found = {name: np.zeros((seeds, len(SIZES))) for name in ("convolution", "transformer")}
+    results = {name: np.zeros((seeds, len(SIZES))) for name in ("convolution", "transformer")}
     for at, k in enumerate(jr.split(key, seeds)):
-        rng = chance(k)
+        rng = numpy_rng(k)
         test = scenes(rng, 400)
         most = scenes(rng, SIZES[-1])
-        for name, net in readers(k).items():
-            found[name][at] = [
+        for name, net in classifiers(k).items():
+            results[name][at] = [
                 float(accuracy(net, jax.tree.map(lambda a, n=n: a[:n], most), test, k))
                 for n in SIZES
             ]
-    gap = (found["convolution"] - found["transformer"]).mean(axis=0)
+    gap = (results["convolution"] - results["transformer"]).mean(axis=0)
     return Verdict(
-        at_least("100 images: by how much the convolution is better, mean", gap[0], 0.3),
-        at_most("2000 images: the gap, over that of 100", gap[1] / gap[0], 0.3),
+        at_least("100 images: gain of the convolutional network, mean", gap[0], 0.3),
+        at_most("2000 images: the gap, over that at 100", gap[1] / gap[0], 0.3),
         at_least(
             "2000 images: accuracy of the transformer, mean",
-            found["transformer"][:, 1].mean(),
+            results["transformer"][:, 1].mean(),
             0.85,
         ),
         figure=Chart(
@@ -220,14 +223,14 @@ def needs_data(key, scale):
                 "images",
                 "test accuracy, mean",
                 log="x",
-                lines={name: (SIZES, way.mean(axis=0)) for name, way in found.items()},
+                lines={name: (SIZES, way.mean(axis=0)) for name, way in results.items()},
             )
         ),
     )
 
 
 def gelu(z: np.ndarray) -> np.ndarray:
-    """By the error function."""
+    """GELU by the error function."""
     return z * (1 + erf(z / np.sqrt(2))) / 2
 
 
@@ -238,8 +241,8 @@ def mlp(net: Any, column: np.ndarray) -> np.ndarray:
     return np.asarray(last.W) @ hidden + np.asarray(last.b)
 
 
-def deaf(block: MixerBlock) -> MixerBlock:
-    """The block whose network over the patches says 0."""
+def without_token_mixing(block: MixerBlock) -> MixerBlock:
+    """The block whose token-mixing network is 0."""
     last = block.tokens.body.layers[2]
     silent = jax.tree.map(jnp.zeros_like, last)
     return jax.tree.map(lambda a: silent if a is last else a, block, is_leaf=lambda a: a is last)
@@ -247,27 +250,27 @@ def deaf(block: MixerBlock) -> MixerBlock:
 
 @claim(
     "L10-A2-mlp-mixer",
-    title="Without attention: the mixer",
+    title="The MLP-Mixer: no attention",
     kind="model",
     of=("models.Mixer", "models.MixerBlock"),
     cites="Tolstikhin et al. 2021",
 )
-def mixer(key):
+def mixer(key, rng):
     r"""$U = X + W_2\, \mathrm{GELU}(W_1\, \mathrm{LN}(X))$ mixes the patches, the same for every
     channel, and $Y = U + \mathrm{GELU}(\mathrm{LN}(U)\, W_3)\, W_4$ the channels, the same for
-    every patch: patches hear of one another by the first alone. Mixer-B/16 has 59,880,472 numbers;
-    a small one reads at least 90 % of new digits.
+    every patch: patches interact only in the first. Mixer-B/16 has 59,880,472 parameters; a small
+    one classifies at least 90 % of new digits correctly.
     """
-    rng, (S, C) = chance(key), (4, 3)
-    block = spread(MixerBlock.init(S, C, hidden=(5, 6), key=key), key, 0.3)
+    S, C = 4, 3
+    block = perturbed(MixerBlock.init(S, C, hidden=(5, 6), key=key), key, 0.3)
     X = rng.normal(size=(S, C))
     U = X + np.stack([mlp(block.tokens, column) for column in norm(block.norm_tokens, X).T], axis=1)
     Y = U + np.stack([mlp(block.channels, row) for row in norm(block.norm_channels, U)])
     full = jax.eval_shape(lambda key: Mixer.init(classes=1000, key=key), key)
     key_split, key_net, key_fit = jr.split(key, 3)
     xs, ys = data.load("digits").train
-    learn, test = data.split((xs[:, None], ys), 0.8, key=key_split, by=ys)
-    net = single(
+    learn, test = data.split((xs[:, None], ys), 0.8, key=key_split, stratify=ys)
+    net = single_precision(
         Mixer.init(
             1,
             classes=10,
@@ -279,7 +282,7 @@ def mixer(key):
             key=key_net,
         )
     )
-    found = train.fit(
+    result = train.fit(
         train.descend(train.cross_entropy, optax.adam(5e-3)),
         net,
         learn,
@@ -290,15 +293,15 @@ def mixer(key):
         key=key_fit,
         progress=train.Silent(),
     )
-    error = np.asarray(found.history["valid error"])
-    met = blocks(block, X)
-    alone = blocks(deaf(block), X)
+    error = np.asarray(result.history["valid error"])
+    met = dependence(block, X)
+    alone = dependence(without_token_mixing(block), X)
     return Verdict(
         close("a block, by loops over channels and patches", block(jnp.asarray(X)), Y, **EXACT),
         at_least("∂y_i/∂x_j, all patches i and j", met, 1e-6),
-        equal("without mixing of patches: whom a patch hears", alone > 0, np.eye(S, dtype=bool)),
-        equal("numbers of Mixer-B/16", tree.size(full), 59_880_472),
-        at_least("digits it has not seen: share read", 1 - error[-1], 0.9),
+        equal("without token mixing: dependence between patches", alone > 0, np.eye(S, dtype=bool)),
+        equal("parameters of Mixer-B/16", tree.size(full), 59_880_472),
+        at_least("test accuracy on digits", 1 - error[-1], 0.9),
         figure=Chart(
             Panel(
                 "epoch", "test error", lines={"mixer": (1 + np.arange(len(error)), error)}, log="y"

@@ -1,5 +1,5 @@
-"""Chapter 8, tricks of the trade: initialisation, decay, early stopping, dropout, norms, labels,
-distillation.
+"""Chapter 8, tricks of the trade: initialisation, weight decay, early stopping, dropout,
+normalisation, label smoothing, distillation.
 """
 
 from . import augmentation as augmentation

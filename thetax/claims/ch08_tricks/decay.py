@@ -13,9 +13,9 @@ from ...core import run
 from ...plot import Chart, Panel
 from ..ch03_gradients.problems import descent
 from ..engine import differences
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
+from ..engine.numpy_rng import numpy_rng
 
 THETA = np.array([2.0, -1.0])
 SLOPE = np.array([0.3, 0.4])
@@ -24,12 +24,12 @@ STRENGTH = 0.5
 
 
 def _tilted(theta, batch=None, *, key=None):
-    """A loss whose gradient is the same everywhere."""
+    """A loss with a constant gradient."""
     return jnp.asarray(SLOPE) @ theta
 
 
 def _flat(theta, batch=None, *, key=None):
-    """A loss with no gradient at all."""
+    """A constant loss."""
     return jnp.zeros(())
 
 
@@ -42,9 +42,8 @@ def _flat(theta, batch=None, *, key=None):
 )
 def weight_decay(key):
     r"""$\theta_{t+1} = \theta_t - \eta (\nabla \ell(\theta_t) + \mu \theta_t) = (1 - \eta\mu)\,
-    \theta_t - \eta \nabla \ell(\theta_t)$:
-    before each step the weights shrink by the factor $1 - \eta\mu$. Where the loss has no gradient
-    their norm falls as $(1 - \eta\mu)^t$.
+    \theta_t - \eta \nabla \ell(\theta_t)$: before each step the weights shrink by the factor $1 -
+    \eta\mu$. Where the gradient of the loss is 0 their norm decays as $(1 - \eta\mu)^t$.
     """
     step = descent(train.weight_decay(_tilted, strength=STRENGTH), optax.sgd(RATE), THETA, 1)[1]
     chained = optax.chain(optax.add_decayed_weights(STRENGTH), optax.sgd(RATE))
@@ -60,12 +59,12 @@ def weight_decay(key):
             tolerance=1e-14,
         ),
         close(
-            "as a part of the optimiser",
+            "inside the optimiser",
             descent(_tilted, chained, THETA, 1)[1],
             [1.87, -0.99],
             tolerance=1e-14,
         ),
-        close("without a gradient: norms over 60 steps", norms, law, tolerance=1e-12),
+        close("without a gradient: norms over 60 steps", norms, law),
         refuted(close("by (1 − 2ημ)ᵗ", norms, np.linalg.norm(THETA) * 0.9**t, tolerance=1e-6)),
         figure=Chart(
             Panel(
@@ -80,7 +79,7 @@ def weight_decay(key):
 
 @erratum(
     "8.2-weight-decay",
-    title="Decay pulls towards the origin, and the rate multiplies the gradient",
+    title="The sign of the decay and the learning rate",
     printed=r"\theta_{t+1} = \theta_t - \eta(\nabla\ell(\theta_t) - \mu\theta_t) = (1 - "
     r"\eta\mu)\theta_t - \nabla\ell"
     r"(\theta_t)",
@@ -91,7 +90,7 @@ def weight_decay(key):
 )
 def weight_decay_printed(key):
     r"""The first line is printed with $-\mu\theta_t$, which drives the weights away from the
-    origin; the second has lost the rate before the gradient, and is not equal to the first.
+    origin; the second lacks the learning rate before the gradient, and is not equal to the first.
     """
     decayed = train.weight_decay(_tilted, strength=STRENGTH)
     step = descent(decayed, optax.sgd(RATE), THETA, 1)[1]
@@ -103,7 +102,7 @@ def weight_decay_printed(key):
     settings = {"tolerance": 1e-10, "method": "finite differences"}
     first = THETA - RATE * (SLOPE - STRENGTH * THETA)
     second = (1 - RATE * STRENGTH) * THETA - SLOPE
-    away = np.linalg.norm(THETA + RATE * STRENGTH * THETA)
+    printed_norm = np.linalg.norm(THETA + RATE * STRENGTH * THETA)
     return Verdict(
         close("a step on ℓ + (μ/2)‖θ‖²", step, expected, **settings),
         close(
@@ -115,7 +114,7 @@ def weight_decay_printed(key):
             close("the second line", second, expected, **settings),
             at_most(
                 "the norm after a step of the first line without a gradient",
-                away,
+                printed_norm,
                 np.linalg.norm(THETA),
             ),
         ],
@@ -124,7 +123,7 @@ def weight_decay_printed(key):
 
 @claim(
     "8.2-wd-l2",
-    title="Decay is the squared norm as a penalty, for gradient descent",
+    title="For gradient descent, weight decay is a squared-norm penalty",
     kind="identity",
     of=("train.weight_decay", "train.descend", "train.adam"),
     cites="Loshchilov & Hutter 2019",
@@ -132,8 +131,8 @@ def weight_decay_printed(key):
 def penalty(key):
     r"""A step of weight decay is a gradient step on
     $\ell_\mu(\theta) = \ell(\theta) + \frac\mu2 \|\theta\|^2$, $\|\theta\|^2 = \sum_l \|W_l\|_F^2$.
-    For Adam, which rescales the penalty's gradient with the rest, it is not: the decoupled step
-    $\theta \leftarrow (1 - \eta\mu)\theta + u_t$ is another method, AdamW.
+    For Adam, which also rescales the gradient of the penalty, it is not: the decoupled step
+    $\theta \leftarrow (1 - \eta\mu)\theta + u_t$ is a different method, AdamW.
     """
     key_net, key_x, key_w = jr.split(key, 3)
     net = models.MLP.init(3, 5, 2, activation=jnp.tanh, key=key_net)
@@ -148,23 +147,18 @@ def penalty(key):
     }
     vector = lambda state: tree.ravel(state.model)[0]
     walk = lambda net, way: run(train.descend(*way), net, batches, key=key, record=vector)[1][0]
-    found, by_hand = jax.jit(
+    results, by_hand = jax.jit(
         lambda net: (
             {name: walk(net, way) for name, way in ways.items()},
             _by_hand(net, batches, mu, eta),
         )
     )(net)
-    found = {name: np.asarray(path) for name, path in found.items()}
+    results = {name: np.asarray(path) for name, path in results.items()}
     theta, back = tree.ravel(net)
     empty = train.weight_decay(_flat, strength=mu)
     squares = sum(np.linalg.norm(leaf) ** 2 for leaf in jax.tree.leaves(net))
     return Verdict(
-        close(
-            "100 steps of SGD on ℓ_μ, against (1 − ημ)θ − η∇ℓ",
-            found["sgd"],
-            by_hand[0],
-            tolerance=1e-12,
-        ),
+        close("100 steps of SGD on ℓ_μ, against (1 − ημ)θ − η∇ℓ", results["sgd"], by_hand[0]),
         close(
             "the penalty, against the sum of squared Frobenius norms",
             empty(net, None),
@@ -178,19 +172,19 @@ def penalty(key):
             tolerance=1e-9,
             method="finite differences",
         ),
-        close("Adam on ℓ_μ, 100 steps, by hand", found["adam"], by_hand[1], tolerance=1e-10),
+        close("Adam on ℓ_μ, 100 steps, by hand", results["adam"], by_hand[1], tolerance=1e-10),
         close(
             "AdamW, 100 steps: (1 − ημ)θ + Adam's step, by hand",
-            found["adamw"],
+            results["adamw"],
             by_hand[2],
             tolerance=1e-10,
         ),
         at_least(
-            "Adam: largest difference of the two ways",
-            np.abs(found["adam"] - found["adamw"]).max(),
+            "Adam: largest difference between the two",
+            np.abs(results["adam"] - results["adamw"]).max(),
             1e-3,
         ),
-        figure=_norms(net, found, mu),
+        figure=_norms(net, results, mu),
     )
 
 
@@ -219,7 +213,7 @@ def _by_hand(net, batches, mu, eta):
     return jax.lax.scan(step, start, (jnp.arange(1.0, 101.0), batches))[1]
 
 
-def _norms(net, found, mu):
+def _norms(net, paths, mu):
     t = np.arange(101)
     start = np.asarray(tree.ravel(net)[0])[None]
     names = {
@@ -228,23 +222,22 @@ def _norms(net, found, mu):
         "adamw": "AdamW",
     }
     norm = lambda path: np.linalg.norm(np.concatenate([start, path]), axis=1)
-    lines = {said: (t, norm(found[name])) for name, said in names.items()}
+    lines = {label: (t, norm(paths[name])) for name, label in names.items()}
     return Chart(Panel("step", "norm of the weights", lines=lines, title=f"μ = {mu:g}"))
 
 
 @claim(
     "8.2-wd-ridge",
-    title="Decay in linear regression is ridge regression",
+    title="Weight decay in linear regression is ridge regression",
     kind="identity",
     of=("train.weight_decay", "models.ridge"),
     cites="Hoerl & Kennard 1970",
 )
-def ridge(key):
+def ridge(rng):
     r"""For $\ell(\theta) = \frac12 \|y - X\theta\|^2$ the minimiser of $\ell_\mu$ is
     $(X^\top X + \mu I)^{-1} X^\top y$. (The library's objective is the mean over $n$ examples, so
     its strength is $\mu / n$.)
     """
-    rng = chance(key)
     X = rng.normal(size=(30, 4))
     y = rng.normal(size=30)
     mu = 2.0
@@ -252,15 +245,15 @@ def ridge(key):
     batch = jnp.asarray(X), jnp.asarray(y)
     objective = train.weight_decay(train.squared_error, strength=mu / 30)
     loss = lambda theta, _, key=None: objective(layers.Linear(theta[None]), batch)
-    found = descent(loss, optax.sgd(60 / (curvatures[0] + curvatures[-1])), np.zeros(4), 300)[-1]
+    result = descent(loss, optax.sgd(60 / (curvatures[0] + curvatures[-1])), np.zeros(4), 300)[-1]
     solved = np.linalg.solve(X.T @ X + mu * np.eye(4), X.T @ y)
     plain, offset = (Ridge(alpha=mu, fit_intercept=fit).fit(X, y) for fit in (False, True))
     exact = models.ridge(*batch, strength=mu)
     return Verdict(
-        close("descent, against the closed form", found, solved, tolerance=1e-8),
-        close("descent, against scikit-learn", found, plain.coef_, tolerance=1e-8),
+        close("gradient descent, against the closed form", result, solved, tolerance=1e-8),
+        close("gradient descent, against scikit-learn", result, plain.coef_, tolerance=1e-8),
         close(
-            "models.ridge, which does not shrink the offset, against scikit-learn",
+            "models.ridge, which does not penalise the intercept, against scikit-learn",
             np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(exact)]),
             np.append(offset.coef_, offset.intercept_),
             tolerance=1e-8,
@@ -268,7 +261,7 @@ def ridge(key):
         refuted(
             close(
                 "with strength μ for the mean",
-                found,
+                result,
                 np.linalg.solve(X.T @ X + 30 * mu * np.eye(4), X.T @ y),
                 tolerance=1e-8,
             )
@@ -278,17 +271,16 @@ def ridge(key):
 
 @claim(
     "8.2-wd-bayes",
-    title="Decay is a normal prior",
+    title="Weight decay is a normal prior",
     kind="identity",
     of=("train.weight_decay",),
     cites="MacKay 1992",
 )
-def prior(key):
+def prior(rng):
     r"""With $\ell = -\log p(y \mid \theta)$ and the prior $\theta \sim N(0, \sigma^2 I)$, the most
     probable $\theta$ given the data minimises $\ell + \frac{\mu}{2} \|\theta\|^2$ with
     $\mu = 1/\sigma^2$.
     """
-    rng = chance(key)
     X = rng.normal(size=(30, 3))
     sigma = 0.7
     y = (rng.random(30) < 1 / (1 + np.exp(-X @ [1.0, -2.0, 0.5]))).astype(float)
@@ -305,7 +297,7 @@ def prior(key):
     slope = lambda theta: X.T @ (y - 1 / (1 + np.exp(-X @ theta))) - theta / sigma**2
     most = optimize.root(slope, np.zeros(3), tol=1e-14).x
     nearby = [posterior(most + 1e-3 * v) for v in rng.normal(size=(200, 3))]
-    found = minimiser(1 / sigma**2)
+    result = minimiser(1 / sigma**2)
     targets = rng.normal(size=30)
     joint = (
         sigma**2 * X.T @ np.linalg.solve(sigma**2 * X @ X.T + np.eye(30), targets)
@@ -317,9 +309,12 @@ def prior(key):
     )
     return Verdict(
         close(
-            "logistic: descent on ℓ_μ, against the most probable θ", found, most, tolerance=1e-10
+            "logistic: gradient descent on ℓ_μ, against the most probable θ",
+            result,
+            most,
+            tolerance=1e-10,
         ),
-        at_most("logistic: log posterior of 200 points nearby", nearby, posterior(most)),
+        at_most("logistic: log posterior of 200 nearby points", nearby, posterior(most)),
         refuted(
             close("logistic: with μ = 1/(2σ²)", minimiser(1 / (2 * sigma**2)), most, tolerance=1e-3)
         ),
@@ -333,8 +328,8 @@ def prior(key):
 
 
 def _regression(key):
-    """Centred data of five features, and the squares of their singular values."""
-    rng = chance(key)
+    """Centred data with five features, and the squares of their singular values."""
+    rng = numpy_rng(key)
     X = rng.normal(size=(40, 5)) * [0.25, 0.4, 0.6, 1.0, 1.5]
     X = X - X.mean(axis=0)
     y = X @ rng.normal(size=5) * 1.5 + rng.normal(size=40)
@@ -342,7 +337,7 @@ def _regression(key):
 
 
 def _within_ball(X, y, radius):
-    """The minimiser of the squared error among vectors no longer than the radius, by SLSQP."""
+    """The minimiser of the squared error in the ball of the given radius, by SLSQP."""
     loss = lambda theta: (np.square(X @ theta - y).sum() / 2, X.T @ (X @ theta - y))
     ball = {"type": "ineq", "fun": lambda th: radius**2 - th @ th, "jac": lambda th: -2 * th}
     start = np.full(5, radius / 5)
@@ -362,17 +357,17 @@ def _minimiser(X, y, mu):
 
 @claim(
     "8.2-wd-lagrangian",
-    title="Decay is a ball",
+    title="Weight decay is a norm constraint",
     kind="theorem",
     of=("models.ridge", "train.weight_decay"),
 )
 def lagrangian(key):
     r"""For convex $\ell$, the minimiser $\theta^*_\mu$ of $\ell + \frac\mu2 \|\theta\|^2$ solves
-    $\min \ell$ subject to $\|\theta\| \le r$ with $r = \|\theta^*_\mu\|$. The radius falls strictly
-    as $\mu$ grows; $\mu$ is the multiplier, $\nabla \ell(\theta) + \mu\theta = 0$.
+    $\min \ell$ subject to $\|\theta\| \le r$ with $r = \|\theta^*_\mu\|$. The radius decreases
+    strictly as $\mu$ grows; $\mu$ is the multiplier, $\nabla \ell(\theta) + \mu\theta = 0$.
     """
     X, y = _regression(key)
-    found = {mu: _minimiser(X, y, mu) for mu in (0.1, 1.0, 10.0)}
+    results = {mu: _minimiser(X, y, mu) for mu in (0.1, 1.0, 10.0)}
     mus = np.geomspace(0.01, 1000, 50)
     radii = [np.linalg.norm(_minimiser(X, y, mu)) for mu in mus]
     slope = lambda theta: differences.jacobian(
@@ -381,12 +376,12 @@ def lagrangian(key):
     data = jnp.asarray(X), jnp.asarray(y)
     decayed = lambda mu: train.weight_decay(
         train.squared_error, strength=mu / len(y)
-    )  # both in means
+    )  # both as means
     flat = {
         mu: jax.grad(lambda th, mu=mu: decayed(mu)(layers.Linear(th[None]), data))(
             jnp.asarray(theta)
         )
-        for mu, theta in found.items()
+        for mu, theta in results.items()
     }
     return Verdict(
         *[
@@ -397,7 +392,7 @@ def lagrangian(key):
                 tolerance=1e-5,
                 method="brute force",
             )
-            for mu, theta in found.items()
+            for mu, theta in results.items()
         ],
         *[
             close(
@@ -407,21 +402,23 @@ def lagrangian(key):
                 tolerance=1e-7,
                 method="finite differences",
             )
-            for mu, theta in found.items()
+            for mu, theta in results.items()
         ],
         *[
-            close(f"μ = {mu:g}: the gradient of the decayed loss", g, np.zeros(5), tolerance=1e-10)
+            close(
+                f"μ = {mu:g}: the gradient of the penalised loss", g, np.zeros(5), tolerance=1e-10
+            )
             for mu, g in flat.items()
         ],
         falls("r(μ) over 50 strengths", radii),
         assumptions=[
-            at_least("least eigenvalue of the Hessian", np.linalg.eigvalsh(X.T @ X)[0], 0.0)
+            at_least("smallest eigenvalue of the Hessian", np.linalg.eigvalsh(X.T @ X)[0], 0.0)
         ],
         figure=Chart(
             Panel(
                 "strength μ",
                 "radius r",
-                lines={"length of the minimiser": (mus, radii)},
+                lines={"norm of the minimiser": (mus, radii)},
                 bounds={"r = μ": (mus, mus)},
                 log="xy",
             )
@@ -439,16 +436,16 @@ def lagrangian(key):
 )
 def lagrangian_printed(key):
     r"""The constraint belonging to the penalty is printed as $\|\theta\| \le \mu$; the radius is
-    $\|\theta^*_\mu\|$, which falls where $\mu$ grows.
+    $\|\theta^*_\mu\|$, which decreases as $\mu$ grows.
     """
     X, y = _regression(key)
-    found = {mu: _minimiser(X, y, mu) for mu in (0.1, 10.0)}
+    results = {mu: _minimiser(X, y, mu) for mu in (0.1, 10.0)}
     settings = {"tolerance": 1e-5, "method": "brute force"}
-    said = "μ = {:g}: SLSQP in the ball of radius {:.2f}"
+    template = "μ = {:g}: SLSQP in the ball of radius {:.2f}"
     solves = lambda mu, radius: close(
-        said.format(mu, radius), _within_ball(X, y, radius), found[mu], **settings
+        template.format(mu, radius), _within_ball(X, y, radius), results[mu], **settings
     )
     return Verdict(
-        *[solves(mu, np.linalg.norm(theta)) for mu, theta in found.items()],
-        printed=[solves(mu, mu) for mu in found],
+        *[solves(mu, np.linalg.norm(theta)) for mu, theta in results.items()],
+        printed=[solves(mu, mu) for mu in results],
     )

@@ -1,4 +1,4 @@
-"""§8.1: what the start does to a deep network."""
+"""§8.1: the effect of the initialisation on a deep network."""
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from ..engine.check import at_least, at_most, between, close, equal
 from ..engine.claim import Verdict, claim
 
 DEPTH, WIDTH = 20, 256
-LAWS = {
+INITIALISERS = {
     "σ = 0.01": lambda: layers.gaussian(0.01),
     "σ = 1": lambda: layers.gaussian(1.0),
     "LeCun": lambda: layers.lecun,
@@ -22,9 +22,7 @@ LAWS = {
     "He": lambda: layers.he,
     "orthogonal": lambda: layers.orthogonal,
 }
-AGAINST = train.average(
-    lambda prediction, delta: jnp.vdot(prediction, delta)
-)  # whose gradient is the δ given
+AGAINST = train.batch_mean(lambda prediction, delta: jnp.vdot(prediction, delta))  # with gradient δ
 ACTIVATIONS = {
     "linear": lambda h: layers.identity(h),
     "tanh": lambda h: layers.tanh(h),
@@ -33,20 +31,21 @@ ACTIVATIONS = {
 
 
 def _moments(laws, keys, xs):
-    """The second moments of activations and of the signals that come back: by law and activation,
-    `seeds depth`.
+    """The second moments of activations and of backpropagated signals, by initialiser and
+    activation, `seeds depth`.
     """
     names = [(initialiser, phi) for initialiser in laws for phi in ACTIVATIONS]
 
     def step(hs, item):
         key, probes = item
-        drawn = {
+        linear_layers = {
             name: layers.Linear.init(WIDTH, WIDTH, initialiser=initialiser, key=key)
             for name, initialiser in laws.items()
         }
         hs = {
             (initialiser, phi): ACTIVATIONS[phi](
-                jax.vmap(drawn[initialiser])(hs[initialiser, phi]) + probes[initialiser, phi]
+                jax.vmap(linear_layers[initialiser])(hs[initialiser, phi])
+                + probes[initialiser, phi]
             )
             for initialiser, phi in names
         }
@@ -57,10 +56,10 @@ def _moments(laws, keys, xs):
         forward = lambda probes: jax.lax.scan(
             step, dict.fromkeys(names, xs), (jr.split(key, DEPTH), probes)
         )
-        hs, back, seen = jax.vjp(forward, probes, has_aux=True)
+        hs, back, activations = jax.vjp(forward, probes, has_aux=True)
         delta = jr.normal(jr.fold_in(key, 1), xs.shape)
         (through,) = back(dict.fromkeys(hs, delta))
-        return seen, {name: jnp.mean(d**2, axis=(1, 2)) for name, d in through.items()}
+        return activations, {name: jnp.mean(d**2, axis=(1, 2)) for name, d in through.items()}
 
     forward, backward = jax.jit(lambda keys, xs: jax.lax.map(lambda key: one(key, xs), keys))(
         keys, xs
@@ -69,14 +68,14 @@ def _moments(laws, keys, xs):
 
 
 class Deep(eqx.Module):
-    """Equal layers one after another under one scan, and a linear one to read them by."""
+    """Equal layers in one scan, and a linear output layer."""
 
     hidden: layers.Linear  # stacked along a first axis
     last: layers.Linear
 
     @classmethod
     def init(cls, width, k, *, initialiser, key):
-        """All layers drawn by one law."""
+        """All layers drawn by one initialiser."""
         make = lambda key: layers.Linear.init(width, width, initialiser=initialiser, key=key)
         key_last, key = jr.split(key)
         return cls(
@@ -91,7 +90,7 @@ class Deep(eqx.Module):
 
 
 def _trained(laws, keys, *, width):
-    """The losses over 200 steps on two classes of 32 examples, `laws seeds steps`."""
+    """The losses over 200 steps on two classes of 32 examples, `initialisers seeds steps`."""
     iteration = train.descend(train.cross_entropy, optax.sgd(0.05))
 
     def one(net, key):
@@ -116,27 +115,25 @@ def _trained(laws, keys, *, width):
     return np.asarray(jax.jit(all_laws)(keys))
 
 
-def _lens(key, xs):
-    """Second moments in the network with He's start that the key draws: by the library's lenses,
-    and by numpy.
-    """
+def _by_library(key, xs):
+    """Second moments in the He-initialised network of the key: by the library, and by NumPy."""
     parts = [
         layers.Linear.init(WIDTH, WIDTH, initialiser=layers.he, key=k) for k in jr.split(key, DEPTH)
     ]
     chain = layers.Chain(*[part for layer in parts for part in (layer, layers.relu)])
-    seen = explain.activations(chain, xs)
-    back = explain.gradients(AGAINST, chain, (xs, jr.normal(jr.fold_in(key, 1), xs.shape)))
+    statistics = explain.activation_statistics(chain, xs)
+    back = explain.gradient_norms(AGAINST, chain, (xs, jr.normal(jr.fold_in(key, 1), xs.shape)))
     h = np.asarray(xs)
     by_hand = []
     for layer in parts:
         h = np.maximum(h @ np.asarray(layer.W).T, 0)
         by_hand.append(np.mean(h**2))
-    return (seen.mean**2 + seen.std**2)[1::2], back.outputs[::2] ** 2 / WIDTH, by_hand
+    return (statistics.mean**2 + statistics.std**2)[1::2], back.outputs[::2] ** 2 / WIDTH, by_hand
 
 
 @claim(
     "8.1-init-depth",
-    title="The start decides whether a deep network can learn",
+    title="Initialisation decides whether a deep network can learn",
     kind="experiment",
     of=(
         "layers.he",
@@ -144,68 +141,75 @@ def _lens(key, xs):
         "layers.glorot",
         "layers.orthogonal",
         "layers.gaussian",
-        "explain.activations",
-        "explain.gradients",
+        "explain.activation_statistics",
+        "explain.gradient_norms",
     ),
     cites="Glorot & Bengio 2010; He et al. 2015",
 )
 def depth(key, scale):
-    r"""Through $L$ ReLU layers the second moment is multiplied by $( rac{n\sigma^2}{2})^L$: He's
-    start keeps it, LeCun's loses the factor $2^L$, and a fixed $\sigma$ makes it vanish or explode,
-    forward and backward; what vanishes is not learned.
+    r"""Through $L$ ReLU layers the second moment is multiplied by $( rac{n\sigma^2}{2})^L$: He
+    initialisation preserves it, LeCun's loses the factor $2^L$, and a fixed $\sigma$ makes it
+    vanish or explode, forward and backward; with vanishing signals the network does not learn.
     """
     key_x, key_nets, key_train = jr.split(key, 3)
     xs = jr.normal(key_x, (4, WIDTH))
     keys = jr.split(key_nets, 10)
-    laws = {name: initialiser() for name, initialiser in LAWS.items()}
-    turned = {"orthogonal": laws.pop("orthogonal")}
-    seen = _moments(laws, keys, xs) | _moments(turned, keys[: 10 if scale == "full" else 2], xs)
+    laws = {name: initialiser() for name, initialiser in INITIALISERS.items()}
+    orthogonal = {"orthogonal": laws.pop("orthogonal")}
+    seen = _moments(laws, keys, xs) | _moments(orthogonal, keys[: 10 if scale == "full" else 2], xs)
     before = float(jnp.mean(xs**2))
-    mean = lambda moments: float(np.exp(np.log(moments).mean()))  # geometric, over the seeds
+    mean = lambda moments: float(np.exp(np.log(moments).mean()))  # geometric mean over the seeds
     there = {name: mean(forward[:, -1] / before) for name, (forward, _) in seen.items()}
     back = {name: mean(backward[:, 0] / backward[:, -1]) for name, (_, backward) in seen.items()}
-    lens, lens_back, by_hand = _lens(keys[0], xs)
+    lens, lens_back, by_hand = _by_library(keys[0], xs)
     width = WIDTH if scale == "full" else 32
     fixed, he = _trained([laws["σ = 0.01"], laws["He"]], jr.split(key_train, 5), width=width)
     return Verdict(
         between("ReLU, He: E h² after 20 layers over before", there["He", "ReLU"], 0.3, 3.0),
-        between("ReLU, He: the signal back through 19", back["He", "ReLU"], 0.3, 3.0),
+        between("ReLU, He: the signal back through 19 layers", back["He", "ReLU"], 0.3, 3.0),
         between("ReLU, LeCun, × 2²⁰", there["LeCun", "ReLU"] * 2**DEPTH, 1 / 3, 3.0),
-        between("ReLU, LeCun, back, × 2¹⁹", back["LeCun", "ReLU"] * 2 ** (DEPTH - 1), 1 / 3, 3.0),
+        between(
+            "ReLU, LeCun, backward, × 2¹⁹", back["LeCun", "ReLU"] * 2 ** (DEPTH - 1), 1 / 3, 3.0
+        ),
         at_most(
-            "ReLU, σ = 0.01: there and back",
+            "ReLU, σ = 0.01: forward and backward",
             [there["σ = 0.01", "ReLU"], back["σ = 0.01", "ReLU"]],
             1e-10,
         ),
         at_least(
-            "ReLU, σ = 1: there and back", [there["σ = 1", "ReLU"], back["σ = 1", "ReLU"]], 1e10
+            "ReLU, σ = 1: forward and backward",
+            [there["σ = 1", "ReLU"], back["σ = 1", "ReLU"]],
+            1e10,
         ),
         between("linear, LeCun", there["LeCun", "linear"], 1 / 3, 3.0),
         close(
-            "linear, orthogonal: there and back",
+            "linear, orthogonal: forward and backward",
             [there["orthogonal", "linear"], back["orthogonal", "linear"]],
             [1.0, 1.0],
             tolerance=1e-10,
         ),
         between("tanh, σ = 1 saturates: E h²", there["σ = 1", "tanh"] * before, 0.8, 1.0),
-        at_least("and the signal back through it bursts", back["σ = 1", "tanh"], 1e10),
+        at_least("and its backward signal explodes", back["σ = 1", "tanh"], 1e10),
         equal(
-            "Glorot's start is LeCun's in a square layer",
+            "Glorot initialisation is LeCun's in a square layer",
             there["Glorot", "ReLU"],
             there["LeCun", "ReLU"],
         ),
         close(
-            "He, one seed: E h² of each layer, by numpy",
+            "He, one seed: E h² of each layer, by NumPy",
             seen["He", "ReLU"][0][0],
             by_hand,
             tolerance=1e-10,
         ),
-        close("E h² by explain.activations", lens, by_hand, tolerance=1e-10),
+        close("E h² by explain.activation_statistics", lens, by_hand, tolerance=1e-10),
         close(
-            "the signal by explain.gradients", lens_back, seen["He", "ReLU"][1][0], tolerance=1e-10
+            "the signal by explain.gradient_norms",
+            lens_back,
+            seen["He", "ReLU"][1][0],
+            tolerance=1e-10,
         ),
         at_least(
-            "seeds of 5 in which 200 steps from He's start end lower",
+            "seeds of 5 in which 200 steps from He initialisation reach a lower loss",
             np.sum(he[:, -1] < fixed[:, -1]),
             5,
         ),

@@ -1,4 +1,6 @@
-"""§8.4: dropout, the ensemble it trains, and the scaling that stands for the ensemble's average."""
+"""§8.4: dropout, the ensemble it trains, and weight scaling as an approximation of the ensemble
+average.
+"""
 
 from itertools import product
 
@@ -13,11 +15,10 @@ from scipy.stats import ttest_rel
 from ... import explain, layers, models, train
 from ...core import predict
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import Check, at_least, at_most, close, equal, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 
-FOUR = 6e-5  # the rate at which chance alone passes four standard errors
+FOUR = 6e-5  # two-sided probability beyond four standard errors
 
 
 @claim(
@@ -29,7 +30,7 @@ FOUR = 6e-5  # the rate at which chance alone passes four standard errors
 )
 def dropout(key):
     r"""While training, units (or weights) are multiplied by independent
-    $b_i \sim \mathrm{Bernoulli}(\pi)$ and divided by $\pi$, so that the mean is what it was; the
+    $b_i \sim \mathrm{Bernoulli}(\pi)$ and divided by $\pi$, so that the mean is unchanged; the
     gradient passes where $b_i = 1$. Evaluation uses no mask.
     """
     n, keep = 40_000, 0.7
@@ -40,10 +41,12 @@ def dropout(key):
     ratio = np.asarray(y / x)
     passed = np.asarray(back(jnp.ones(n))[0])
     thin = layers.DropConnect(layers.Linear(x.reshape(200, 200), x[:200]), 1 - keep)
-    left = thin.thinned(key_weights)
-    weights = np.concatenate([np.ravel(left.W / thin.inner.W), np.ravel(left.b / thin.inner.b)])
+    thinned_weights = thin.drop_weights(key_weights)
+    weights = np.concatenate(
+        [np.ravel(thinned_weights.W / thin.inner.W), np.ravel(thinned_weights.b / thin.inner.b)]
+    )
     small = layers.DropConnect(layers.Linear(x[:12].reshape(3, 4), x[:3]), 1 - keep)
-    drawn = np.asarray(jax.vmap(lambda key: small(x[:4], key=key))(jr.split(key_weights, 4000)))
+    outputs = np.asarray(jax.vmap(lambda key: small(x[:4], key=key))(jr.split(key_weights, 4000)))
     noise = np.sqrt(
         (1 - keep) / keep * (np.square(small.inner.W) @ np.square(x[:4]) + np.square(small.inner.b))
     )
@@ -65,14 +68,14 @@ def dropout(key):
         ),
         within(
             "mean output of thinned weights, 4,000 draws",
-            drawn.mean(axis=0),
+            outputs.mean(axis=0),
             small.inner(x[:4]),
             error=noise / np.sqrt(4000),
             false_alarm=FOUR,
         ),
         within(
-            "spread of that output, over √((1−π)/π Σ w²x²)",
-            drawn.std(axis=0) / noise,
+            "standard deviation of that output, over √((1−π)/π Σ w²x²)",
+            outputs.std(axis=0) / noise,
             1.0,
             error=1 / np.sqrt(2 * 4000),
             false_alarm=FOUR,
@@ -87,20 +90,20 @@ def _bernoulli(name: str, ratio: np.ndarray, keep: float) -> list[Check]:
     stays = ratio > 0
     return [
         within(
-            f"{name}: share that stays",
+            f"{name}: share of kept units",
             stays.mean(),
             keep,
             error=np.sqrt(keep * (1 - keep) / ratio.size),
             false_alarm=FOUR,
         ),
         within(
-            f"{name}: share of neighbours that both stay",
+            f"{name}: share of adjacent pairs that are both kept",
             (stays[1:] & stays[:-1]).mean(),
             keep**2,
             error=np.sqrt((keep**2 + 2 * keep**3 - 3 * keep**4) / ratio.size),
             false_alarm=FOUR,
         ),
-        close(f"{name}: what stays is multiplied by 1/π", ratio[stays], 1 / keep, tolerance=1e-12),
+        close(f"{name}: kept units are multiplied by 1/π", ratio[stays], 1 / keep),
     ]
 
 
@@ -111,8 +114,8 @@ def masks(n: int, keep: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def neuron(w: np.ndarray, keep: float) -> layers.DropConnect:
-    r"""$(w \odot b)^\top x$ as the library has it: the layer divides by $\pi$, so its weights are
-    $\pi w$.
+    r"""$(w \odot b)^\top x$ by the library: the layer divides by $\pi$, so its weights are $\pi
+    w$.
     """
     return layers.DropConnect(layers.Linear(jnp.asarray(keep * w)), 1 - keep)
 
@@ -121,14 +124,14 @@ def neuron(w: np.ndarray, keep: float) -> layers.DropConnect:
     "8.4-dropout-ensemble",
     title="An ensemble of thinned networks",
     kind="definition",
-    of=("explain.dropout_average", "explain.dropout_belief", "layers.DropConnect"),
+    of=("explain.dropout_average", "explain.mc_dropout", "layers.DropConnect"),
     cites="Srivastava et al. 2014; Gal & Ghahramani 2016",
 )
-def ensemble(key):
+def ensemble(key, rng):
     r"""Dropout trains all thinned networks at once:
     $p(y \mid x) = \sum_{b \in \{0,1\}^n} p(b)\, p[w \odot b](y \mid x)$ with
-    $p(b) = \prod_i \pi^{b_i} (1 - \pi)^{1 - b_i}$. The average over draws of $b$ estimates it."""
-    rng = chance(key)
+    $p(b) = \prod_i \pi^{b_i} (1 - \pi)^{1 - b_i}$. The average over draws of $b$ estimates it.
+    """
     keep = 0.7
     w = rng.normal(size=(1, 8))
     xs = rng.normal(size=(5, 8))
@@ -136,23 +139,16 @@ def ensemble(key):
     each = expit(np.einsum("sj,nj->sn", b * w, xs))  # the 256 networks
     unit = neuron(w, keep)
     average = explain.dropout_average(unit, jnp.asarray(xs), of=jax.nn.sigmoid)[:, 0]
-    drawn = explain.dropout_belief(unit, jnp.asarray(xs), draws=4000, key=key)
+    sampled = explain.mc_dropout(unit, jnp.asarray(xs), n_samples=4000, key=key)
     square = lambda z: jnp.square(jax.nn.sigmoid(z))
     spread = np.sqrt(explain.dropout_average(unit, jnp.asarray(xs), of=square)[:, 0] - average**2)
     order = np.argsort(each[:, 0])
     return Verdict(
-        close(
-            "Σ p(b)",
-            explain.dropout_average(unit, jnp.asarray(xs), of=jnp.ones_like),
-            1.0,
-            tolerance=1e-12,
-        ),
-        close(
-            "average of 256 networks", average, weight @ each, tolerance=1e-12, method="brute force"
-        ),
+        close("Σ p(b)", explain.dropout_average(unit, jnp.asarray(xs), of=jnp.ones_like), 1.0),
+        close("average of 256 networks", average, weight @ each, method="brute force"),
         within(
             "average of 4,000 draws",
-            drawn.probability[:, 1],
+            sampled.probability[:, 1],
             weight @ each,
             error=spread / np.sqrt(4000),
             false_alarm=FOUR,
@@ -160,11 +156,11 @@ def ensemble(key):
         refuted(close("with p(b) = 1/256", average, each.mean(axis=0), tolerance=1e-3)),
         figure=Chart(
             Panel(
-                "share of the ensemble",
+                "fraction of the ensemble",
                 "probability of class 1",
-                lines={"the 256 networks, in order": (np.cumsum(weight[order]), each[order, 0])},
+                lines={"the 256 networks, sorted": (np.cumsum(weight[order]), each[order, 0])},
                 bounds={"their average": (np.array([0, 1]), np.full(2, float(average[0])))},
-            ),
+            )
         ),
     )
 
@@ -176,12 +172,11 @@ def ensemble(key):
     of=("explain.dropout_average", "layers.DropConnect", "layers.Dropout"),
     cites="Hinton et al. 2012; Baldi & Sadowski 2013",
 )
-def scaling(key):
-    r"""The one network with weights $\pi_i w_i$ stands for the ensemble: exactly for the mean of
-    linear outputs, and for the normalised geometric mean of logistic or softmax outputs; only
-    nearly for their arithmetic mean.
+def scaling(rng):
+    r"""The single network with weights $\pi_i w_i$ represents the ensemble: exactly for the mean of
+    linear outputs and for the normalised geometric mean of logistic or softmax outputs, and
+    approximately for their arithmetic mean.
     """
-    rng = chance(key)
     keep = 0.7
     w = 1.5 * rng.normal(size=(1, 8))
     xs = rng.normal(size=(20, 8))
@@ -205,34 +200,26 @@ def scaling(key):
             "linear: the library's average",
             average(unit, layers.identity)[:, 0],
             weight @ z,
-            tolerance=1e-12,
             method="brute force",
         ),
-        close(
-            "linear: the scaled network", scaled, weight @ z, tolerance=1e-12, method="brute force"
-        ),
-        close(
-            "logistic: normalised geometric mean", up / (up + down), expit(scaled), tolerance=1e-12
-        ),
+        close("linear: the scaled network", scaled, weight @ z, method="brute force"),
+        close("logistic: normalised geometric mean", up / (up + down), expit(scaled)),
         close(
             "softmax: normalised geometric mean, of all masks",
             softmax(logs, axis=1),
             jax.nn.softmax(predict(readout, inputs)),
-            tolerance=1e-12,
             method="brute force",
         ),
         close(
             "softmax: the library's",
             jax.nn.softmax(average(readout, jax.nn.log_softmax)),
             softmax(logs, axis=1),
-            tolerance=1e-12,
             method="brute force",
         ),
         close(
             "logistic: arithmetic mean, the library's",
             arithmetic,
             weight @ expit(z),
-            tolerance=1e-12,
             method="brute force",
         ),
         refuted(close("logistic: arithmetic mean", arithmetic, expit(scaled), tolerance=0.01)),
@@ -246,14 +233,14 @@ def scaling(key):
                 },
                 bounds={"equal": (np.array([0, 1]), np.array([0, 1]))},
                 equal_aspect=True,
-            ),
+            )
         ),
     )
 
 
 @erratum(
     "8.4-dropout-scaling",
-    title="Scaled by the probability of staying",
+    title="Scaling by the probability of being active",
     printed=r"\tilde\theta_i = \pi_i \theta_i, \quad \pi_i \text{ the dropout probability}",
     corrected=r"\tilde\theta_i = \pi_i \theta_i, \quad \pi_i \text{ the probability of being "
     r"active}",
@@ -261,11 +248,11 @@ def scaling(key):
     cites="Srivastava et al. 2014",
     slip=True,
 )
-def scaling_printed(key):
+def scaling_printed(rng):
     r"""The formula is right, and so is the definition of $\pi_i$ before it, the probability that
-    weight $i$ is active; the sentence between them calls it the dropout probability. By that,
-    $1 - \pi_i$, the mean output is not scaled."""
-    rng = chance(key)
+    weight $i$ is active; the sentence between them calls it the dropout probability. With this
+    probability, $1 - \pi_i$, the scaled network does not have the mean output.
+    """
     keep = np.array([0.9, 0.8, 0.7])
     w = rng.uniform(0.5, 2, size=3)
     x = rng.uniform(0.5, 2, size=3)
@@ -279,20 +266,13 @@ def scaling_printed(key):
         np.array([explain.dropout_average(one, jnp.asarray(x)[None])[0, 0] for one in every]) / x
     )  # divided by π: 1
     return Verdict(
-        close(
-            "E (w ⊙ b)·x, against (πw)·x",
-            (keep * w) @ x,
-            mean,
-            tolerance=1e-12,
-            method="brute force",
-        ),
-        close("the library divides by π: the mean mask", mask, 1.0, tolerance=1e-12),
+        close("E (w ⊙ b)·x, against (πw)·x", (keep * w) @ x, mean, method="brute force"),
+        close("the library divides by π: the mean mask", mask, 1.0),
         printed=[
             close(
                 "E (w ⊙ b)·x, against ((1 − π)w)·x",
                 ((1 - keep) * w) @ x,
                 mean,
-                tolerance=1e-12,
                 method="brute force",
             )
         ],
@@ -301,16 +281,15 @@ def scaling_printed(key):
 
 @claim(
     "8.4-dropout-generalises",
-    title="Dropout generalises better",
+    title="Dropout improves generalisation",
     kind="experiment",
     of=("layers.Dropout", "models.MLP", "train.descend"),
     cites="Srivastava et al. 2014",
 )
 def generalises(key, scale):
-    r"""On 200 examples in 50 dimensions, a tenth of them wrongly labelled, a network of 256 hidden
-    units learns the noise by heart. Trained with half of the inputs and of the hidden units dropped
-    it has a lower test loss, however long both are trained, and lower than the other has at its
-    best moment.
+    r"""On 200 examples in 50 dimensions, a tenth of them mislabelled, a network of 256 hidden units
+    memorises the noise. Trained with half of the inputs and of the hidden units dropped it has a
+    lower test loss, however long both are trained, and lower than the smallest one of the other.
     """
     seeds, steps, every = (20, 600, 10) if scale == "full" else (10, 160, 10)
     curves = jax.jit(lambda keys: jax.vmap(lambda key: _both(key, steps, every))(keys))(
@@ -324,9 +303,13 @@ def generalises(key, scale):
     mean = lambda a: a.mean(axis=0)
     return Verdict(
         at_most(f"p-value over {seeds} seeds, paired, one-sided", test.pvalue, 0.01),
-        at_least("mean test loss without, less with, at every look from step 50 on", gain[4:], 0.0),
         at_least(
-            "least loss along the way without, less the last with, mean",
+            "mean test loss without minus with dropout, at every look from step 50 on",
+            gain[4:],
+            0.0,
+        ),
+        at_least(
+            "smallest loss without dropout minus final loss with, mean",
             (best - dropped[:, -1]).mean(),
             0.0,
         ),
@@ -347,7 +330,7 @@ def generalises(key, scale):
 
 
 def _both(key, steps, every):
-    """The test losses along two descents from one start, on one data set, in the same batches."""
+    """The test losses of two training runs with the same initialisation, data and batches."""
     key_x, key_mu, key_class, key_flip, key_init, key_order, key_run = jr.split(key, 7)
     mu = jr.normal(key_mu, (50,), jnp.float32)
     of_one = jr.bernoulli(key_class, 0.5, (1200,))

@@ -1,4 +1,4 @@
-"""§8.8: labels softened by a confusion matrix."""
+"""§8.8: label smoothing by a confusion matrix."""
 
 import jax
 import jax.numpy as jnp
@@ -10,33 +10,31 @@ from scipy.special import log_softmax, softmax
 from scipy.stats import ttest_rel
 
 from ... import models, train
-from ...core import run
+from ...core import iterate
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 
 
-def same(x):
+def logit_model(x):
     """A model whose inputs are its logits."""
     return x
 
 
 @claim(
     "8.8-label-smoothing",
-    title="Labels through a confusion matrix",
+    title="Label smoothing by a confusion matrix",
     kind="loss",
-    of=("train.confuse_labels", "train.smooth_labels"),
+    of=("train.soften_labels", "train.smooth_labels"),
     cites="Szegedy et al. 2016",
 )
-def smoothing(key):
+def smoothing(rng):
     r"""The label $y$ becomes the distribution $\Pi e_y$, column $y$ of $\Pi$, and the loss
     $-\sum_j (\Pi e_y)_j \log p_j$, of gradient $\mathrm{softmax}(z) - \Pi e_y$ in the logits.
     $\Pi = I$ is the plain cross-entropy; $\Pi = (1 - \epsilon) I + \frac{\epsilon}{k} 11^\top$
     mixes it with the mean over all labels.
     """
-    rng = chance(key)
     k = 4
     epsilon = 0.2
     Pi = rng.dirichlet(np.ones(k), size=k).T
@@ -44,25 +42,32 @@ def smoothing(key):
     y = rng.integers(k, size=7)
     batch = jnp.asarray(z), jnp.asarray(y)
     log_p = log_softmax(z, axis=1)
-    objective = train.confuse_labels(train.cross_entropy, jnp.asarray(Pi))
+    objective = train.soften_labels(train.cross_entropy, jnp.asarray(Pi))
     by_hand = lambda Pi: np.mean([-Pi[:, label] @ row for label, row in zip(y, log_p)])
     plain = by_hand(np.eye(k))
-    slope = np.asarray(jax.grad(lambda z: objective(same, (z, batch[1])))(batch[0])) * len(y)
+    slope = np.asarray(jax.grad(lambda z: objective(logit_model, (z, batch[1])))(batch[0])) * len(y)
     smooth = train.smooth_labels(train.cross_entropy, k, strength=epsilon)
     return Verdict(
-        close("against the sum by hand", objective(same, batch), by_hand(Pi), tolerance=1e-13),
+        close(
+            "against the sum by hand", objective(logit_model, batch), by_hand(Pi), tolerance=1e-13
+        ),
         refuted(
-            close("with rows for columns", objective(same, batch), by_hand(Pi.T), tolerance=1e-3)
+            close(
+                "with rows in place of columns",
+                objective(logit_model, batch),
+                by_hand(Pi.T),
+                tolerance=1e-3,
+            )
         ),
         close(
             "Π = I: the cross-entropy",
-            train.confuse_labels(train.cross_entropy, jnp.eye(k))(same, batch),
+            train.soften_labels(train.cross_entropy, jnp.eye(k))(logit_model, batch),
             plain,
             tolerance=1e-13,
         ),
         close(
             "uniform: (1 − ε) CE + ε · mean CE",
-            smooth(same, batch),
+            smooth(logit_model, batch),
             (1 - epsilon) * plain + epsilon * -log_p.mean(),
             tolerance=1e-13,
         ),
@@ -75,20 +80,20 @@ def smoothing(key):
         close(
             "gradient, by differences",
             slope,
-            len(y) * jacobian(lambda z: objective(same, (z, batch[1])), z),
+            len(y) * jacobian(lambda z: objective(logit_model, (z, batch[1])), z),
             tolerance=1e-9,
             method="finite differences",
         ),
         assumptions=[
-            close("columns of Π sum to", Pi.sum(axis=0), np.ones(k), tolerance=1e-12),
-            at_least("their entries", Pi, 0.0),
+            close("columns of Π sum to", Pi.sum(axis=0), np.ones(k)),
+            at_least("entries of Π", Pi, 0.0),
         ],
     )
 
 
 @claim(
     "8.8-ls-optimum",
-    title="The best logits are finite",
+    title="The optimal logits are finite",
     kind="theorem",
     of=("train.smooth_labels", "train.descend"),
     cites="Müller, Kornblith & Hinton 2019",
@@ -104,15 +109,15 @@ def optimum(key):
 
     def descend(epsilon, steps=20_000):
         smooth = train.smooth_labels(train.cross_entropy, k, strength=epsilon)
-        objective = lambda z, batch, key=None: smooth(same, (z[None], jnp.array([y])))
-        state, (kept, _) = run(
+        objective = lambda z, batch, key=None: smooth(logit_model, (z[None], jnp.array([y])))
+        state, (gaps, _) = iterate(
             train.descend(objective, optax.sgd(2.0)),
             start,
-            jnp.zeros(steps),
+            steps,
             key=key,
             record=lambda state: state.model[y] - state.model[0],
         )
-        return state.model, objective(state.model, None), kept
+        return state.model, objective(state.model, None), gaps
 
     z, loss, ways = (np.asarray(a) for a in jax.jit(jax.vmap(descend))(jnp.asarray(epsilons)))
     target = (1 - epsilons)[:, None] * np.eye(k)[y] + epsilons[:, None] / k
@@ -125,7 +130,12 @@ def optimum(key):
     hard = descend(0.0, 2000)[2]
     t = np.unique(np.geomspace(1, 2000, 200).astype(int))
     return Verdict(
-        close("softmax of the logits found by descent", softmax(z, axis=1), target, tolerance=1e-8),
+        close(
+            "softmax of the logits found by gradient descent",
+            softmax(z, axis=1),
+            target,
+            tolerance=1e-8,
+        ),
         close(
             "their loss, against H(Πe_y)",
             loss,
@@ -142,7 +152,7 @@ def optimum(key):
         ),
         refuted(
             close(
-                "the gap, the label without its share ε/k",
+                "the gap, without the label's own share ε/k",
                 own,
                 np.tile(short[:, None], k - 1),
                 tolerance=1e-6,
@@ -172,25 +182,27 @@ def optimum(key):
 
 @claim(
     "8.8-ls-mislabelled",
-    title="Smoothing against wrong labels",
+    title="Label smoothing against wrong labels",
     kind="experiment",
-    of=("train.confuse_labels", "train.cross_entropy", "models.MLP"),
+    of=("train.soften_labels", "train.cross_entropy", "models.MLP"),
     cites="Lukasik et al. 2020",
 )
 def mislabelled(key, scale):
-    r"""With 30 % of the training labels wrong, a network that has begun to learn them by heart has
-    a lower loss on true labels if it was trained on $\Pi e_y$, where $\Pi$ is the law of the
-    mistakes, than on the labels as they are. Before that it is the other way: the labels are
-    confused already.
+    r"""With 30 % of the training labels wrong, a network that has started to memorise them has a
+    lower loss on true labels if it was trained on $\Pi e_y$, where $\Pi$ is the confusion matrix of
+    the mistakes, than on the given labels. Before that the opposite holds: the labels are confused
+    already.
     """
     seeds, steps = (20, 400) if scale == "full" else (10, 160)
-    found = jax.jit(jax.vmap(lambda key: _noisy(key, steps)))(jr.split(key, seeds))
-    hard, soft = (np.asarray(a, np.float64) for a in found)
+    results = jax.jit(jax.vmap(lambda key: _noisy(key, steps)))(jr.split(key, seeds))
+    hard, soft = (np.asarray(a, np.float64) for a in results)
     test = ttest_rel(soft[:, -1], hard[:, -1], alternative="less")
     t = np.arange(20, steps + 1, 20)
     return Verdict(
         at_most(f"p-value over {seeds} seeds, paired, one-sided", test.pvalue, 0.01),
-        at_least("mean test loss, on the labels less on Πe_y", (hard - soft)[:, -1].mean(), 0.0),
+        at_least(
+            "mean test loss, trained on the labels minus on Πe_y", (hard - soft)[:, -1].mean(), 0.0
+        ),
         at_most("the same after 20 steps", (hard - soft)[:, 0].mean(), 0.0),
         figure=Chart(
             Panel(
@@ -209,8 +221,8 @@ def mislabelled(key, scale):
 
 
 def _noisy(key, steps):
-    """The losses on true labels along two descents on one noisy set, from one start, in the same
-    batches.
+    """The losses on true labels of two training runs on one noisy dataset, with the same
+    initialisation and batches.
     """
     k, n, noise = 4, 200, 0.3
     key_centres, key_class, key_x, key_flip, key_shift, key_init, key_rows = jr.split(key, 7)
@@ -235,5 +247,5 @@ def _noisy(key, steps):
         return jax.lax.scan(some, iteration.init(model), rows.reshape(-1, 20, 50))[1]
 
     return descent(train.cross_entropy), descent(
-        train.confuse_labels(train.cross_entropy, Pi.astype(np.float32))
+        train.soften_labels(train.cross_entropy, Pi.astype(np.float32))
     )

@@ -8,9 +8,9 @@ import optax
 from ... import explain, layers, train
 from ...plot import Chart, Panel
 from ..ch03_gradients.problems import descent, spectrum
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
+from ..engine.numpy_rng import numpy_rng
 
 STRENGTHS = (0.1, 1.0, 10.0)
 
@@ -23,8 +23,8 @@ def bowl(H, best):
 
 
 def _logistic(rng):
-    """The library's logistic loss of data that no line separates, and its minimiser by Newton's
-    method in numpy.
+    """The library's logistic loss on data that are not separable, and its minimiser by Newton's
+    method in NumPy.
     """
     X = rng.normal(size=(40, 3))
     y = (rng.random(40) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.3]))).astype(float)
@@ -45,17 +45,17 @@ def _logistic(rng):
 
 
 def _hessian(loss, theta):
-    """The library's Hessian-vector products, one for each axis."""
+    """The Hessian, from the library's Hessian-vector products."""
     product = jax.jit(lambda v: explain.hvp(loss, jnp.asarray(theta), None, v))
     return np.stack([np.asarray(product(v)) for v in jnp.eye(len(theta))])
 
 
 def _remainders(key, factor=0.5):
-    r"""Sizes of steps $\delta$; the largest error of $c\,\delta^\top H \delta$ for the rise of the
-    logistic loss over twenty directions, that of $2c\,H\delta$ for its gradient, and the largest
-    gradient.
+    r"""Sizes of steps $\delta$; the largest error of $c\,\delta^\top H \delta$ for the increase of
+    the logistic loss over twenty directions, that of $2c\,H\delta$ for its gradient, and the
+    largest gradient.
     """
-    rng = chance(key)
+    rng = numpy_rng(key)
     loss, minimiser = _logistic(rng)
     best = minimiser(0.0)
     along = rng.normal(size=(20, 3))
@@ -74,8 +74,8 @@ def _remainders(key, factor=0.5):
     )
 
 
-def order(sizes, errors):
-    """The power with which errors fall, by a line through the logarithms."""
+def convergence_order(sizes, errors):
+    """The order of the errors, by a linear fit of the logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
 
 
@@ -85,47 +85,46 @@ def order(sizes, errors):
     kind="identity",
     of=("explain.hvp", "train.binary_cross_entropy"),
 )
-def taylor(key):
-    r"""Around a minimiser
-    $\ell(\theta) \approx \ell(\theta^*) + \frac12 (\theta - \theta^*)^\top H (\theta - \theta^*)$
-    with $H = \nabla^2 \ell(\theta^*)$, and $\nabla \ell(\theta) \approx H (\theta - \theta^*)$:
-    exactly so for a quadratic, with remainders of third and second order otherwise.
+def taylor(key, rng):
+    r"""Around a minimiser $\ell(\theta) \approx \ell(\theta^*) + \frac12 (\theta - \theta^*)^\top H
+    (\theta - \theta^*)$ with $H = \nabla^2 \ell(\theta^*)$, and
+    $\nabla \ell(\theta) \approx H (\theta - \theta^*)$: exactly for a quadratic loss, with
+    remainders of third and second order otherwise.
     """
-    rng = chance(key)
     H, best, theta = spectrum(rng, [0.3, 1.0, 2.5]), *rng.normal(size=(2, 3))
     loss = bowl(H, best)
-    away = theta - best
-    seen = _hessian(loss, best)
-    sizes, left, left_slope, _ = _remainders(key)
+    offset = theta - best
+    hessian = _hessian(loss, best)
+    sizes, remainder, left_slope, _ = _remainders(key)
     return Verdict(
         close(
-            "a quadratic: the value",
-            loss(jnp.asarray(theta)),
-            3 + away @ seen @ away / 2,
-            tolerance=1e-12,
+            "a quadratic: the value", loss(jnp.asarray(theta)), 3 + offset @ hessian @ offset / 2
         ),
-        close(
-            "a quadratic: the gradient",
-            jax.grad(loss)(jnp.asarray(theta)),
-            seen @ away,
-            tolerance=1e-12,
-        ),
-        at_least("logistic: order of the remainder", order(sizes, left), 2.9, method="trend"),
+        close("a quadratic: the gradient", jax.grad(loss)(jnp.asarray(theta)), hessian @ offset),
         at_least(
-            "logistic: order of the gradient's", order(sizes, left_slope), 1.9, method="trend"
+            "logistic: order of the remainder",
+            convergence_order(sizes, remainder),
+            2.9,
+            method="trend",
+        ),
+        at_least(
+            "logistic: order of the gradient's",
+            convergence_order(sizes, left_slope),
+            1.9,
+            method="trend",
         ),
         figure=Chart(
             Panel(
                 "distance from the minimiser",
                 "remainder",
                 log="xy",
-                points={"loss": (sizes, left), "gradient": (sizes, left_slope)},
+                points={"loss": (sizes, remainder), "gradient": (sizes, left_slope)},
                 bounds={
                     "slope 3 and 2": (
                         np.concatenate([sizes, [np.nan], sizes]),
                         np.concatenate(
                             [
-                                left[0] * (sizes / sizes[0]) ** 3,
+                                remainder[0] * (sizes / sizes[0]) ** 3,
                                 [np.nan],
                                 left_slope[0] * (sizes / sizes[0]) ** 2,
                             ]
@@ -145,22 +144,26 @@ def taylor(key):
     r"- \theta^*)",
     of=("explain.hvp",),
 )
-def taylor_printed(key):
-    r"""Printed without the $\frac12$, here and again in §8.3, the expansion doubles the rise of the
-    loss; the gradient printed beside it, $H(\theta - \theta^*)$, is that of the form with
+def taylor_printed(key, rng):
+    r"""Printed without the $\frac12$, here and again in §8.3, the expansion doubles the increase of
+    the loss; the gradient printed beside it, $H(\theta - \theta^*)$, is that of the form with
     $\frac12$.
     """
-    rng = chance(key)
     H, best, theta = spectrum(rng, [0.3, 1.0, 2.5]), *rng.normal(size=(2, 3))
     loss = bowl(H, best)
     rise = float(loss(jnp.asarray(theta))) - 3
     form = (theta - best) @ _hessian(loss, best) @ (theta - best)
 
     def checks(factor):
-        sizes, left, left_slope, slope = _remainders(key, factor)
+        sizes, remainder, left_slope, slope = _remainders(key, factor)
         return [
-            close("a quadratic: its rise", rise, factor * form, tolerance=1e-12),
-            at_least("logistic: order of the remainder", order(sizes, left), 2.9, method="trend"),
+            close("a quadratic: increase of the loss", rise, factor * form),
+            at_least(
+                "logistic: order of the remainder",
+                convergence_order(sizes, remainder),
+                2.9,
+                method="trend",
+            ),
             at_most(
                 "logistic: relative error of its gradient, smallest step",
                 left_slope[-1] / slope[-1],
@@ -173,14 +176,13 @@ def taylor_printed(key):
 
 @claim(
     "8.2-wd-solution",
-    title="The decayed minimiser",
+    title="The minimiser with weight decay",
     kind="theorem",
     of=("train.weight_decay", "explain.hvp"),
 )
-def solution(key):
+def solution(rng):
     r"""Where $\ell$ is quadratic, $\theta^*_\mu = (H + \mu I)^{-1} H \theta^*$ minimises
     $\ell + \frac\mu2\|\theta\|^2$; for another loss the error is $O(\mu^2)$ as $\mu \to 0$."""
-    rng = chance(key)
     H = spectrum(rng, [0.3, 1.0, 2.5, 4.0])
     best = rng.normal(size=4)
     decayed = lambda mu: train.weight_decay(bowl(H, best), strength=mu)
@@ -189,9 +191,9 @@ def solution(key):
     formula = lambda H, mu, best: np.linalg.solve(H + mu * np.eye(len(H)), H @ best)
     loss, minimiser = _logistic(rng)
     theta = minimiser(0.0)
-    seen = _hessian(loss, theta)
+    hessian = _hessian(loss, theta)
     mus = np.geomspace(3e-3, 3e-5, 8)
-    errors = [np.linalg.norm(minimiser(mu) - formula(seen, mu, theta)) for mu in mus]
+    errors = [np.linalg.norm(minimiser(mu) - formula(hessian, mu, theta)) for mu in mus]
     ends = np.stack(
         [
             jax.grad(train.weight_decay(loss, strength=mu))(jnp.asarray(minimiser(mu)), None)
@@ -201,7 +203,7 @@ def solution(key):
     return Verdict(
         *[
             close(
-                f"μ = {mu:g}: descent, against the formula",
+                f"μ = {mu:g}: gradient descent, against the formula",
                 limit,
                 formula(H, mu, best),
                 tolerance=1e-8,
@@ -213,8 +215,8 @@ def solution(key):
                 "μ = 1: with μ(H + μI)⁻¹", limits[1.0], best - formula(H, 1.0, best), tolerance=1e-3
             )
         ),
-        between("logistic: order of the error in μ", order(mus, errors), 1.9, 2.1),
-        close("logistic: ∇ℓ_μ at its minimisers", ends, np.zeros_like(ends), tolerance=1e-12),
+        between("logistic: order of the error in μ", convergence_order(mus, errors), 1.9, 2.1),
+        close("logistic: ∇ℓ_μ at its minimisers", ends, np.zeros_like(ends)),
         figure=Chart(
             Panel(
                 "strength μ",
@@ -229,54 +231,54 @@ def solution(key):
 
 @claim(
     "8.2-wd-shrinkage",
-    title="Decay shrinks what the data do not determine",
+    title="Weight decay shrinks directions that the data do not determine",
     kind="theorem",
-    of=("explain.decay_factor", "explain.shrinkage"),
+    of=("explain.weight_decay_factor", "explain.effective_parameters"),
     cites="Krogh & Hertz 1992; MacKay 1992",
 )
-def shrinkage(key):
-    r"""In the eigenbasis $H = Q^\top \Lambda Q$ decay acts on each direction by itself,
+def shrinkage(key, rng):
+    r"""In the eigenbasis $H = Q^\top \Lambda Q$ weight decay acts on each direction separately,
     $(Q\theta^*_\mu)_i = \frac{\lambda_i}{\lambda_i + \mu} (Q\theta^*)_i$: directions with
-    $\lambda_i \gg \mu$ stay, those with $\lambda_i \ll \mu$ go to 0. The sum of the factors is the
-    effective number of parameters: for ridge regression the trace of the matrix that maps targets
-    to predictions.
+    $\lambda_i \gg \mu$ are kept, those with $\lambda_i \ll \mu$ shrink to 0. The sum of the factors
+    is the effective number of parameters: for ridge regression the trace of the matrix that maps
+    targets to predictions.
     """
-    rng = chance(key)
     root = rng.normal(size=(5, 5))
     H = root.T @ root + 0.01 * np.eye(5)
     best = rng.normal(size=5)
     values, vectors = np.linalg.eigh(H)
     solved = lambda mu: vectors.T @ np.linalg.solve(H + mu * np.eye(5), H @ best)
-    left = lambda mu: explain.decay_factor(values, strength=mu) * (vectors.T @ best)
+    shrunk = lambda mu: explain.weight_decay_factor(values, strength=mu) * (vectors.T @ best)
     X = rng.normal(size=(20, 6)) * np.geomspace(0.1, 3, 6)
     mu = 2.0
     batch = jnp.asarray(X), jnp.asarray(rng.normal(size=20))
     mean = lambda theta, batch: train.squared_error(layers.Linear(theta[None]), batch)
-    found = explain.shrinkage(mean, jnp.zeros(6), batch, strength=mu / 20, key=key)
+    result = explain.effective_parameters(mean, jnp.zeros(6), batch, strength=mu / 20, key=key)
     hat = X @ np.linalg.solve(X.T @ X + mu * np.eye(6), X.T)
     return Verdict(
-        *[
-            close(f"μ = {mu:g}: each direction", left(mu), solved(mu), tolerance=1e-12)
-            for mu in STRENGTHS
-        ],
-        refuted(close("with μ/(λ + μ)", left(1.0), vectors.T @ best - solved(1.0), tolerance=1e-3)),
-        close("μ → 0", explain.decay_factor(values, strength=1e-14), 1.0, tolerance=1e-11),
+        *[close(f"μ = {mu:g}: each direction", shrunk(mu), solved(mu)) for mu in STRENGTHS],
+        refuted(
+            close("with μ/(λ + μ)", shrunk(1.0), vectors.T @ best - solved(1.0), tolerance=1e-3)
+        ),
+        close("μ → 0", explain.weight_decay_factor(values, strength=1e-14), 1.0, tolerance=1e-11),
         close(
             "μ → ∞, times μ/λ",
-            explain.decay_factor(values, strength=1e14) * 1e14 / values,
+            explain.weight_decay_factor(values, strength=1e14) * 1e14 / values,
             1.0,
             tolerance=1e-11,
         ),
-        equal("of a flat direction", explain.decay_factor([0.0, 0.0], strength=1.0), [0.0, 0.0]),
+        equal(
+            "in a flat direction", explain.weight_decay_factor([0.0, 0.0], strength=1.0), [0.0, 0.0]
+        ),
         close(
             "curvatures of a regression, matrix-free",
-            found.curvatures,
+            result.curvatures,
             np.linalg.svd(X)[1] ** 2 / 20,
             tolerance=1e-10,
         ),
         close(
             "the sum of their factors, against the trace of the hat matrix",
-            found.effective,
+            result.effective,
             np.trace(hat),
             tolerance=1e-9,
         ),
@@ -289,10 +291,11 @@ def _factors():
     return Chart(
         Panel(
             "curvature of a direction",
-            "share of the minimiser that is left",
+            "remaining share of the minimiser",
             log="x",
             lines={
-                f"μ = {mu:g}": (lam, explain.decay_factor(lam, strength=mu)) for mu in STRENGTHS
+                f"μ = {mu:g}": (lam, explain.weight_decay_factor(lam, strength=mu))
+                for mu in STRENGTHS
             },
         )
     )

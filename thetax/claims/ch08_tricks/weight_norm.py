@@ -1,17 +1,15 @@
-"""§8.6: weight normalisation, its gradients, and the projection in them."""
+"""§8.6: weight normalisation, its gradients, and their projection."""
 
 from functools import partial
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 import optax
 
 from ... import layers, train
-from ...core import predict, run
+from ...core import iterate, predict
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, close, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
@@ -20,12 +18,12 @@ FD = {"tolerance": 1e-8, "method": "finite differences"}
 
 
 def unit(v, gamma) -> layers.WeightNorm:
-    r"""One unit, $w = \gamma v / \|v\|$, without an offset."""
+    r"""One unit, $w = \gamma v / \|v\|$, without a bias."""
     return layers.WeightNorm(jnp.asarray(v)[None], jnp.asarray(gamma, float)[None], jnp.zeros(1))
 
 
 def target(X):
-    """Something no linear unit can be."""
+    """A target that no linear unit can represent."""
     return 1 + jnp.sin(3 * X[:, 0])
 
 
@@ -35,7 +33,7 @@ def squares(f: layers.WeightNorm, X) -> jax.Array:
 
 
 def by_weights(w: np.ndarray, X: np.ndarray, b: float = 0.0) -> np.ndarray:
-    r"""$\partial \ell / \partial w$ of the same loss, by hand, at the offset $b$."""
+    r"""$\partial \ell / \partial w$ of the same loss, by hand, at the bias $b$."""
     t = np.tanh(X @ w + b - np.asarray(target(X)))
     return (2 * t * (1 - t**2)) @ X / len(X)
 
@@ -44,9 +42,7 @@ def by_weights(w: np.ndarray, X: np.ndarray, b: float = 0.0) -> np.ndarray:
 def descent(f: layers.WeightNorm, X, eta, steps: int) -> layers.WeightNorm:
     """The unit after each step."""
     iteration = train.descend(lambda f, batch, key=None: squares(f, X), optax.sgd(eta))
-    return run(iteration, f, jnp.zeros(steps), key=jr.key(0), record=lambda state: state.model)[1][
-        0
-    ]
+    return iterate(iteration, f, steps, record=lambda state: state.model)[1][0]
 
 
 @claim(
@@ -56,25 +52,24 @@ def descent(f: layers.WeightNorm, X, eta, steps: int) -> layers.WeightNorm:
     of=("layers.WeightNorm",),
     cites="Salimans & Kingma 2016",
 )
-def weight_norm(key):
+def weight_norm(rng):
     r"""$f(x) = \varphi(w^\top x)$ with $w = \gamma v / \|v\|_2$: the length is $\|w\| = |\gamma|$,
-    and only the direction of $v$ counts, $v \mapsto cv$ changes nothing for $c > 0$.
+    and only the direction of $v$ matters: $v \mapsto cv$ changes nothing for $c > 0$.
     """
-    rng = chance(key)
     V = rng.normal(size=(4, 3))
     gamma = np.array([2.0, -1.3, 0.5, 1.0])
     b = rng.normal(size=4)
     X = rng.normal(size=(6, 3))
     make = lambda V: layers.WeightNorm(jnp.asarray(V), jnp.asarray(gamma), jnp.asarray(b))
-    found = np.asarray(predict(make(V), jnp.asarray(X)))
+    result = np.asarray(predict(make(V), jnp.asarray(X)))
     rows = np.array([g * v / np.sqrt(v @ v) for g, v in zip(gamma, V)])
     return Verdict(
-        close("against the formula", found, X @ rows.T + b, tolerance=1e-13),
+        close("against the formula", result, X @ rows.T + b, tolerance=1e-13),
         close(
-            "lengths of the rows", np.linalg.norm(make(V).W, axis=1), np.abs(gamma), tolerance=1e-14
+            "norms of the rows", np.linalg.norm(make(V).W, axis=1), np.abs(gamma), tolerance=1e-14
         ),
-        close("with 7.5 v", predict(make(7.5 * V), jnp.asarray(X)), found, tolerance=1e-13),
-        refuted(close("with −v", predict(make(-V), jnp.asarray(X)), found, tolerance=1e-3)),
+        close("with 7.5 v", predict(make(7.5 * V), jnp.asarray(X)), result, tolerance=1e-13),
+        refuted(close("with −v", predict(make(-V), jnp.asarray(X)), result, tolerance=1e-3)),
     )
 
 
@@ -86,14 +81,13 @@ def weight_norm(key):
     of=("layers.WeightNorm",),
     cites="Salimans & Kingma 2016",
 )
-def gradients(key):
+def gradients(rng):
     r"""$\frac{\partial \ell}{\partial \gamma} = \frac{\partial \ell}{\partial w} \frac{v}{\|v\|}$
     and
     $\frac{\partial \ell}{\partial v} = \frac{\gamma}{\|v\|} \frac{\partial \ell}{\partial w} \big(I
     - \frac{w w^\top}{\|w\|^2}\big)$,
     also for $\gamma < 0$.
     """
-    rng = chance(key)
     checks = []
     X = rng.normal(size=(30, 4))
     v = rng.normal(size=4)
@@ -104,9 +98,9 @@ def gradients(key):
         w = gamma * v / length
         to_w = by_weights(w, X)
         by_v, by_gamma = (np.asarray(g) for g in slopes(jnp.asarray(v), jnp.asarray(gamma)))
-        lines = {  # as the derivation goes
+        lines = {  # the steps of the derivation
             "through dw/dv": to_w @ (gamma * (np.eye(4) / length - np.outer(v, v) / length**3)),
-            "1/‖v‖ taken out": gamma / length * to_w @ (np.eye(4) - np.outer(v, v) / length**2),
+            "1/‖v‖ factored out": gamma / length * to_w @ (np.eye(4) - np.outer(v, v) / length**2),
             "v in terms of w": gamma / length * to_w @ (np.eye(4) - np.outer(w, w) / (w @ w)),
         }
         checks += [
@@ -141,17 +135,16 @@ def gradients(key):
 
 @claim(
     "8.6-wn-projection",
-    title="The direction's length only grows",
+    title="The norm of v never decreases",
     kind="theorem",
     of=("layers.WeightNorm", "train.descend"),
     cites="Salimans & Kingma 2016",
 )
-def projection(key):
+def projection(rng):
     r"""$P = I - w w^\top / \|w\|^2$ projects onto $w^\perp$. So
-    $v^\top \partial \ell / \partial v = 0$, and descent never shortens $v$:
+    $v^\top \partial \ell / \partial v = 0$, and gradient descent never shortens $v$:
     $\|v_{t+1}\|^2 = \|v_t\|^2 + \eta^2 \|\partial \ell / \partial v\|^2$.
     """
-    rng = chance(key)
     eta = 0.5
     X = rng.normal(size=(30, 4))
     v = 0.1 * rng.normal(size=4)
@@ -162,7 +155,7 @@ def projection(key):
     V = np.concatenate([v[None], np.asarray(way.V)[:, 0]])
     gamma = np.concatenate([[-1.3], np.asarray(way.gamma)[:, 0]])
     W = gamma[:, None] * V / np.linalg.norm(V, axis=1, keepdims=True)
-    offsets = np.concatenate([[0.0], np.asarray(way.b)[:, 0]])  # learned along with the weights
+    offsets = np.concatenate([[0.0], np.asarray(way.b)[:, 0]])  # learned together with the weights
     to_w = np.array([by_weights(w, X, b) for w, b in zip(W, offsets)])
     across = to_w - np.sum(to_w * W, axis=1, keepdims=True) * W / np.sum(
         W**2, axis=1, keepdims=True
@@ -171,26 +164,29 @@ def projection(key):
     square = np.sum(V**2, axis=1)
     t = np.arange(101)
     along = np.sum(V * to_v, axis=1) / np.linalg.norm(V, axis=1)
-    found = np.asarray(jax.grad(squares)(start, X).V)[0]
+    result = np.asarray(jax.grad(squares)(start, X).V)[0]
     return Verdict(
         close("PP = P", P @ P, P, tolerance=1e-14),
         close("P is symmetric", P, P.T, tolerance=0.0),
         close("Pw", P @ w, 0.0, tolerance=1e-14),
-        close("the gradient is in the image of P", P @ found, found, tolerance=1e-13),
-        close("the part of ∂ℓ/∂v along v, at all 101 places", along, 0.0, tolerance=1e-12),
+        close("the gradient is in the image of P", P @ result, result, tolerance=1e-13),
+        close("the component of ∂ℓ/∂v along v, at all 101 iterates", along, 0.0),
         close(
             "growth of ‖v‖² in each of 100 steps",
             np.diff(square),
             eta**2 * np.sum(to_v[:-1] ** 2, axis=1),
             tolerance=1e-13,
         ),
-        at_least("‖v‖² never falls", np.diff(square), 0.0, slack=1e-14),
+        at_least("‖v‖² never decreases", np.diff(square), 0.0, slack=1e-14),
         close(
-            "against a step of descent by hand", V[1:], V[:-1] - eta * to_v[:-1], tolerance=1e-13
+            "against a step of gradient descent by hand",
+            V[1:],
+            V[:-1] - eta * to_v[:-1],
+            tolerance=1e-13,
         ),
         refuted(
             close(
-                "growth with η for η²",
+                "growth with η in place of η²",
                 np.diff(square),
                 eta * np.sum(to_v[:-1] ** 2, axis=1),
                 tolerance=1e-4,
@@ -206,17 +202,16 @@ def projection(key):
 
 @claim(
     "8.6-wn-bn-equiv",
-    title="Where weight norm is batch norm",
+    title="When weight norm equals batch norm",
     kind="identity",
     of=("layers.WeightNorm", "layers.BatchNorm"),
     cites="Salimans & Kingma 2016",
 )
-def as_batch_norm(key):
+def as_batch_norm(rng):
     r"""If $\|w\|_I / \|w\|_\Sigma = 1$, as for whitened inputs ($\mathbb{E} x = 0$,
     $\mathrm{Cov}(x) = I$), a batch norm of mean $\mu = 0$ after $v^\top x$ is the weight norm
     $\gamma v^\top x / \|v\|$.
     """
-    rng = chance(key)
     raw = rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))
     centred = raw - raw.mean(axis=0)
     values, Q = np.linalg.eigh(np.cov(centred.T, bias=True))
@@ -230,12 +225,10 @@ def as_batch_norm(key):
     (weight, over_batch), (other, over_other) = both(white), both(centred)
     return Verdict(
         close("batch norm and weight norm on whitened inputs", over_batch, weight, tolerance=1e-10),
-        close(
-            "against γ v·x / ‖v‖", weight, gamma * white @ v / np.linalg.norm(v), tolerance=1e-12
-        ),
-        refuted(close("on inputs as they are", over_other, other, tolerance=1e-2)),
+        close("against γ v·x / ‖v‖", weight, gamma * white @ v / np.linalg.norm(v)),
+        refuted(close("on the raw inputs", over_other, other, tolerance=1e-2)),
         assumptions=[
-            close("mean of the inputs", white.mean(axis=0), np.zeros(4), tolerance=1e-12),
+            close("mean of the inputs", white.mean(axis=0), np.zeros(4)),
             close("their covariance", np.cov(white.T, bias=True), np.eye(4), tolerance=1e-10),
         ],
         figure=Chart(
@@ -244,7 +237,7 @@ def as_batch_norm(key):
                 "batch norm",
                 equal_aspect=True,
                 points={
-                    "inputs as they are": (other, over_other),
+                    "raw inputs": (other, over_other),
                     "whitened": (weight, over_batch),
                 },
             )
@@ -254,17 +247,16 @@ def as_batch_norm(key):
 
 @claim(
     "8.6-fig-projection",
-    title="Picture: the gradient without its part along w",
+    title="Diagram: the gradient without its component along w",
     kind="figure",
     of=("layers.WeightNorm", "train.descend"),
     cites="Salimans & Kingma 2016",
 )
-def picture(key):
-    r"""Every step of a weight norm is orthogonal to the weights: the part of
-    $-\partial \ell / \partial w$ along $w$ is taken off, and $v$ goes out at a right angle, step by
-    step.
+def picture(rng):
+    r"""Every step of a weight norm is orthogonal to the weights: the component of
+    $-\partial \ell / \partial w$ along $w$ is removed, and $v$ moves at a right angle to itself in
+    every step.
     """
-    rng = chance(key)
     eta = 2.0
     steps = 6
     X = rng.normal(size=(30, 2))
@@ -273,13 +265,13 @@ def picture(key):
     pulls = np.array([-by_weights(w, X) for w in starts])
     cosines = np.sum(pulls * starts, axis=1) / np.linalg.norm(pulls, axis=1)
     parts = np.linalg.norm(pulls, axis=1) * np.minimum(np.abs(cosines), np.sqrt(1 - cosines**2))
-    first = np.argmax(parts)  # from here both parts of the gradient are seen
+    first = np.argmax(parts)  # from here both components of the gradient are visible
     v = starts[first]
     raw = pulls[first]
     descent = train.descend(lambda f, batch, key=None: squares(f, X), optax.sgd(eta))
-    way = jax.jit(
-        lambda f: run(descent, f, jnp.zeros(steps), key=jr.key(0), record=lambda s: s.model)[1][0]
-    )(unit(v, 1.0))
+    way = jax.jit(lambda f: iterate(descent, f, steps, record=lambda s: s.model)[1][0])(
+        unit(v, 1.0)
+    )
     V = np.concatenate([v[None], np.asarray(way.V)[:, 0]])
     moves = np.diff(V, axis=0)
     across = raw - (raw @ v) * v
@@ -294,12 +286,11 @@ def picture(key):
         np.linalg.norm(moves, axis=1) * np.linalg.norm(V[:-1], axis=1)
     )
     return Verdict(
-        close("cosine of each drawn step with v", cosine, 0.0, tolerance=1e-12),
+        close("cosine of each drawn step with v", cosine, 0.0),
         close(
-            "the first drawn step, against −η times the part of ∂ℓ/∂w across v",
+            "the first drawn step, against −η times the component of ∂ℓ/∂w orthogonal to v",
             moves[0],
             eta * across,
-            tolerance=1e-12,
         ),
         refuted(close("cosine of −∂ℓ/∂w with v", cosines[first], 0.0, tolerance=1e-3)),
         figure=Chart(
@@ -310,10 +301,10 @@ def picture(key):
                 lines={
                     "v": line(np.zeros(2), v),
                     "−η ∂ℓ/∂w": line(v, eta * raw),
-                    "its part across v": line(v, eta * across),
+                    "its component orthogonal to v": line(v, eta * across),
                 },
                 points={"v, step by step": (V[:, 0], V[:, 1])},
-                bounds={"lengths of v": (arcs(np.cos(arc)), arcs(np.sin(arc)))},
+                bounds={"norms of v": (arcs(np.cos(arc)), arcs(np.sin(arc)))},
             )
         ),
     )

@@ -1,5 +1,5 @@
-"""Chapter 9, the neural tangent kernel: linearised networks, training as a flow of functions,
-infinite width.
+"""Chapter 9, the neural tangent kernel: linearised networks, training as a gradient flow, infinite
+width.
 """
 
 from . import arc_cosine as arc_cosine

@@ -1,5 +1,5 @@
-r"""§9.3, §9.4: wide networks hardly move in training, their kernel stays, and what they learn is
-known beforehand.
+r"""§9.3, §9.4: in wide networks the parameters hardly change during training, the kernel stays
+constant, and the trained network has a closed form.
 """
 
 from typing import Any
@@ -10,12 +10,24 @@ import numpy as np
 import optax
 
 from ...core import predict, run
-from ...explain import infinite, lazy_training, linearise, ntk
+from ...explain import infinite_width_limit, kernel_gradient_descent, linearise, ntk
 from ...plot import Chart, Panel
 from ...train import descend, squared_error
 from ..engine.check import at_least, at_most, between, close, equal, falls
 from ..engine.claim import Verdict, claim, erratum
-from .trained import RATE, D, Data, N, Trained, against_width, data, slope, ten, to_the_end, trained
+from .trained import (
+    RATE,
+    D,
+    Data,
+    N,
+    Trained,
+    against_width,
+    data,
+    slope,
+    train_ten,
+    trained,
+    zero_loss,
+)
 from .width import shallow
 
 LEE = "Jacot et al. 2018; Lee et al. 2019"
@@ -23,32 +35,32 @@ LEE = "Jacot et al. 2018; Lee et al. 2019"
 
 @claim(
     "9.3-lazy",
-    title="Wide networks hardly move",
+    title="Wide networks hardly change",
     kind="experiment",
-    of=("layers.tangent", "train.descend"),
+    of=("layers.ntk_parametrisation", "train.descend"),
     cites="Lee et al. 2019; Chizat et al. 2019",
 )
 def lazy(key):
-    r"""The wider a network, the nearer its parameters stay to where they began while it learns all
-    there is to learn: $\|\theta_T - \theta_0\| / \|\theta_0\| \propto m^{-1/2}$. The distance
+    r"""The wider a network, the nearer its parameters stay to their initial values while it is
+    trained to zero loss: $\|\theta_T - \theta_0\| / \|\theta_0\| \propto m^{-1/2}$. The distance
     itself does not depend on $m$.
     """
-    _, found = trained(key)
-    moved = [np.linalg.norm(part.theta[:, 1] - part.theta[:, 0], axis=1) for part in found]
+    _, results = trained(key)
+    changes = [np.linalg.norm(part.theta[:, 1] - part.theta[:, 0], axis=1) for part in results]
     share = [
         np.mean(length / np.linalg.norm(part.theta[:, 0], axis=1))
-        for length, part in zip(moved, found)
+        for length, part in zip(changes, results)
     ]
     return Verdict(
         between("power of m in the relative change, widths 64 … 4,096", slope(share), -0.65, -0.35),
         falls("relative change", share),
         between(
-            "power of m in the change itself",
-            slope([length.mean() for length in moved]),
+            "power of m in the absolute change",
+            slope([length.mean() for length in changes]),
             -0.15,
             0.15,
         ),
-        assumptions=[to_the_end(found)],
+        assumptions=[zero_loss(results)],
         figure=Chart(against_width("relative change of the parameters", {"10 networks": share})),
     )
 
@@ -57,38 +69,45 @@ def lazy(key):
     "9.3-kernel-regression",
     title="A wide network does kernel regression",
     kind="theorem",
-    of=("train.descend", "explain.linearise", "explain.lazy_training", "explain.infinite"),
+    of=(
+        "train.descend",
+        "explain.linearise",
+        "explain.kernel_gradient_descent",
+        "explain.infinite_width_limit",
+    ),
     cites=LEE,
 )
 def regression(key):
-    r"""Trained with the squared error, an infinitely wide network comes to kernel regression with
-    $k_\infty$, and a wide one nearly so: at new inputs it says what its linearised form says, and
-    all along training what a constant kernel foretells.
+    r"""Trained with the squared error, an infinitely wide network converges to kernel regression
+    with $k_\infty$, and a wide one approximately: at new inputs it agrees with its linearised form,
+    and throughout training with the prediction of a constant kernel.
     """
-    case, found = trained(key)
-    gaps = [np.abs(part.outputs[:, -1, N:] - part.linearised) for part in found]
+    case, results = trained(key)
+    gaps = [np.abs(part.outputs[:, -1, N:] - part.linearised) for part in results]
     mean = [gap.mean() for gap in gaps]
     net = shallow(D, 4096, key=key)
     h = linearise(net).solve(case.xs, case.ys[:, None])
-    kernel = infinite(net).ntk
-    known = lazy_training(kernel, case.xs, case.ys[:, None], start=net)(np.inf, case.new)[:, 0]
+    kernel = infinite_width_limit(net).ntk
+    predicted = kernel_gradient_descent(kernel, case.xs, case.ys[:, None], initial_model=net)(
+        np.inf, case.new
+    )[:, 0]
     times = np.arange(0, 41)
     paths = {m: _paths(case, m, times, key) for m in (16, 4096)}
-    off = [np.abs(true - told).max() for true, told in paths.values()]
+    off = [np.abs(true - predicted_path).max() for true, predicted_path in paths.values()]
     return Verdict(
         at_most("gap to the linearised network, width 4,096, mean of 10 networks", mean[-1], 0.02),
         falls("gap, widths 64 … 4,096", mean),
         at_most(
             "linearised, against the kernel of infinite width: mean distance at 4 inputs",
-            np.abs(np.asarray(predict(h, case.new))[:, 0] - known).mean(),
+            np.abs(np.asarray(predict(h, case.new))[:, 0] - predicted).mean(),
             0.1,
         ),
         at_most(
-            "along 40 steps, against what a constant kernel foretells: width 4,096 against 16",
+            "along 40 steps, against the prediction of a constant kernel: width 4,096 against 16",
             off[1],
             off[0] / 2,
         ),
-        assumptions=[to_the_end(found)],
+        assumptions=[zero_loss(results)],
         figure=Chart(
             *[
                 Panel(
@@ -96,17 +115,22 @@ def regression(key):
                     "output at new inputs",
                     title=f"width {m:,}",
                     lines={f"input {i + 1}": (times, true[:, i]) for i in range(3)},
-                    bounds={"kernel constant": (np.tile(np.append(times, 40), 3), _broken(told))},
+                    bounds={
+                        "kernel constant": (
+                            np.tile(np.append(times, 40), 3),
+                            _with_gaps(predicted_path),
+                        )
+                    },
                 )
-                for m, (true, told) in paths.items()
+                for m, (true, predicted_path) in paths.items()
             ]
         ),
     )
 
 
-def _broken(told: np.ndarray) -> np.ndarray:
+def _with_gaps(curves: np.ndarray) -> np.ndarray:
     """Three curves as one, with gaps."""
-    return np.concatenate([np.append(told[:, i], np.nan) for i in range(3)])
+    return np.concatenate([np.append(curves[:, i], np.nan) for i in range(3)])
 
 
 def _paths(case: Data, width: int, times: np.ndarray, key: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -119,10 +143,10 @@ def _paths(case: Data, width: int, times: np.ndarray, key: Any) -> tuple[np.ndar
     after = jax.jit(
         lambda net: run(step, net, jnp.zeros(len(times) - 1), key=key, record=keep)[1][0]
     )(net)
-    told = lazy_training(ntk(net), case.xs, case.ys[:, None], start=net, rate=RATE)(
-        times, case.new
-    )[:, :, 0]
-    return np.concatenate([np.asarray(predict(net, case.new)).T, after]), told
+    predicted = kernel_gradient_descent(
+        ntk(net), case.xs, case.ys[:, None], initial_model=net, learning_rate=RATE
+    )(times, case.new)[:, :, 0]
+    return np.concatenate([np.asarray(predict(net, case.new)).T, after]), predicted
 
 
 def drift(part: Trained) -> float:
@@ -136,38 +160,39 @@ def drift(part: Trained) -> float:
 
 @claim(
     "9.4-constancy",
-    title="The kernel stays as it is",
+    title="The kernel stays constant",
     kind="theorem",
     of=("explain.ntk", "train.descend"),
     cites=LEE,
 )
 def constant(key):
     r"""As $m \to \infty$, $\partial_t k[\theta_t] = 0$ along training: $k[\theta_t] \to k_\infty$
-    uniformly in $t$. Of a network of width $m$ the kernel changes by about $m^{-1/2}$ of itself
-    while it is trained to the end.
+    uniformly in $t$. The kernel of a network of width $m$ has a relative change of about $m^{-1/2}$
+    when it is trained to convergence.
     """
-    case, found = trained(key)
-    changed = [drift(part) for part in found]
-    limit = np.asarray(infinite(shallow(D, 4, key=key)).ntk(case.xs))
+    case, results = trained(key)
+    changed = [drift(part) for part in results]
+    limit = np.asarray(infinite_width_limit(shallow(D, 4, key=key)).ntk(case.xs))
     size = np.linalg.norm(limit)
-    away = [
+    distances = [
         np.mean(np.linalg.norm(part.kernels[:, :, :N] - limit, axis=(-2, -1)).max(axis=1)) / size
-        for part in found
+        for part in results
     ]
     return Verdict(
-        falls("largest relative change of K in training, widths 64 … 4,096", changed),
+        falls("largest relative change of K during training, widths 64 … 4,096", changed),
         between("power of m in it", slope(changed), -1.0, -0.35),
-        falls("largest distance to the limit", away),
-        between("power of m in it", slope(away), -1.0, -0.35),
+        falls("largest distance to the limit", distances),
+        between("power of m in it", slope(distances), -1.0, -0.35),
         at_least(
-            "while what there was to learn was learnt: change of the outputs, width 4,096",
-            np.abs(found[-1].outputs[:, -1, :N] - found[-1].outputs[:, 0, :N]).max(axis=1),
+            "change of the outputs meanwhile, width 4,096",
+            np.abs(results[-1].outputs[:, -1, :N] - results[-1].outputs[:, 0, :N]).max(axis=1),
             0.1,
         ),
-        assumptions=[to_the_end(found)],
+        assumptions=[zero_loss(results)],
         figure=Chart(
             against_width(
-                "relative distance", {"K from K at first": changed, "from its limit": away}
+                "relative distance",
+                {"K from its initial value": changed, "from its limit": distances},
             )
         ),
     )
@@ -178,32 +203,34 @@ def constant(key):
     title="The kernel converges, not the parameters",
     printed=r"\theta_t \to k_\infty",
     corrected=r"k[\theta_t] \to k_\infty",
-    of=("explain.ntk", "explain.infinite", "train.descend"),
+    of=("explain.ntk", "explain.infinite_width_limit", "train.descend"),
     slip=True,
 )
 def constant_printed(key):
-    r"""Printed is that $\theta_t$ converges to $k_\infty$; the next display has $k[\theta_t]$.
+    r"""The notes print that $\theta_t$ converges to $k_\infty$; the next display has $k[\theta_t]$.
     $\theta_t$ is a vector of $p$ numbers, more of them the wider the network, and $k_\infty$ a
-    function of two inputs; and the parameters of two networks stay as far apart as they were drawn,
-    while their kernels become one."""
+    function of two inputs; and the parameters of two networks stay as far apart as at
+    initialisation, while their kernels converge to one another.
+    """
     case = data(key)
-    part = ten(case, 4096, key)
-    limit = np.asarray(infinite(shallow(D, 4, key=key)).ntk(case.xs))
+    part = train_ten(case, 4096, key)
+    limit = np.asarray(infinite_width_limit(shallow(D, 4, key=key)).ntk(case.xs))
 
     def checks(name, values):
         a = values[:-1].reshape(len(values) - 1, -1)
         b = values[1:].reshape(len(values) - 1, -1)
-        apart = np.linalg.norm(a - b, axis=1) / np.linalg.norm(a, axis=1)
+        distance = np.linalg.norm(a - b, axis=1) / np.linalg.norm(a, axis=1)
         return [
-            equal(f"{name}: as many numbers as k∞ has on six inputs", values[0].size, limit.size),
-            at_most(
-                f"{name}: distance of one trained network from the next, as a share", apart, 0.15
+            equal(
+                f"{name}: number of entries, against that of k∞ on six inputs",
+                values[0].size,
+                limit.size,
             ),
+            at_most(f"{name}: relative distance of two trained networks", distance, 0.15),
         ]
 
     return Verdict(
-        *checks("k[θ_t]", part.kernels[:, -1, :N]),
-        printed=checks("θ_t", part.theta[:, 1]),
+        *checks("k[θ_t]", part.kernels[:, -1, :N]), printed=checks("θ_t", part.theta[:, 1])
     )
 
 
@@ -213,27 +240,30 @@ def gap(case: Data, part: Trained, limit: Any, *, start: float) -> float:
     """
     K, k = (np.asarray(limit(*sets)) for sets in ((case.xs,), (case.new, case.xs)))
     f = part.outputs[:, 0]
-    told = start * f[:, N:] + np.linalg.solve(K, (np.asarray(case.ys) - f[:, :N]).T).T @ k.T
-    return float(np.abs(part.outputs[:, -1, N:] - told).mean())
+    predicted = start * f[:, N:] + np.linalg.solve(K, (np.asarray(case.ys) - f[:, :N]).T).T @ k.T
+    return float(np.abs(part.outputs[:, -1, N:] - predicted).mean())
 
 
 @claim(
     "9.4-solution",
-    title="What a wide network learns",
+    title="The limit of training a wide network",
     kind="theorem",
-    of=("explain.infinite", "explain.lazy_training", "train.descend"),
+    of=("explain.infinite_width_limit", "explain.kernel_gradient_descent", "train.descend"),
     cites=LEE,
 )
 def solution(key):
     r"""If the kernel is constant, the trained network is
-    $f_\infty(x) = f_0(x) + k_\infty(x)^\top K_\infty^{-1} (y - f_0)$, and goes through the data."""
-    case, found = trained(key)
-    limit = infinite(shallow(D, 4, key=key)).ntk
-    gaps = [gap(case, part, limit, start=1.0) for part in found]
-    bare = [gap(case, part, limit, start=0.0) for part in found]
-    ends = np.stack([part.outputs[:, -1, :N] for part in found])
+    $f_\infty(x) = f_0(x) + k_\infty(x)^\top K_\infty^{-1} (y - f_0)$, and interpolates the data.
+    """
+    case, results = trained(key)
+    limit = infinite_width_limit(shallow(D, 4, key=key)).ntk
+    gaps = [gap(case, part, limit, start=1.0) for part in results]
+    gaps_without = [gap(case, part, limit, start=0.0) for part in results]
+    ends = np.stack([part.outputs[:, -1, :N] for part in results])
     net = shallow(D, 64, key=key)
-    said = lazy_training(limit, case.xs, case.ys[:, None], start=net)(np.inf, case.new)[:, 0]
+    predicted = kernel_gradient_descent(limit, case.xs, case.ys[:, None], initial_model=net)(
+        np.inf, case.new
+    )[:, 0]
     f, there = (np.asarray(predict(net, xs))[:, 0] for xs in (case.xs, case.new))
     formula = there + np.asarray(limit(case.new, case.xs)) @ np.linalg.solve(
         limit(case.xs), case.ys - f
@@ -243,11 +273,17 @@ def solution(key):
         between("power of m in it", slope(gaps), -0.8, -0.3),
         at_most("gap at width 4,096", gaps[-1], 0.05),
         close("at the examples: y", ends, np.broadcast_to(case.ys, ends.shape), tolerance=1e-4),
-        close("the library's end of training, against the formula", said, formula, tolerance=1e-10),
-        assumptions=[to_the_end(found)],
+        close(
+            "the library's prediction for t = ∞, against the formula",
+            predicted,
+            formula,
+            tolerance=1e-10,
+        ),
+        assumptions=[zero_loss(results)],
         figure=Chart(
             against_width(
-                "distance of trained networks", {"from the formula": gaps, "without f₀(x)": bare}
+                "distance of trained networks",
+                {"from the formula": gaps, "without f₀(x)": gaps_without},
             )
         ),
     )

@@ -1,4 +1,4 @@
-r"""§9.1: a network near its parameters, the features $\nabla f[\theta_0](x)$ and their kernel."""
+r"""§9.1: the linearised network, its features $\nabla f[\theta_0](x)$ and their kernel."""
 
 from typing import Any
 
@@ -14,7 +14,6 @@ from ...layers import Linear, tanh
 from ...models import MLP
 from ...plot import Chart, Panel
 from ...train import squared_error
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
@@ -23,7 +22,7 @@ FD = {"tolerance": 1e-8, "method": "finite differences"}
 
 
 def network(*sizes: int, key: Any) -> MLP:
-    """A smooth one, with offsets that are not 0."""
+    """A smooth network, with biases that are not 0."""
     net = MLP.init(*sizes, activation=tanh, key=key)
     return tree.axpy(0.2, tree.normal_like(jr.fold_in(key, 1), net), net)
 
@@ -42,25 +41,23 @@ def features(model: Any, xs: Any) -> np.ndarray:
     return jacobian(lambda theta: f(theta)[:, 0], theta)
 
 
-def at(h: Linearised, beta: Any) -> Linearised:
+def linearised_at(h: Linearised, beta: Any) -> Linearised:
     r"""The Taylor model at a vector $\beta$."""
     return Linearised(tree.ravel(h.beta)[1](jnp.asarray(beta)), h.origin)
 
 
 @claim(
     "9.1-linearise",
-    title="The tangent of a network",
+    title="The linearisation of a network",
     kind="definition",
     of=("explain.linearise",),
     cites="Jacot et al. 2018; Lee et al. 2019",
 )
-def taylor(key):
+def taylor(key, rng):
     r"""$f[\theta](x) \approx f[\theta_0](x) + \langle \nabla_\theta f[\theta_0](x), \theta -
-    \theta_0 \rangle$:
-    affine in $\theta$, with an error of second order, and still not linear in $x$. A model that is
-    linear in $\theta$ it leaves as it is.
+    \theta_0 \rangle$: affine in $\theta$, with an error of second order, and not linear in $x$. A
+    model that is linear in $\theta$ is its own linearisation.
     """
-    rng = chance(key)
     net = network(4, 10, 12, 1, key=key)
     xs = rng.normal(size=(8, 4))
     v = rng.normal(size=tree.size(net))
@@ -72,32 +69,31 @@ def taylor(key):
         :, :, 0
     ]
     true = lambda b: f(theta + b)
-    tangent = lambda b: predict(at(h, b), jnp.asarray(xs))
+    tangent = lambda b: predict(linearised_at(h, b), jnp.asarray(xs))
     errors = np.abs(along(true, sizes) - along(tangent, sizes)).max(axis=1)
     at_first = np.asarray(f(theta))[:, 0]
     flat = np.abs(along(true, sizes) - at_first).max(axis=1)
     order = lambda errors: np.polyfit(np.log(sizes), np.log(errors), 1)[0]
     line = Linear.init(4, 3, key=key)
     step = rng.normal(size=15)
-    bent = at(h, 0.3 * v)
-    ends = np.asarray(predict(bent, jnp.asarray(np.stack([xs[0], xs[1], (xs[0] + xs[1]) / 2]))))[
-        :, 0
-    ]
+    displaced = linearised_at(h, 0.3 * v)
+    ends = np.asarray(
+        predict(displaced, jnp.asarray(np.stack([xs[0], xs[1], (xs[0] + xs[1]) / 2])))
+    )[:, 0]
     ts = np.linspace(-3, 3, 61)
     return Verdict(
         between("order of the error, steps 0.1 … 0.001", order(errors), 1.95, 2.05),
-        refuted(between("order, without the gradient", order(flat), 1.95, 2.05)),
+        refuted(between("order of the error without the gradient term", order(flat), 1.95, 2.05)),
         close(
-            "the slope, against differences",
+            "the derivative, against finite differences",
             along(tangent, [1.0])[0] - at_first,
             features(net, xs) @ v,
             **FD,
         ),
         close(
-            "a linear layer: its Taylor model",
-            predict(at(linearise(line), step), jnp.asarray(xs)),
+            "a linear layer: its linearisation",
+            predict(linearised_at(linearise(line), step), jnp.asarray(xs)),
             outputs(line, xs)[1](tree.ravel(line)[0] + step),
-            tolerance=1e-12,
         ),
         refuted(
             close("linear in x: the midpoint", ends[2], (ends[0] + ends[1]) / 2, tolerance=1e-3)
@@ -107,7 +103,7 @@ def taylor(key):
             Panel(
                 "step along a direction of θ",
                 "output at three inputs",
-                title="networks and their tangents",
+                title="networks and their linearisations",
                 lines={name: (ts, value) for name, value in zip("123", along(true, ts).T)},
                 bounds={"": (ts, along(tangent, ts)[:, :3])},
             ),
@@ -124,38 +120,32 @@ def taylor(key):
 
 @claim(
     "9.1-linear-model",
-    title="A linear model over gradients",
+    title="A linear model on gradient features",
     kind="model",
     of=("explain.linearise", "explain.Linearised"),
 )
-def linear(key):
+def linear(key, rng):
     r"""$h[\beta](x) = f[\theta_0](x) + \beta^\top \nabla f[\theta_0](x)$ with
-    $\beta = \theta - \theta_0 \in \mathbb{R}^p$: its changes add up, and its gradient by $\beta$ is
-    the feature vector wherever $\beta$ is.
+    $\beta = \theta - \theta_0 \in \mathbb{R}^p$: the changes of the output add up, and the gradient
+    by $\beta$ is the feature vector at every $\beta$.
     """
-    rng = chance(key)
     net = network(3, 5, 1, key=key)
     xs, (a, b) = jnp.asarray(rng.normal(size=(6, 3))), rng.normal(size=(2, tree.size(net)))
     h = linearise(net)
     phi = features(net, xs)
-    change = lambda beta: np.asarray(predict(at(h, beta), xs) - predict(net, xs))[:, 0]
+    change = lambda beta: np.asarray(predict(linearised_at(h, beta), xs) - predict(net, xs))[:, 0]
     theta, f = outputs(net, xs)
     true = lambda beta: np.asarray(f(theta + beta) - f(theta))[:, 0]
     slope = lambda beta: np.asarray(
-        jax.jacrev(lambda beta: predict(at(h, beta), xs)[:, 0])(jnp.asarray(beta))
+        jax.jacrev(lambda beta: predict(linearised_at(h, beta), xs)[:, 0])(jnp.asarray(beta))
     )
     return Verdict(
         equal("β = 0: the network", predict(h, xs)[:, 0], predict(net, xs)[:, 0]),
-        equal("numbers in β", tree.size(h), tree.size(net)),
-        close(
-            "β + β': the changes add up",
-            change(a + 2 * b),
-            change(a) + 2 * change(b),
-            tolerance=1e-12,
-        ),
+        equal("size of β", tree.size(h), tree.size(net)),
+        close("β + β': the changes add up", change(a + 2 * b), change(a) + 2 * change(b)),
         refuted(
             close(
-                "those of the network do too",
+                "the changes of the network add up",
                 true(a + 2 * b),
                 true(a) + 2 * true(b),
                 tolerance=1e-3,
@@ -163,7 +153,7 @@ def linear(key):
         ),
         close("βᵀ∇f, against differences of f", change(a), phi @ a, **FD),
         close("gradient by β, at 0", slope(0 * a), phi, **FD),
-        close("gradient by β, elsewhere", slope(a), phi, **FD),
+        close("gradient by β, at another β", slope(a), phi, **FD),
     )
 
 
@@ -184,29 +174,36 @@ def layer_by_layer(net: MLP, xs: np.ndarray) -> np.ndarray:
     of=("explain.ntk", "explain.ntk_operator"),
     cites="Jacot et al. 2018",
 )
-def kernel(key):
+def kernel(key, rng):
     r"""$k(x, x') = \nabla f[\theta_0](x)^\top \nabla f[\theta_0](x')$, of any model: symmetric,
-    positive semi-definite, and on any number of examples of rank at most $p$. A model with several
-    outputs has one for each pair of them.
+    positive semi-definite, and of rank at most $p$ on any number of examples. A model with several
+    outputs has one kernel for each pair of outputs.
     """
-    xs = chance(key).normal(size=(20, 3))
+    xs = rng.normal(size=(20, 3))
     net, two, small = (network(*sizes, key=key) for sizes in ((3, 6, 1), (3, 5, 2), (3, 2, 1)))
     X = jnp.asarray(xs)
     K = np.asarray(ntk(net)(X))[:, :, 0, 0]
     phi = features(net, xs)
     by_loop = np.array([[sum(a * b for a, b in zip(one, other)) for other in phi] for one in phi])
     by_products = np.stack(
-        [np.asarray(ntk_operator(net, X, batch=7)(e))[:, 0] for e in jnp.eye(20)[:, :, None]]
+        [np.asarray(ntk_operator(net, X, batch_size=7)(e))[:, 0] for e in jnp.eye(20)[:, :, None]]
     )
     theta, f = outputs(two, xs[:4])
     J = jacobian(f, theta)
     few = np.asarray(ntk(small, form="trace")(X))
     return Verdict(
-        close("20 inputs, gradients by differences, multiplied pair by pair", K, by_loop, **FD),
+        close(
+            "20 inputs, gradients by finite differences, multiplied pair by pair", K, by_loop, **FD
+        ),
         close("layer by layer, by hand", K, layer_by_layer(net, xs), tolerance=1e-10),
-        close("by a pass back and a pass forward", by_products, K, tolerance=1e-10),
-        close("between two sets", ntk(net)(X[:6], X[6:])[:, :, 0, 0], K[:6, 6:], tolerance=1e-10),
-        close("the diagonal alone", ntk(net).diagonal(X)[:, 0, 0], np.diag(K), tolerance=1e-10),
+        close("by a VJP and a JVP", by_products, K, tolerance=1e-10),
+        close(
+            "between two sets of inputs",
+            ntk(net)(X[:6], X[6:])[:, :, 0, 0],
+            K[:6, 6:],
+            tolerance=1e-10,
+        ),
+        close("the diagonal only", ntk(net).diagonal(X)[:, 0, 0], np.diag(K), tolerance=1e-10),
         close(
             "two outputs: a block for each pair of examples",
             ntk(two)(X[:4]),
@@ -220,18 +217,18 @@ def kernel(key):
             **FD,
         ),
         equal("symmetric", K, K.T),
-        at_least("least eigenvalue", np.linalg.eigvalsh((K + K.T) / 2).min(), -1e-10),
+        at_least("smallest eigenvalue", np.linalg.eigvalsh((K + K.T) / 2).min(), -1e-10),
         at_most(
             f"rank on 20 inputs, of {tree.size(small)} parameters",
             np.linalg.matrix_rank(few),
             tree.size(small),
         ),
-        figure=_seen_from(key),
+        figure=_kernel_slices(key),
     )
 
 
-def _seen_from(key: Any) -> Chart:
-    """How a step for one input moves the outputs at others, for two networks on a line."""
+def _kernel_slices(key: Any) -> Chart:
+    """The effect of a step for one input on the outputs at others, for two networks on a line."""
     t = jnp.linspace(-3, 3, 121)[:, None]
     places = jnp.array([[-1.5], [0.5]])
     panel = lambda name, net: Panel(
@@ -249,20 +246,18 @@ def _seen_from(key: Any) -> Chart:
 def design(
     net: Any, xs: np.ndarray, ys: np.ndarray, beta: np.ndarray, phi: np.ndarray
 ) -> list[Any]:
-    r"""The checks of a matrix $\Phi$: that of its shape, and of the loss and the gradient it gives,
-    if it fits.
-    """
+    r"""Checks of a matrix $\Phi$: its shape, and, if it fits, the resulting loss and gradient."""
     n = len(xs)
     p = len(beta)
     h = linearise(net)
     batch = (jnp.asarray(xs), jnp.asarray(ys))
-    loss = lambda beta: n * squared_error(at(h, beta), batch)
-    said, slope = jax.value_and_grad(loss)(jnp.asarray(beta))
+    loss = lambda beta: n * squared_error(linearised_at(h, beta), batch)
+    value, slope = jax.value_and_grad(loss)(jnp.asarray(beta))
     checks = [equal("shape of Φ: n examples by p parameters", phi.shape, (n, p))]
     if phi.shape == (n, p):
         off = np.asarray(predict(net, batch[0]))[:, 0] + phi @ beta - ys
         checks += [
-            close("½‖f + Φβ − y‖²", said, off @ off / 2, tolerance=1e-8, relative=True),
+            close("½‖f + Φβ − y‖²", value, off @ off / 2, tolerance=1e-8, relative=True),
             close("its gradient Φᵀ(f + Φβ − y)", slope, phi.T @ off, tolerance=1e-8, relative=True),
         ]
     return checks
@@ -270,22 +265,21 @@ def design(
 
 @claim(
     "9.1-mse-design",
-    title="Least squares over gradients",
+    title="Least squares on gradient features",
     kind="definition",
     of=("explain.linearise", "train.squared_error"),
 )
-def squares(key):
+def squares(key, rng):
     r"""$\ell(\beta) = \frac12 \|f + \Phi\beta - y\|^2$ with the rows $\nabla f[\theta_0](x_i)^\top$
     of $\Phi \in \mathbb{R}^{n \times p}$; its gradient is $\Phi^\top (f + \Phi\beta - y)$.
     """
-    rng = chance(key)
     net = network(3, 4, 1, key=key)
     xs = rng.normal(size=(6, 3))
     ys = rng.normal(size=6)
     beta = rng.normal(size=tree.size(net))
     h = linearise(net)
     batch = (jnp.asarray(xs), jnp.asarray(ys))
-    loss = lambda beta: 6 * squared_error(at(h, beta), batch)
+    loss = lambda beta: 6 * squared_error(linearised_at(h, beta), batch)
     return Verdict(
         *design(net, xs, ys, beta, features(net, xs)),
         close(
@@ -308,18 +302,18 @@ def squares(key):
     of=("explain.linearise", "train.squared_error"),
     slip=True,
 )
-def squares_printed(key):
-    r"""A transpose is missing: gradients side by side are a matrix of $p \times n$, and $\Phi$ is
-    said to be in $\mathbb{R}^{n \times p}$, as all that follows has it. Where $p = n$ both fit, and
-    the printed one gives another loss."""
-    rng = chance(key)
+def squares_printed(key, rng):
+    r"""A transpose is missing: gradients as columns form a $p \times n$ matrix, and $\Phi$ is said
+    to be in $\mathbb{R}^{n \times p}$, which all that follows uses. Where $p = n$ both fit, and the
+    printed one gives a different loss.
+    """
     net = network(1, 2, 1, key=key)
     p = tree.size(net)
     xs = rng.normal(size=(p, 1))
     ys = rng.normal(size=p)
     beta = rng.normal(size=p)
     phi = features(net, xs)
-    few = lambda turned: design(net, xs[:4], ys[:4], beta, phi[:4].T if turned else phi[:4])
+    few = lambda transposed: design(net, xs[:4], ys[:4], beta, phi[:4].T if transposed else phi[:4])
     return Verdict(
         *few(False),
         *design(net, xs, ys, beta, phi)[1:],

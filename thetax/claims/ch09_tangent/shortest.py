@@ -1,5 +1,5 @@
-r"""§9.1: the shortest $\beta$ that goes through the data, and what a linearised network says
-elsewhere.
+r"""§9.1: the minimum-norm $\beta$ that interpolates the data, and the predictions of the linearised
+network.
 """
 
 from typing import Any, NamedTuple
@@ -11,20 +11,20 @@ import optax
 
 from ... import tree
 from ...core import predict, run
-from ...explain import lazy_training, linearise, ntk
+from ...explain import kernel_gradient_descent, linearise, ntk
 from ...plot import Chart, Panel
 from ...train import descend, squared_error
-from ..engine.chance import chance
 from ..engine.check import at_least, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
-from .linearised import at, features, network
+from ..engine.numpy_rng import numpy_rng
+from .linearised import features, linearised_at, network
 
 STEPS = 4000
 
 
 class Fit(NamedTuple):
-    r"""A network with more parameters than examples, at right angles to one another, so that $K$ is
-    well conditioned: its outputs $f$, the rows $\nabla f(x_i)$ of $\Phi$, and $\Phi^+ (y - f)$.
+    r"""A network with more parameters than examples, on orthogonal inputs, so that $K$ is well
+    conditioned: its outputs $f$, the rows $\nabla f(x_i)$ of $\Phi$, and $\Phi^+ (y - f)$.
     """
 
     net: Any
@@ -36,10 +36,10 @@ class Fit(NamedTuple):
 
 
 def fit(key: Any, n: int = 5) -> Fit:
-    r"""Inputs at right angles, so that $K$ is far from singular, and the shortest solution by a
+    r"""Orthogonal inputs, so that $K$ is far from singular, and the minimum-norm solution by a
     pseudo-inverse.
     """
-    rng = chance(key)
+    rng = numpy_rng(key)
     net = network(n, 6, 1, key=key)
     xs = np.sqrt(n) * np.linalg.qr(rng.normal(size=(n, n)))[0]
     ys = rng.normal(size=n)
@@ -48,7 +48,7 @@ def fit(key: Any, n: int = 5) -> Fit:
     return Fit(net, xs, ys, f, phi, np.linalg.pinv(phi) @ (ys - f))
 
 
-def solved(case: Fit) -> np.ndarray:
+def minimum_norm_beta(case: Fit) -> np.ndarray:
     r"""The library's $\beta^*$, as a vector."""
     return np.asarray(
         tree.ravel(linearise(case.net).solve(jnp.asarray(case.xs), jnp.asarray(case.ys[:, None])))[
@@ -57,12 +57,14 @@ def solved(case: Fit) -> np.ndarray:
     )
 
 
-def descended(case: Fit, start: np.ndarray) -> np.ndarray:
-    r"""Where gradient descent on $\beta$ ends."""
+def descent_limit(case: Fit, start: np.ndarray) -> np.ndarray:
+    r"""The limit of gradient descent on $\beta$."""
     h = linearise(case.net)
     batch = (jnp.asarray(case.xs), jnp.asarray(case.ys))
     rate = len(case.ys) / np.linalg.eigvalsh(case.phi @ case.phi.T).max()
-    step = descend(lambda beta, _, key: squared_error(at(h, beta), batch), optax.sgd(rate))
+    step = descend(
+        lambda beta, _, key: squared_error(linearised_at(h, beta), batch), optax.sgd(rate)
+    )
     walk = jax.jit(lambda beta: run(step, beta, jnp.zeros(STEPS), key=jax.random.key(0))[0].model)
     return np.asarray(walk(jnp.asarray(start)))
 
@@ -70,25 +72,25 @@ def descended(case: Fit, start: np.ndarray) -> np.ndarray:
 def loss(case: Fit, beta: np.ndarray) -> float:
     r"""$\frac12 \|f + \Phi\beta - y\|^2$."""
     batch = jnp.asarray(case.xs), jnp.asarray(case.ys)
-    return len(case.ys) * float(squared_error(at(linearise(case.net), beta), batch))
+    return len(case.ys) * float(squared_error(linearised_at(linearise(case.net), beta), batch))
 
 
 @claim(
     "9.1-minnorm",
-    title="The shortest of all solutions",
+    title="The minimum-norm solution",
     kind="theorem",
     of=("explain.linearise", "explain.Linearised", "train.descend"),
 )
-def shortest(key):
+def shortest(key, rng):
     r"""For $p \ge n$ and $K = \Phi\Phi^\top$ invertible,
-    $\beta^* = \Phi^\top K^{-1} (y - f) = \Phi^+ (y - f)$ goes through the data. Of all that do it
-    is the shortest, and where gradient descent from $\beta = 0$ ends.
+    $\beta^* = \Phi^\top K^{-1} (y - f) = \Phi^+ (y - f)$ interpolates the data. It is the
+    interpolant of smallest norm, and the limit of gradient descent from $\beta = 0$.
     """
     case = fit(key)
-    beta = solved(case)
+    beta = minimum_norm_beta(case)
     p = case.phi.shape[1]
     K = case.phi @ case.phi.T
-    null = chance(key).normal(size=p)
+    null = rng.normal(size=p)
     null = null - np.linalg.pinv(case.phi) @ (case.phi @ null)
     small = network(1, 1, 1, key=key)
     many = np.linspace(-2, 2, 7)[:, None]
@@ -103,18 +105,13 @@ def shortest(key):
         close(
             "β*, against gradient descent from 0",
             beta,
-            descended(case, np.zeros(p)),
+            descent_limit(case, np.zeros(p)),
             tolerance=1e-8,
         ),
         close("its loss", loss(case, beta), 0.0, tolerance=1e-15),
+        close("loss with a null-space component added", loss(case, beta + null), 0.0),
         close(
-            "loss with something added that no gradient sees",
-            loss(case, beta + null),
-            0.0,
-            tolerance=1e-12,
-        ),
-        close(
-            "which makes it longer by its own square",
+            "its squared norm increases by that of the component",
             np.sum((beta + null) ** 2),
             beta @ beta + null @ null,
             tolerance=1e-6,
@@ -131,85 +128,88 @@ def shortest(key):
             ),
             tree.size(small),
         ),
-        assumptions=[at_least("least eigenvalue of K", np.linalg.eigvalsh(K).min(), 0.05)],
+        assumptions=[at_least("smallest eigenvalue of K", np.linalg.eigvalsh(K).min(), 0.05)],
     )
 
 
 @erratum(
     "9.1-minnorm",
-    title="One of many solutions, the shortest",
+    title="Not unique: one of many solutions, that of smallest norm",
     printed=r"\{\beta : \ell(\beta) = \min \ell\} = \{\Phi^\top K^{-1} (y - f)\}",
     corrected=r"\{\beta : \ell(\beta) = \min \ell\} = \Phi^\top K^{-1} (y - f) + \ker \Phi",
     of=("explain.linearise", "train.descend"),
 )
-def shortest_printed(key):
+def shortest_printed(key, rng):
     r"""The notes call it the unique solution. With more parameters than examples the minimisers are
-    an affine space of dimension $p - n$, and where descent ends depends on where it begins; unique
-    is the shortest.
+    an affine space of dimension $p - n$, and the limit of gradient descent depends on the start;
+    only the minimum-norm solution is unique.
     """
     case = fit(key)
-    beta, (n, p) = solved(case), case.phi.shape
-    start = chance(key).normal(size=p)
-    end = descended(case, start)
+    beta, (n, p) = minimum_norm_beta(case), case.phi.shape
+    start = rng.normal(size=p)
+    end = descent_limit(case, start)
     free = start - np.linalg.pinv(case.phi) @ (case.phi @ start)
     dimension = p - np.linalg.matrix_rank(case.phi, rtol=1e-9)
     checks = lambda expected, size: [
-        close("where descent from a random β ends", end, expected, tolerance=1e-7),
-        equal("dimension of the minimisers", dimension, size),
+        close("limit of gradient descent from a random β", end, expected, tolerance=1e-7),
+        equal("dimension of the set of minimisers", dimension, size),
     ]
     return Verdict(
         *checks(beta + free, p - n),
         close("loss there", loss(case, end), 0.0, tolerance=1e-14),
-        at_least("its length, against the shortest", np.linalg.norm(end), np.linalg.norm(beta)),
+        at_least("its norm, against the minimum norm", np.linalg.norm(end), np.linalg.norm(beta)),
         printed=checks(beta, 0),
     )
 
 
 @claim(
     "9.1-prediction",
-    title="What it says elsewhere",
+    title="Predictions of the linearised network",
     kind="identity",
-    of=("explain.linearise", "explain.ntk", "explain.lazy_training"),
+    of=("explain.linearise", "explain.ntk", "explain.kernel_gradient_descent"),
 )
-def prediction(key):
+def prediction(key, rng):
     r"""$h^*(x) = f[\theta_0](x) + k(x)^\top K^{-1} (y - f)$ with $k(x)_i = k(x, x_i)$: kernel
-    regression on what the network does not say yet. At the examples it is $y$.
+    regression on the residual of the network. At the examples it is $y$.
     """
     case = fit(key)
     X = jnp.asarray(case.xs)
-    new = chance(key).normal(size=(8, 5))
+    new = rng.normal(size=(8, 5))
     there = np.asarray(predict(case.net, jnp.asarray(new)))[:, 0]
     other = features(case.net, new)
     h = linearise(case.net).solve(X, jnp.asarray(case.ys[:, None]))
-    said = np.asarray(predict(h, jnp.asarray(new)))[:, 0]
+    predicted = np.asarray(predict(h, jnp.asarray(new)))[:, 0]
     K, k = (
         np.asarray(ntk(case.net, form="trace")(*sets)) for sets in ((X,), (jnp.asarray(new), X))
     )
-    lazy = lazy_training(ntk(case.net), X, case.ys[:, None], start=case.net)
+    lazy = kernel_gradient_descent(ntk(case.net), X, case.ys[:, None], initial_model=case.net)
     return Verdict(
         close("at the examples", predict(h, X)[:, 0], case.ys, tolerance=1e-10),
         close(
             "8 new inputs, by the kernel",
-            said,
+            predicted,
             there + k @ np.linalg.solve(K, case.ys - case.f),
             tolerance=1e-10,
         ),
         close(
-            "by β*, from differences",
-            said,
+            "by β*, from finite differences",
+            predicted,
             there + other @ case.beta,
             tolerance=1e-7,
             method="finite differences",
         ),
         close(
-            "the end of lazy training", lazy(np.inf, jnp.asarray(new))[:, 0], said, tolerance=1e-10
+            "the limit of lazy training",
+            lazy(np.inf, jnp.asarray(new))[:, 0],
+            predicted,
+            tolerance=1e-10,
         ),
         figure=_on_a_line(key),
     )
 
 
 def _on_a_line(key: Any) -> Chart:
-    """Six points, the network before, its linearised form trained, and itself trained."""
+    """Six points, the initial network, the trained linearised network, and the trained network."""
     xs = np.array([-2.0, -1.4, -0.5, 0.2, 1.1, 1.9])
     t = np.linspace(-2.5, 4.5, 141)
     batch = jnp.asarray(xs[:, None]), jnp.asarray(np.sin(2 * xs))
@@ -222,38 +222,39 @@ def _on_a_line(key: Any) -> Chart:
         Panel(
             "x",
             "output",
-            bounds={"at first": say(net)},
+            bounds={"initial": say(net)},
             points={"data": (xs, np.sin(2 * xs))},
-            lines={"linearised": say(h), "the network, trained": say(full)},
+            lines={"linearised": say(h), "trained network": say(full)},
         )
     )
 
 
 @erratum(
     "9.1-prediction",
-    title="The network at the start is still there",
+    title="The initial network is missing",
     printed=r"h^*(x) = k(x)^\top K^{-1} (y - f)",
     corrected=r"h^*(x) = f[\theta_0](x) + k(x)^\top K^{-1} (y - f)",
     of=("explain.linearise", "explain.ntk"),
 )
-def prediction_printed(key):
+def prediction_printed(key, rng):
     r"""Without $f[\theta_0](x)$ the predictions at the examples are $y - f$ and not $y$, and
-    elsewhere those of $h[\beta^*]$ less the network at the start. The same term is missing in
-    $f_\infty(x)$ in §9.4."""
+    elsewhere those of $h[\beta^*]$ minus the initial network. The same term is missing in
+    $f_\infty(x)$ in §9.4.
+    """
     case = fit(key)
     X = jnp.asarray(case.xs)
-    new = jnp.asarray(chance(key).normal(size=(8, 5)))
+    new = jnp.asarray(rng.normal(size=(8, 5)))
     h = linearise(case.net).solve(X, jnp.asarray(case.ys[:, None]))
     kernel = ntk(case.net, form="trace")
     a = np.linalg.solve(np.asarray(kernel(X)), case.ys - case.f)
 
     def checks(start):
-        said = lambda xs: (
+        predict_with = lambda xs: (
             start * np.asarray(predict(case.net, xs))[:, 0] + np.asarray(kernel(xs, X)) @ a
         )
         return [
-            close("at the examples: y", said(X), case.ys, tolerance=1e-10),
-            close("8 new inputs: h[β*]", said(new), predict(h, new)[:, 0], tolerance=1e-10),
+            close("at the examples: y", predict_with(X), case.ys, tolerance=1e-10),
+            close("8 new inputs: h[β*]", predict_with(new), predict(h, new)[:, 0], tolerance=1e-10),
         ]
 
     return Verdict(*checks(1), printed=checks(0))

@@ -1,5 +1,5 @@
-"""Chapter 10, Bayesian learning: Gaussian processes, and the networks that become one as they
-widen.
+"""Chapter 10, Bayesian learning: Gaussian processes, and their relation to infinitely wide
+networks.
 """
 
 from . import linear_units as linear_units

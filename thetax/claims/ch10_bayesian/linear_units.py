@@ -1,5 +1,5 @@
-"""§10.2: linear units with random weights are Gaussian processes, and deep linear networks nearly
-so.
+"""§10.2: linear units with random weights are Gaussian processes; deep linear networks are
+approximately.
 """
 
 from typing import Any
@@ -11,14 +11,13 @@ import numpy as np
 from scipy import stats
 
 from ...bayes import GaussianProcess, linear_kernel
-from ...explain import infinite
+from ...explain import infinite_width_limit
 from ...layers import Initialiser, Linear, gaussian, identity, lecun, orthogonal
 from ...models import MLP, ridge
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import close, equal, falls, likely, refuted, within
 from ..engine.claim import Verdict, claim, erratum
-from .processes import BOOK, distances, spread
+from .processes import BOOK, covariance_errors, distances
 
 SIGMA, DRAWS = 1.4, 200_000
 UNIT = ("layers.Linear", "layers.gaussian", "bayes.linear_kernel")
@@ -27,7 +26,7 @@ UNIT = ("layers.Linear", "layers.gaussian", "bayes.linear_kernel")
 def outputs(
     X: np.ndarray, units: int, draws: int, key: Any, initialiser: Initialiser | None = None
 ) -> np.ndarray:
-    r"""What layers of so many units without an offset, $w \sim N(0, \frac{\sigma^2}{d} I)$, give
+    r"""The outputs of layers of `units` units without bias, $w \sim N(0, \frac{\sigma^2}{d} I)$,
     for the rows of $X$: draws, examples, units.
     """
     d = X.shape[1]
@@ -56,25 +55,28 @@ def second_moments(ys: np.ndarray) -> np.ndarray:
     of=UNIT,
     cites="Neal 1996",
 )
-def unit(key):
+def unit(key, rng):
     r"""With $w \sim N(0, \frac{\sigma^2}{d} I_d)$ the outputs $y = Xw$,
-    $X \in \mathbb{R}^{n \times d}$, have the law $N(0, \frac{\sigma^2}{d} XX^\top)$: a Gaussian
-    process of the kernel $k(x, x') = \frac{\sigma^2}{d} x^\top x'$.
+    $X \in \mathbb{R}^{n \times d}$, have the distribution $N(0, \frac{\sigma^2}{d} XX^\top)$: a
+    Gaussian process with the kernel $k(x, x') = \frac{\sigma^2}{d} x^\top x'$.
     """
     n, d = 4, 3
-    X = chance(key).normal(size=(n, d))
+    X = rng.normal(size=(n, d))
     ys = outputs(X, 1, DRAWS, key)[:, :, 0]
     sigma = np.array([[SIGMA**2 / d * sum(a * b for a, b in zip(x, y)) for y in X] for x in X])
-    kernel = linear_kernel(scale=SIGMA**2 / d)
+    kernel = linear_kernel(variance=SIGMA**2 / d)
     square = distances(ys, 0.0, sigma)
     return Verdict(
         within(
-            "covariances of 200,000 draws", second_moments(ys), sigma, error=spread(sigma, DRAWS)
+            "covariances of 200,000 draws",
+            second_moments(ys),
+            sigma,
+            error=covariance_errors(sigma, DRAWS),
         ),
         within("means", ys.mean(axis=0), np.zeros(n), error=np.sqrt(np.diag(sigma) / DRAWS)),
-        close("the library's kernel", np.asarray(kernel(jnp.asarray(X))), sigma, tolerance=1e-12),
+        close("the library's kernel", np.asarray(kernel(jnp.asarray(X))), sigma),
         likely(
-            "distances², Kolmogorov-Smirnov to χ² of 3 degrees",
+            "squared distances, Kolmogorov-Smirnov against χ² with 3 degrees of freedom",
             stats.kstest(square, stats.chi2(d).cdf).pvalue,
         ),
         equal("rank of Σ: 4 outputs of 3 weights", np.linalg.matrix_rank(sigma), d),
@@ -83,39 +85,41 @@ def unit(key):
 
 @erratum(
     "10.2-linear-unit",
-    title="Examples by examples, and a share for each input",
+    title="The shape of the covariance, and the factor 1/d",
     printed=r"y \sim N(0, \tfrac{\sigma^2}{d} X^\top X), \quad k(x, x') = \tfrac{\sigma^2}{n} "
     r"x^\top x'",
     corrected=r"y \sim N(0, \tfrac{\sigma^2}{d} X X^\top), \quad k(x, x') = \tfrac{\sigma^2}{d} "
     r"x^\top x'",
     of=UNIT,
 )
-def unit_printed(key):
-    r"""The covariance of $n$ outputs is $n \times n$, while $X^\top X$ is $d \times d$, and another
-    matrix even where $n = d$; and what one unit says of two examples cannot depend on how many
-    others there are.
+def unit_printed(key, rng):
+    r"""The covariance of $n$ outputs is $n \times n$, while $X^\top X$ is $d \times d$, and a
+    different matrix even where $n = d$; and the covariance of two examples cannot depend on the
+    number of the others.
     """
-    rng, (n, d) = chance(key), (4, 3)
+    n, d = 4, 3
     X = rng.normal(size=(n, d))
     even = rng.normal(size=(d, d))
     key_X, key_even = jr.split(key)
-    seen = second_moments(outputs(X, 1, DRAWS, key_X)[:, :, 0])
+    moments = second_moments(outputs(X, 1, DRAWS, key_X)[:, :, 0])
     seen_even = second_moments(outputs(even, 1, DRAWS, key_even)[:, :, 0])
-    kernel = lambda scale: np.asarray(linear_kernel(scale=scale)(jnp.asarray(X)))
+    kernel = lambda scale: np.asarray(linear_kernel(variance=scale)(jnp.asarray(X)))
     share = SIGMA**2 / d
-    error = spread(SIGMA**2 / d * X @ X.T, DRAWS)
-    error_even = spread(share * even @ even.T, DRAWS)
+    error = covariance_errors(SIGMA**2 / d * X @ X.T, DRAWS)
+    error_even = covariance_errors(share * even @ even.T, DRAWS)
     return Verdict(
-        equal("shape of XXᵀ", (X @ X.T).shape, seen.shape),
+        equal("shape of XXᵀ", (X @ X.T).shape, moments.shape),
         within(
             "3 examples of 3 inputs: covariances, XXᵀ",
             seen_even,
             share * even @ even.T,
             error=error_even,
         ),
-        within("4 examples of 3 inputs: kernel with σ²/d", seen, kernel(SIGMA**2 / d), error=error),
+        within(
+            "4 examples of 3 inputs: kernel with σ²/d", moments, kernel(SIGMA**2 / d), error=error
+        ),
         printed=[
-            equal("shape of XᵀX", (X.T @ X).shape, seen.shape),
+            equal("shape of XᵀX", (X.T @ X).shape, moments.shape),
             within(
                 "3 examples of 3 inputs: covariances, XᵀX",
                 seen_even,
@@ -123,7 +127,10 @@ def unit_printed(key):
                 error=error_even,
             ),
             within(
-                "4 examples of 3 inputs: kernel with σ²/n", seen, kernel(SIGMA**2 / n), error=error
+                "4 examples of 3 inputs: kernel with σ²/n",
+                moments,
+                kernel(SIGMA**2 / n),
+                error=error,
             ),
         ],
     )
@@ -135,31 +142,33 @@ def unit_printed(key):
     kind="identity",
     of=("layers.Linear", "layers.gaussian"),
 )
-def several(key):
-    r"""Given the inputs, the units of a layer whose weights are independent are independent
-    processes of one law: $\mathrm{Cov}(y_i^{(a)}, y_j^{(b)}) = \delta_{ab}\, k(x_i, x_j)$, and all
-    of them are jointly normal.
+def several(key, rng):
+    r"""Given the inputs, the units of a layer with independent weights are independent, identically
+    distributed processes: $\mathrm{Cov}(y_i^{(a)}, y_j^{(b)}) = \delta_{ab}\, k(x_i, x_j)$, and all
+    outputs are jointly normal.
     """
     n, d, m, draws = 2, 3, 3, 50_000
-    X = chance(key).normal(size=(n, d))
+    X = rng.normal(size=(n, d))
     key_layer, key_turned = jr.split(key)
     ys = outputs(X, m, draws, key_layer).transpose(0, 2, 1).reshape(draws, m * n)
     k = SIGMA**2 / d * X @ X.T
     sigma = np.kron(np.eye(m), k)
-    turned = outputs(X[:1], m, draws, key_turned, orthogonal)[:, 0]  # units of orthogonal weights
+    orthogonal_units = outputs(X[:1], m, draws, key_turned, orthogonal)[
+        :, 0
+    ]  # units with orthogonal weights
     return Verdict(
         within(
             "covariances of 3 units at 2 inputs, 0 between units",
             second_moments(ys),
             sigma,
-            error=spread(sigma, draws),
+            error=covariance_errors(sigma, draws),
         ),
         likely(
-            "jointly normal: distances², to χ² of 6 degrees",
+            "jointly normal: squared distances, against χ² with 6 degrees of freedom",
             stats.kstest(distances(ys, 0.0, sigma), stats.chi2(m * n).cdf).pvalue,
         ),
         _squares("squares of two units", ys[:, [0, n]]),
-        refuted(_squares("squares of two units of orthogonal weights", turned[:, :2])),
+        refuted(_squares("squares of two units with orthogonal weights", orthogonal_units[:, :2])),
     )
 
 
@@ -172,29 +181,29 @@ def _squares(name: str, pair: np.ndarray) -> Any:
 
 @claim(
     "10.2-gp-blr",
-    title="The linear kernel is Bayesian linear regression",
+    title="The linear kernel gives Bayesian linear regression",
     kind="theorem",
     of=("bayes.GaussianProcess", "bayes.linear_kernel", "models.ridge"),
     cites=BOOK,
 )
-def regression(key):
+def regression(rng):
     r"""With the kernel $s\,x^\top x'$ the posterior of the process is that of $f = w^\top x$,
     $w \sim N(0, sI)$: with $A = \frac{1}{\gamma^2} X^\top X + \frac1s I$ mean
     $\frac{1}{\gamma^2} x^\top A^{-1} X^\top y$ and variance $x^\top A^{-1} x$. The mean is ridge
     regression of strength $\gamma^2 / s$.
     """
-    rng, (n, d), s, noise = chance(key), (12, 4), 0.8, 0.3
+    rng, (n, d), s, noise = rng, (12, 4), 0.8, 0.3
     X = rng.normal(size=(n, d))
     new = rng.normal(size=(6, d))
-    X = X - X.mean(axis=0)  # so that an offset has nothing to add
+    X = X - X.mean(axis=0)  # so that an intercept has no effect
     ys = X @ rng.normal(size=d) + np.sqrt(noise) * rng.normal(size=n)
     ys = ys - ys.mean()
-    found = GaussianProcess.init(linear_kernel(scale=s), noise=noise).condition(
+    results = GaussianProcess.init(linear_kernel(variance=s), noise=noise).condition(
         jnp.asarray(X), jnp.asarray(ys)
     )
     A = np.linalg.inv(X.T @ X / noise + np.eye(d) / s)
     mean, covariance = (
-        np.asarray(part(jnp.asarray(new))) for part in (found.mean, found.covariance)
+        np.asarray(part(jnp.asarray(new))) for part in (results.mean, results.covariance)
     )
     line = lambda strength: np.asarray(
         jax.vmap(ridge(jnp.asarray(X), jnp.asarray(ys), strength=strength))(jnp.asarray(new))
@@ -209,15 +218,15 @@ def regression(key):
             line(noise / s),
             tolerance=1e-10,
         ),
-        refuted(close("of strength γ²", mean, line(noise), tolerance=1e-10)),
-        close("log evidence", found.log_evidence, evidence, tolerance=1e-10),
+        refuted(close("mean, against strength γ²", mean, line(noise), tolerance=1e-10)),
+        close("log evidence", results.log_marginal_likelihood, evidence, tolerance=1e-10),
     )
 
 
 def kurtosis(
     widths: tuple[int, ...], x: np.ndarray, draws: int, key: Any
 ) -> tuple[float, float, float]:
-    """The excess kurtosis of linear networks of these hidden widths, its standard error, and the
+    """The excess kurtosis of linear networks with these hidden widths, its standard error, and the
     mean of y² over k.
     """
 
@@ -233,7 +242,7 @@ def kurtosis(
     fourth = np.mean(square**2)
     influence = (
         square**2 - fourth - 2 * fourth * (square - 1)
-    )  # of one draw on the ratio of moments
+    )  # influence of one draw on the ratio of moments
     return (
         float(fourth - 3),
         float(influence.std() / np.sqrt(len(z))),
@@ -245,39 +254,43 @@ def kurtosis(
     "10.2-deep-linear",
     title="Deep linear networks are nearly normal",
     kind="theorem",
-    of=("models.MLP", "layers.lecun", "explain.infinite"),
+    of=("models.MLP", "layers.lecun", "explain.infinite_width_limit"),
     cites="Matthews et al. 2018",
 )
-def deep(key, scale):
-    r"""A linear network with a hidden layer of width $m$ has, over its random weights, an output of
-    excess kurtosis $\frac6m$ at every input: not normal, but the nearer to it the wider the layer,
-    with the covariance of a single unit at every width. Two such layers have
-    $3(1 + \frac2m)^2 - 3$.
+def deep(key, rng, scale):
+    r"""A linear network with a hidden layer of width $m$ has, over random weights, an output with
+    excess kurtosis $\frac6m$ at every input: not normal, but closer to it the wider the layer, with
+    the covariance of a single unit at every width. Two such layers have $3(1 + \frac2m)^2 - 3$.
     """
-    x = chance(key).normal(size=2)
+    x = rng.normal(size=2)
     draws = 400_000 if scale == "full" else 200_000
     widths = (4, 16, 64)
     keys = jr.split(key, 4)
-    found = np.array([kurtosis((m,), x, draws, key) for m, key in zip(widths, keys)])
-    twice = kurtosis((4, 4), x, draws, keys[3])
+    result = np.array([kurtosis((m,), x, draws, key) for m, key in zip(widths, keys)])
+    two_layers = kurtosis((4, 4), x, draws, keys[3])
     net = MLP.init(2, 16, 1, activation=identity, initialiser=lecun, key=key)
-    limit = float(infinite(net, initialiser=lecun).nngp(jnp.asarray(x[None]))[0, 0])
+    limit = float(infinite_width_limit(net, initialiser=lecun).nngp(jnp.asarray(x[None]))[0, 0])
     m = np.array(widths)
     return Verdict(
-        within("widths 4, 16, 64: 6/m", found[:, 0], 6 / m, error=found[:, 1]),
-        within("two layers of width 4: 3(1 + 2/m)² − 3", twice[0], 3 * 1.5**2 - 3, error=twice[1]),
-        falls("it falls with the width", found[:, 0]),
-        refuted(within("width 4: 0, as if it were normal", found[0, 0], 0.0, error=found[0, 1])),
+        within("widths 4, 16, 64: 6/m", result[:, 0], 6 / m, error=result[:, 1]),
         within(
-            "E y² over k, every width", found[:, 2], np.ones(3), error=np.sqrt((2 + 6 / m) / draws)
+            "two layers of width 4: 3(1 + 2/m)² − 3",
+            two_layers[0],
+            3 * 1.5**2 - 3,
+            error=two_layers[1],
         ),
-        close("the kernel in the limit, against xᵀx/d", limit, x @ x / 2, tolerance=1e-12),
+        falls("it decreases with the width", result[:, 0]),
+        refuted(within("width 4: 0, as if it were normal", result[0, 0], 0.0, error=result[0, 1])),
+        within(
+            "E y² over k, every width", result[:, 2], np.ones(3), error=np.sqrt((2 + 6 / m) / draws)
+        ),
+        close("the kernel in the limit, against xᵀx/d", limit, x @ x / 2),
         figure=Chart(
             Panel(
                 "width m",
                 "excess kurtosis",
                 log="xy",
-                points={"random networks": (m, found[:, 0])},
+                points={"random networks": (m, result[:, 0])},
                 bounds={"6/m": (m, 6 / m)},
             )
         ),

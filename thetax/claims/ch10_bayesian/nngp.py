@@ -1,6 +1,4 @@
-"""§10.2: networks with activations, which become Gaussian processes layer by layer as they
-widen.
-"""
+"""§10.2: wide networks with activations converge to Gaussian processes, layer by layer (NNGP)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,22 +10,22 @@ import numpy as np
 from jax.scipy.special import erf
 from scipy import integrate, special, stats
 
-from ...explain import expectations, infinite
-from ...layers import Linear, he, relu, tangent, tanh
+from ...explain import dual_activation, infinite_width_limit
+from ...layers import Linear, he, ntk_parametrisation, relu, tanh
 from ...models import MLP
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, close, falls, likely, refuted, within
 from ..engine.claim import Verdict, claim, erratum
+from ..engine.numpy_rng import numpy_rng
 
 LEE = "Neal 1996; Lee et al. 2018"
 COUPLE = Callable[
     [float, float, float], float
-]  # E φ(u)φ(v) of the two variances about their covariance
+]  # E φ(u)φ(v) from the variance of u, the covariance, and the variance of v
 
 
-def by_grid(phi: Callable[[np.ndarray], np.ndarray], nodes: int = 100) -> COUPLE:
-    r"""$\mathbb{E}\,\varphi(u)\varphi(v)$ by Gauss and Hermite's rule in two dimensions: for smooth
+def quadrature_2d(phi: Callable[[np.ndarray], np.ndarray], nodes: int = 100) -> COUPLE:
+    r"""$\mathbb{E}\,\varphi(u)\varphi(v)$ by Gauss-Hermite quadrature in two dimensions, for smooth
     $\varphi$.
     """
     z, w = np.polynomial.hermite_e.hermegauss(nodes)
@@ -41,24 +39,24 @@ def by_grid(phi: Callable[[np.ndarray], np.ndarray], nodes: int = 100) -> COUPLE
     return couple
 
 
-def by_kinks(x: float, k: float, y: float) -> float:
-    r"""$\mathbb{E}\,\mathrm{ReLU}(u)\mathrm{ReLU}(v)$: the mean of ReLU$(v)$ given $u$ is known,
-    and then quadrature over $u > 0$.
+def relu_quadrature(x: float, k: float, y: float) -> float:
+    r"""$\mathbb{E}\,\mathrm{ReLU}(u)\mathrm{ReLU}(v)$: the mean of ReLU$(v)$ given $u$ in closed
+    form, and quadrature over $u > 0$.
     """
     nodes, weights = np.polynomial.legendre.leggauss(100)
-    u = 6 * (1 + nodes)  # in units of its deviation, up to 12
+    u = 6 * (1 + nodes)  # in units of its standard deviation, up to 12
     mean = k / np.sqrt(x) * u
     deviation = np.sqrt(max(y - k**2 / x, 1e-24))
     bell = lambda z: np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
-    given = mean * special.ndtr(mean / deviation) + deviation * bell(mean / deviation)
-    return float(6 * weights @ (np.sqrt(x) * u * given * bell(u)))
+    inner_mean = mean * special.ndtr(mean / deviation) + deviation * bell(mean / deviation)
+    return float(6 * weights @ (np.sqrt(x) * u * inner_mean * bell(u)))
 
 
 def recursion(
     X: np.ndarray, couple: COUPLE, *, depth: int, weight: float, bias: float
 ) -> np.ndarray:
-    r"""$k^\ell_{ij} = \sigma_w^2\, \mathbb{E}\,\varphi(u)\varphi(v) + \sigma_b^2$, an entry at a
-    time.
+    r"""$k^\ell_{ij} = \sigma_w^2\, \mathbb{E}\,\varphi(u)\varphi(v) + \sigma_b^2$, entry by
+    entry.
     """
     n = len(X)
     K = weight * X @ X.T / X.shape[1] + bias
@@ -73,8 +71,8 @@ def recursion(
 
 
 def examples(key: Any) -> np.ndarray:
-    """Five inputs of three numbers, all about as long."""
-    rng = chance(key)
+    """Five inputs in three dimensions, of similar norm."""
+    rng = numpy_rng(key)
     X = rng.normal(size=(5, 3))
     return X / np.linalg.norm(X, axis=1, keepdims=True) * rng.uniform(1.0, 2.0, size=(5, 1))
 
@@ -82,8 +80,8 @@ def examples(key: Any) -> np.ndarray:
 def empirical(
     X: np.ndarray, width: int, seeds: int, key: Any, *, activation: Any, initialiser: Any
 ) -> np.ndarray:
-    """The mean of y yᵀ over so many networks of two hidden layers, each with as many outputs as
-    units.
+    """The mean of y yᵀ over `seeds` networks with two hidden layers, each with as many outputs as
+    hidden units.
     """
 
     def one(key, X):
@@ -106,18 +104,18 @@ def empirical(
 
 @claim(
     "10.2-nngp-mean",
-    title="The mean of an activation, and of what comes before one",
+    title="The means of activations and of pre-activations",
     kind="identity",
-    of=("explain.expectations", "layers.Linear"),
+    of=("explain.dual_activation", "layers.Linear"),
     cites=LEE,
 )
-def mean(key):
+def mean(key, rng):
     r"""For a pre-activation $z \sim N(0, k)$ the activation has the mean $\mathbb{E}\,\varphi(z)$:
-    $\sqrt{k / 2\pi}$ for ReLU, 0 for an odd $\varphi$. The next pre-activation, which the process
-    is about, has mean 0 all the same, since its weights have.
+    $\sqrt{k / 2\pi}$ for ReLU, 0 for an odd $\varphi$. The next pre-activation, which is the
+    process, has mean 0 nevertheless, since its weights have mean 0.
     """
     d, m, draws = 3, 64, 4000
-    x = chance(key).normal(size=d)
+    x = rng.normal(size=d)
     k = float(2 * x @ x / d)
     ks = np.array([0.3, k, 4.0])
     by_rule = lambda phi: np.array(
@@ -132,7 +130,7 @@ def mean(key):
             for s in np.sqrt(ks)
         ]
     )
-    said = lambda phi: np.asarray(expectations(phi).mean(jnp.asarray(ks)))
+    library_mean = lambda phi: np.asarray(dual_activation(phi).mean(jnp.asarray(ks)))
 
     def layers(key, x):
         key_first, key_second = jr.split(key)
@@ -147,21 +145,23 @@ def mean(key):
     before, after, following = map(np.asarray, over(jr.split(key, draws), jnp.asarray(x)))
     error = lambda values: values.std() / np.sqrt(draws)
     return Verdict(
-        close("ReLU, against √(k/2π)", said(relu), np.sqrt(ks / (2 * np.pi)), tolerance=1e-12),
+        close("ReLU, against √(k/2π)", library_mean(relu), np.sqrt(ks / (2 * np.pi))),
         close(
-            "ReLU, against quadrature", said(relu), by_rule(lambda z: max(z, 0.0)), tolerance=1e-9
+            "ReLU, against quadrature",
+            library_mean(relu),
+            by_rule(lambda z: max(z, 0.0)),
+            tolerance=1e-9,
         ),
         close(
             "a shifted tanh, against quadrature",
-            said(lambda z: jnp.tanh(z + 1)),
+            library_mean(lambda z: jnp.tanh(z + 1)),
             by_rule(lambda z: np.tanh(z + 1)),
             tolerance=1e-6,
         ),
         close(
             "tanh, erf, sin: odd",
-            [said(phi) for phi in (tanh, erf, jnp.sin)],
+            [library_mean(phi) for phi in (tanh, erf, jnp.sin)],
             np.zeros((3, 3)),
-            tolerance=1e-12,
         ),
         within(
             "activations of 4,000 layers",
@@ -170,7 +170,7 @@ def mean(key):
             error=error(after),
         ),
         within("pre-activations", before.mean(), 0.0, error=error(before)),
-        within("the pre-activations that follow", following.mean(), 0.0, error=error(following)),
+        within("the next pre-activations", following.mean(), 0.0, error=error(following)),
         refuted(within("activations: 0", after.mean(), 0.0, error=error(after))),
         assumed=(
             "The notes' μ is the mean of the activations; the kernel is that of the "
@@ -181,40 +181,42 @@ def mean(key):
 
 @claim(
     "10.2-nngp-recursion",
-    title="The kernel of a wide network, layer by layer",
+    title="The NNGP kernel, layer by layer",
     kind="theorem",
-    of=("explain.infinite", "models.MLP", "layers.tangent"),
+    of=("explain.infinite_width_limit", "models.MLP", "layers.ntk_parametrisation"),
     cites=LEE,
 )
 def layer_by_layer(key, scale):
     r"""As the widths grow, a network's outputs become a Gaussian process with
     $k^0_{ij} = \frac{\sigma_w^2}{d} x_i^\top x_j + \sigma_b^2$ and
     $k^\ell_{ij} = \sigma_w^2\, \mathbb{E}\,\varphi(u)\varphi(v) + \sigma_b^2$, where $(u, v)$ is
-    centred normal with the covariance that $k^{\ell - 1}$ gives the pair $i, j$.
+    centred normal with the covariance $k^{\ell - 1}$ of the pair $i, j$.
     """
     X = examples(key)
     weight = 1.6
     bias = 0.2
-    initialiser = tangent(weight=weight**0.5, bias=bias**0.5)
+    initialiser = ntk_parametrisation(weight=weight**0.5, bias=bias**0.5)
     checks = []
     couples = {
-        "ReLU": (relu, by_kinks, 1e-9),
-        "erf": (erf, by_grid(special.erf), 1e-6),
-        "tanh": (tanh, by_grid(np.tanh), 1e-6),
+        "ReLU": (relu, relu_quadrature, 1e-9),
+        "erf": (erf, quadrature_2d(special.erf), 1e-6),
+        "tanh": (tanh, quadrature_2d(np.tanh), 1e-6),
     }
     for name, (phi, couple, tolerance) in couples.items():
         net = MLP.init(3, 4, 4, 1, activation=phi, initialiser=initialiser, key=key)
-        K = np.asarray(infinite(net).nngp(jnp.asarray(X)))
+        K = np.asarray(infinite_width_limit(net).nngp(jnp.asarray(X)))
         expected = recursion(X, couple, depth=2, weight=weight, bias=bias)
         checks += [
             close(
                 f"{name}, two hidden layers: against quadrature", K, expected, tolerance=tolerance
             ),
-            at_least(f"{name}: least eigenvalue", np.linalg.eigvalsh(K).min(), -1e-10),
+            at_least(f"{name}: smallest eigenvalue", np.linalg.eigvalsh(K).min(), -1e-10),
         ]
     width, seeds = (1500, 40) if scale == "full" else (300, 200)
     K = np.asarray(
-        infinite(MLP.init(3, 4, 4, 1, initialiser=initialiser, key=key)).nngp(jnp.asarray(X))
+        infinite_width_limit(MLP.init(3, 4, 4, 1, initialiser=initialiser, key=key)).nngp(
+            jnp.asarray(X)
+        )
     )
     wide = empirical(X, width, seeds, key, activation=relu, initialiser=initialiser)
     settings = {"tolerance": 0.05, "relative": True, "method": "brute force"}
@@ -223,9 +225,9 @@ def layer_by_layer(key, scale):
         close(f"ReLU: {seeds} random networks of width {width}", wide, K, **settings),
         refuted(
             close(
-                "the kernel of one layer less",
+                "the kernel with one layer fewer",
                 wide,
-                recursion(X, by_kinks, depth=1, weight=weight, bias=bias),
+                recursion(X, relu_quadrature, depth=1, weight=weight, bias=bias),
                 **settings,
             )
         ),
@@ -234,26 +236,29 @@ def layer_by_layer(key, scale):
 
 @erratum(
     "10.2-nngp-recursion",
-    title="The variance of the weights",
+    title="The factor of the weight variance",
     printed=r"k^\ell_{ij} = \mathbb{E}[\varphi(x_i^{\ell-1})\, \varphi(x_j^{\ell-1})]",
     corrected=r"k^\ell_{ij} = \sigma_w^2\, \mathbb{E}[\varphi(x_i^{\ell-1})\, "
     r"\varphi(x_j^{\ell-1})]",
-    of=("explain.infinite", "models.MLP", "layers.he"),
+    of=("explain.infinite_width_limit", "models.MLP", "layers.he"),
 )
 def layer_by_layer_printed(key):
-    r"""Without $\sigma_w^2$ the kernel of a ReLU network shrinks to half with every layer, which
-    He's weights, $\sigma_w^2 = 2$, are there to prevent."""
+    r"""Without $\sigma_w^2$ the kernel of a ReLU network is halved in every layer, which He
+    initialisation, $\sigma_w^2 = 2$, prevents.
+    """
     X = examples(key)
     wide = empirical(X, 300, 200, key, activation=relu, initialiser=he)
-    unscaled: COUPLE = lambda x, k, y: by_kinks(x, k, y) / 2
+    unscaled: COUPLE = lambda x, k, y: relu_quadrature(x, k, y) / 2
     settings = {"tolerance": 0.05, "relative": True, "method": "brute force"}
     formula = lambda couple: recursion(X, couple, depth=2, weight=2.0, bias=0.0)
-    K = np.asarray(infinite(MLP.init(3, 4, 4, 1, key=key), initialiser=he).nngp(jnp.asarray(X)))
+    K = np.asarray(
+        infinite_width_limit(MLP.init(3, 4, 4, 1, key=key), initialiser=he).nngp(jnp.asarray(X))
+    )
     check = lambda name, expected: close(
         f"200 random networks of width 300: {name}", wide, expected, **settings
     )
     return Verdict(
-        check("with σ_w² = 2", formula(by_kinks)),
+        check("with σ_w² = 2", formula(relu_quadrature)),
         check("the library's kernel", K),
         printed=[check("without σ_w²", formula(unscaled))],
     )
@@ -263,22 +268,20 @@ def layer_by_layer_printed(key):
     "10.2-nngp-relu",
     title="The arc-cosine kernel",
     kind="identity",
-    of=("explain.expectations", "layers.relu"),
+    of=("explain.dual_activation", "layers.relu"),
     cites="Cho & Saul 2009",
 )
-def arc_cosine(key):
+def arc_cosine(rng):
     r"""$\mathbb{E}\,\mathrm{ReLU}(u)\mathrm{ReLU}(v) = \frac{\sqrt{k_{ii} k_{jj}}}{2\pi}
-    (\sin\theta + (\pi - \theta) \cos\theta)$
-    with $\theta = \arccos \frac{k_{ij}}{\sqrt{k_{ii} k_{jj}}}$: half the variance at $\theta = 0$,
-    nothing at $\theta = \pi$.
+    (\sin\theta + (\pi - \theta) \cos\theta)$ with $\theta = \arccos \frac{k_{ij}}{\sqrt{k_{ii}
+    k_{jj}}}$: half the variance at $\theta = 0$, and 0 at $\theta = \pi$.
     """
-    rng = chance(key)
     draws = 400_000
     x, y = rng.uniform(0.2, 3.0, size=(2, 40))
     theta = np.linspace(0.02, np.pi - 0.02, 40)
     k = np.sqrt(x * y) * np.cos(theta)
-    pair = lambda *sizes: np.asarray(expectations(relu).pair(*map(jnp.asarray, sizes))[0])
-    said = pair(x, k, y)
+    pair = lambda *sizes: np.asarray(dual_activation(relu).pair(*map(jnp.asarray, sizes))[0])
+    library = pair(x, k, y)
     formula = lambda rest: np.sqrt(x * y) / (2 * np.pi) * (np.sin(theta) + rest * np.cos(theta))
     u, z = rng.normal(size=(2, draws))
     v = np.cos(theta[[5, 20, 35], None]) * u + np.sin(theta[[5, 20, 35], None]) * z
@@ -286,9 +289,12 @@ def arc_cosine(key):
     unit = pair(np.ones(40), np.cos(theta), np.ones(40))
     ends = np.array([0.5, 2.0, 3.0])
     return Verdict(
-        close("40 pairs, against the formula", said, formula(np.pi - theta), tolerance=1e-12),
+        close("40 pairs, against the formula", library, formula(np.pi - theta)),
         close(
-            "against quadrature", said, [by_kinks(*sizes) for sizes in zip(x, k, y)], tolerance=1e-8
+            "against quadrature",
+            library,
+            [relu_quadrature(*sizes) for sizes in zip(x, k, y)],
+            tolerance=1e-8,
         ),
         within(
             "three angles, 400,000 draws",
@@ -296,9 +302,11 @@ def arc_cosine(key):
             unit[[5, 20, 35]],
             error=products.std(axis=1) / np.sqrt(draws),
         ),
-        close("θ = 0: k/2", pair(ends, ends, ends), ends / 2, tolerance=1e-12),
-        close("θ = π: 0", pair(ends, -ends, ends), np.zeros(3), tolerance=1e-12),
-        refuted(close("π + θ in its place", said, formula(np.pi + theta), tolerance=1e-8)),
+        close("θ = 0: k/2", pair(ends, ends, ends), ends / 2),
+        close("θ = π: 0", pair(ends, -ends, ends), np.zeros(3)),
+        refuted(
+            close("with π + θ in place of π − θ", library, formula(np.pi + theta), tolerance=1e-8)
+        ),
         figure=Chart(
             Panel(
                 "angle θ",
@@ -314,20 +322,20 @@ def arc_cosine(key):
 
 @claim(
     "10.2-nngp-clt",
-    title="The next layer makes it normal",
+    title="Pre-activations become normal with the width",
     kind="experiment",
-    of=("models.MLP", "explain.infinite"),
+    of=("models.MLP", "explain.infinite_width_limit"),
     cites=LEE,
 )
-def central_limit(key):
-    r"""ReLUs are not normal, but a unit of the next layer sums up $m$ of them: over random networks
-    its pre-activation comes the nearer to $N(0, k)$ the larger $m$ is.
+def central_limit(key, rng):
+    r"""ReLU outputs are not normal, but a unit of the next layer is a sum over $m$ of them: over
+    random networks its pre-activation is closer to $N(0, k)$ the larger $m$ is.
     """
-    x = chance(key).normal(size=3)
+    x = rng.normal(size=3)
     widths = (1, 4, 16, 64)
     draws = 20_000
     net = lambda m, key: MLP.init(3, m, 1, initialiser=he, key=key)
-    k = float(infinite(net(4, key), initialiser=he).nngp(jnp.asarray(x[None]))[0, 0])
+    k = float(infinite_width_limit(net(4, key), initialiser=he).nngp(jnp.asarray(x[None]))[0, 0])
     give = lambda m: jax.jit(jax.vmap(lambda key, x: net(m, key)(x)[0], in_axes=(0, None)))
     ys = {
         m: np.asarray(give(m)(jr.split(key, draws), jnp.asarray(x)))

@@ -1,5 +1,5 @@
-"""Chapter 13, adversarial examples: how small a change makes an answer wrong, and how to train
-against it.
+"""Chapter 13, adversarial examples: small perturbations that change a prediction, and adversarial
+training.
 """
 
 from . import affine as affine

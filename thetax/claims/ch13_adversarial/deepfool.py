@@ -1,4 +1,4 @@
-r"""§13.1: DeepFool, the affine solution taken again and again where the classifier bends."""
+r"""§13.1: DeepFool, the affine solution iterated on a nonlinear classifier."""
 
 from functools import cache
 from typing import Any
@@ -32,7 +32,7 @@ BOX = (0.0, 1.0)
 
 @cache
 def digits() -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Digits with pixels from 0 to 1, those to learn from and the others."""
+    """Digits with pixels from 0 to 1, for training and for testing."""
     xs, ys = data.load("digits").train
     xs = jnp.asarray(xs, float).reshape(len(xs), 64) / jnp.max(xs)
     ys = jnp.asarray(ys)
@@ -50,14 +50,14 @@ def trained(objective: Any, key: Any, *, epochs: int = 15, hidden: int = 64) -> 
     ).model
 
 
-def right(model: Any, xs: Any, ys: Any) -> np.ndarray:
-    """Which examples a model has right."""
+def correct(model: Any, xs: Any, ys: Any) -> np.ndarray:
+    """Which examples a model classifies correctly."""
     return np.argmax(np.asarray(predict(model, jnp.asarray(xs))), axis=-1) == np.asarray(ys)
 
 
-def lengths(xs: Any, found: Any) -> np.ndarray:
-    """Euclidean, of the changes."""
-    return np.linalg.norm(np.asarray(found - xs).reshape(len(xs), -1), axis=1)
+def perturbation_norms(xs: Any, perturbed: Any) -> np.ndarray:
+    """The Euclidean norms of the perturbations."""
+    return np.linalg.norm(np.asarray(perturbed - xs).reshape(len(xs), -1), axis=1)
 
 
 @claim(
@@ -68,35 +68,33 @@ def lengths(xs: Any, found: Any) -> np.ndarray:
     cites="Moosavi-Dezfooli, Fawzi & Frossard 2016",
 )
 def deepfool(key):
-    r"""At $x_t = x + \eta$ the classifier is taken as affine, and $\eta$ grows by the least
-    $\delta$ with which the easiest class $j$ overtakes:
+    r"""At $x_t = x + \eta$ the classifier is linearised, and $\eta$ grows by the smallest $\delta$
+    that reaches the nearest class $j$:
     $\delta = \frac{\Delta f}{\|\Delta w\|_q^q} |\Delta w|^{q-1} \mathrm{sgn}(\Delta w)$; until
-    $f_j(x + \eta) > f_i(x + \eta)$ for some $j$. Of an affine classifier one step is exact; of a
-    network on digits it finds a wrong input for nearly all, about as near as a search over radii
-    does.
+    $f_j(x + \eta) > f_i(x + \eta)$ for some $j$. For an affine classifier one step is exact; for a
+    network on digits it finds an adversarial example for nearly all inputs, about as near as a
+    search over radii does.
     """
     net, (_, (xs, ys)) = trained(cross_entropy, key), digits()
-    xs, ys = (part[right(net, xs, ys)][:150] for part in (xs, ys))
-    found = perturb(DeepFool(L2, overshoot=0.02), net, (xs, ys))
+    xs, ys = (part[correct(net, xs, ys)][:150] for part in (xs, ys))
+    result = perturb(DeepFool(L2, overshoot=0.02), net, (xs, ys)).xs
     searched = perturb(
         MinimumNormAttack(
             PGD(untargeted(margin_loss), L2(6.0), step_size=1.5, steps=30), binary_search_steps=14
         ),
         net,
         (xs, ys),
-    )
+    ).xs
     along = perturb(
         MinimumNormAttack(
             PGD(untargeted(log_loss), Linf(1.0), step_size=1.0, steps=1), binary_search_steps=14
         ),
         net,
         (xs, ys),
-    )
-    least = lengths(xs, found)
-    sign = lengths(xs, along)
-    sign = np.where(
-        right(net, along, ys), np.inf, sign
-    )  # where no step along the signs is long enough
+    ).xs
+    least = perturbation_norms(xs, result)
+    sign = perturbation_norms(xs, along)
+    sign = np.where(correct(net, along, ys), np.inf, sign)  # where no step along the signs succeeds
     line, x, i = problem(key)
     once = DeepFool(L2, steps=1, overshoot=0.0)(line, x, i)
     return Verdict(
@@ -106,17 +104,25 @@ def deepfool(key):
             np.asarray(AffineAttack(L2)(line, x, i)),
             tolerance=1e-9,
         ),
-        at_least("digits: share made wrong in 50 steps", 1 - right(net, found, ys).mean(), 0.99),
-        at_most("mean length, against bisection", least.mean() / lengths(xs, searched).mean(), 1.5),
-        at_least("share no longer than along the signs", (least <= sign).mean(), 0.95),
-        assumptions=[at_most("share the search left right", right(net, searched, ys).mean(), 0.0)],
+        at_least(
+            "digits: attack success rate in 50 steps", 1 - correct(net, result, ys).mean(), 0.99
+        ),
+        at_most(
+            "mean norm, against bisection",
+            least.mean() / perturbation_norms(xs, searched).mean(),
+            1.5,
+        ),
+        at_least("share with a norm at most that along the signs", (least <= sign).mean(), 0.95),
+        assumptions=[
+            at_most("share still correct after the search", correct(net, searched, ys).mean(), 0.0)
+        ],
         figure=Chart(
             Panel(
-                "length by bisection",
+                "norm by bisection",
                 "length",
                 points={
-                    "DeepFool": (lengths(xs, searched), least),
-                    "along the signs": (lengths(xs, searched), sign),
+                    "DeepFool": (perturbation_norms(xs, searched), least),
+                    "along the signs": (perturbation_norms(xs, searched), sign),
                 },
             )
         ),
@@ -134,13 +140,14 @@ def deepfool(key):
     slip=True,
 )
 def iterate_printed(key):
-    r"""The program has $x$ in place of the current iterate, which a side note chooses. With
+    r"""The program has $x$ in place of the current iterate, for which a side note decides. With
     $f_1(x) - f_2(x) = \tanh x + 0.9$ and $x = 0.5$ every step is then the same, and the second goes
-    far past the tie: $\eta = -3.46$. From the iterates it is reached at
-    $\eta = \mathrm{artanh}(-0.9) - 0.5 = -1.97$."""
+    far beyond the tie: $\eta = -3.46$. With the iterates the tie is reached at
+    $\eta = \mathrm{artanh}(-0.9) - 0.5 = -1.97$.
+    """
     x, gap = 0.5, lambda x: np.tanh(x) + 0.9
     model = lambda x: jnp.stack([jnp.tanh(x[0]) + 0.9, 0 * x[0]])
-    found = DeepFool(L2, overshoot=0.0)(model, jnp.array([x]), jnp.array(0))[0] - x
+    result = DeepFool(L2, overshoot=0.0)(model, jnp.array([x]), jnp.array(0))[0] - x
 
     def program(fixed, steps=50):
         eta = 0.0
@@ -154,6 +161,6 @@ def iterate_printed(key):
     reached = lambda name, eta: close(f"{name}: η", eta, np.arctanh(-0.9) - x, tolerance=1e-6)
     return Verdict(
         reached("at the iterates", program(fixed=False)),
-        reached("the library", found),
+        reached("the library", result),
         printed=[reached("at x", program(fixed=True))],
     )

@@ -1,6 +1,4 @@
-"""The engine of claims: what a claim and a check are, how claims run, and the pages made of
-them.
-"""
+"""The engine of claims: claims and checks, running them, and the pages written from them."""
 
 from .check import Check as Check
 from .check import Method as Method
@@ -27,5 +25,5 @@ from .course import heading as heading
 from .course import rows as rows
 from .verify import PRINTED as PRINTED
 from .verify import Finding as Finding
-from .verify import settle as settle
+from .verify import run_claim as run_claim
 from .verify import verify as verify

@@ -1,4 +1,4 @@
-r"""One comparison of what was measured with what was expected, and how it was made.
+r"""A check compares a measured value with an expected one and records the method.
 
 | check | holds when |
 |---|---|
@@ -6,12 +6,12 @@ r"""One comparison of what was measured with what was expected, and how it was m
 | `close` | the largest difference is within the tolerance |
 | `at_most`, `at_least` | no entry passes its bound by more than the slack |
 | `between` | the number lies in a range |
-| `falls`, `rises` | each number is less (more) than the one before |
-| `within` | the difference is within chance, at a stated rate of false alarms |
-| `likely` | a p-value is above a stated rate of false alarms |
+| `falls`, `rises` | the sequence is strictly decreasing (increasing) |
+| `within` | the difference is within its statistical error, at a stated false-alarm rate |
+| `likely` | a p-value is above a stated false-alarm rate |
 | `refuted` | another check does not hold: a control that must fail |
 
-NaN passes nothing, and a comparison of nothing is refused: a check must be able to fail.
+NaN passes no check, and empty arrays are an error: a check must be able to fail.
 """
 
 from dataclasses import dataclass, replace
@@ -20,18 +20,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.special import ndtri
 
+# How a check compares.
 Method = Literal[
     "exact", "closed form", "brute force", "finite differences", "statistical", "trend"
 ]
 Shown = float | int | bool | str | list[Any] | None
-FEW = 6  # numbers that are still read one by one
+MAX_LISTED = 6  # longer arrays are summarised
 
 
 @dataclass(frozen=True)
 class Check:
-    """A comparison made: whether it holds, the two sides in a form to print, and how it was
-    made.
-    """
+    """The result of a comparison: whether it holds, both sides as text, and the method."""
 
     name: str
     holds: bool
@@ -44,12 +43,12 @@ class Check:
     def __post_init__(self):
         if self.method not in get_args(Method):
             raise ValueError(
-                f"{self.name}: a method is one of {', '.join(get_args(Method))}; got "
+                f"{self.name}: method must be one of {', '.join(get_args(Method))}; got "
                 f"{self.method!r}."
             )
         if (self.method == "statistical") != (self.false_alarm is not None):
             raise ValueError(
-                f"{self.name}: a statistical check, and only that, states its rate of false alarms."
+                f"{self.name}: a statistical check needs false_alarm, and no other check takes it."
             )
 
 
@@ -61,7 +60,7 @@ def equal(name: str, measured: Any, expected: Any, *, method: Method = "exact") 
     """
     a, b = _pair(name, measured, expected)
     same = np.asarray(a == b)
-    if a.size <= FEW:
+    if a.size <= MAX_LISTED:
         return Check(name, bool(same.all()), _shown(a), _shown(b), method=method)
     return Check(
         name,
@@ -77,12 +76,13 @@ def close(
     measured: Any,
     expected: Any,
     *,
-    tolerance: float,
+    tolerance: float = 1e-12,
     relative: bool = False,
     method: Method = "closed form",
 ) -> Check:
-    """The largest absolute difference, or the largest relative to the largest entry expected, is
-    within the tolerance.
+    """The largest absolute difference is within the tolerance.
+
+    With `relative`, the difference is divided by the largest absolute expected entry.
 
     >>> close("sin", np.sin([0.0, 1e-4]), np.array([0.0, 1e-4]), tolerance=1e-9).holds
     True
@@ -126,7 +126,7 @@ def _bounded(name, measured, bound, slack, method, *, sign):
     a = np.asarray(measured)
     b = np.asarray(bound)
     if not a.size or not b.size:
-        raise ValueError(f"{name}: there is nothing to compare.")
+        raise ValueError(f"{name}: expected at least one value to compare; got an empty array.")
     a, b = np.broadcast_arrays(a, b)
     excess = np.where(
         np.isnan(a) | np.isnan(b), np.inf, sign * (np.asarray(a, float) - np.asarray(b, float))
@@ -153,7 +153,7 @@ def between(
 
 
 def falls(name: str, values: Any, *, method: Method = "trend") -> Check:
-    """Each number is less than the one before.
+    """The sequence is strictly decreasing.
 
     >>> falls("error", [0.5, 0.3, 0.3]).holds
     False
@@ -162,25 +162,25 @@ def falls(name: str, values: Any, *, method: Method = "trend") -> Check:
 
 
 def rises(name: str, values: Any, *, method: Method = "trend") -> Check:
-    """Each number is more than the one before."""
+    """The sequence is strictly increasing."""
     return _ordered(name, values, method, "rising", 1)
 
 
 def _ordered(name, values, method, word, sign):
     a = np.asarray(values, float)
     if a.ndim != 1 or len(a) < 2:
-        raise ValueError(f"{name}: an order needs at least two numbers in a row; got {a.shape}.")
-    shown = _shown(a) if len(a) <= FEW else f"{_text(a[0])} … {_text(a[-1])}"
+        raise ValueError(f"{name}: expected a vector of at least two values; got shape {a.shape}.")
+    shown = _shown(a) if len(a) <= MAX_LISTED else f"{_text(a[0])} … {_text(a[-1])}"
     return Check(name, bool((sign * np.diff(a) > 0).all()), shown, word, method=method)
 
 
 def within(
     name: str, measured: Any, expected: Any, *, error: Any, false_alarm: float = 1e-5
 ) -> Check:
-    r"""$|\hat\mu - \mu| \le z\,\hat s$ with $z$ such that, for normal errors $\hat s$, chance alone
-    fails it rarely.
+    r"""$|\hat\mu - \mu| \le z\,\hat s$ with $z$ from the false-alarm rate, for normal errors.
 
-    Over several numbers the rate of false alarms is shared among them (Bonferroni).
+    `error` is the standard error $\hat s$. For several values the rate is divided by their number
+    (Bonferroni).
 
     >>> within("mean", 0.02, 0.0, error=0.01).tolerance < 0.05
     True
@@ -206,7 +206,7 @@ def within(
 
 
 def likely(name: str, p_value: float, *, false_alarm: float = 1e-4) -> Check:
-    """A test's p-value is above the rate of false alarms.
+    """The p-value of a test is at least the false-alarm rate.
 
     >>> likely("normal", 0.3).holds
     True
@@ -224,9 +224,7 @@ def likely(name: str, p_value: float, *, false_alarm: float = 1e-4) -> Check:
 
 
 def refuted(check: Check) -> Check:
-    """A control: the wrong form of a statement must not pass the very check the right form passes.
-
-    What is not a number refutes nothing.
+    """A negative control: the given check must fail, and its measured value must not be NaN.
 
     >>> control = refuted(close("wrong sign", 1.0, -1.0, tolerance=1e-6))
     >>> control.holds, control.expected
@@ -239,7 +237,7 @@ def refuted(check: Check) -> Check:
 
 
 def is_known(check: Check) -> bool:
-    """Whether what was measured is a number, or words; NaN is neither."""
+    """Whether the measured value contains no NaN."""
     values = check.measured if isinstance(check.measured, list) else [check.measured]
     return not any(isinstance(value, float) and np.isnan(value) for value in values)
 
@@ -250,12 +248,12 @@ def _pair(name: str, measured: Any, expected: Any) -> tuple[np.ndarray, np.ndarr
     if a.shape != b.shape and b.ndim:
         raise ValueError(f"{name}: shapes differ, {a.shape} measured and {b.shape} expected.")
     if not a.size:
-        raise ValueError(f"{name}: there is nothing to compare.")
+        raise ValueError(f"{name}: expected at least one value to compare; got an empty array.")
     return a, np.broadcast_to(b, a.shape)
 
 
 def _shown(value: Any) -> Shown:
-    """Something JSON can hold: a plain number, text, or a short list of them."""
+    """The value as JSON can hold it: a number, a string or a short list."""
     a = np.asarray(value)
     return a.item() if a.size == 1 else a.tolist()
 

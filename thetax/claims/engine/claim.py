@@ -1,17 +1,25 @@
 r"""A claim: a statement of the course that runs.
 
-    @claim("1.2-novikoff", title="Novikoff's bound", kind="theorem", of=("models.fit_perceptron",),
-    cites="...") def novikoff(key, scale):
+    @claim(
+        "1.2-novikoff",
+        title="Novikoff's bound",
+        kind="theorem",
+        of=("models.fit_perceptron",),
+        cites="...",
+    )
+    def novikoff(rng):
         r'''Data with margin $\gamma$ in a ball of radius $R$: at most
         $\lfloor R^2 / \gamma^2 \rfloor$ mistakes.'''
         ...
         return Verdict(at_most("mistakes", mistakes, bound), assumed=("no bias",), figure=...)
 
-The docstring is the statement, in words and formula. The function is given a key, and the scale,
-"quick" or "full", if it asks for it; it runs in double precision. What it returns was checked, not
-proved. An `erratum` shows that a printed form fails and the corrected one holds, by the same
-checks. It is a mistake, a formula or statement that does not hold, or a slip: of wording, an index
-or a symbol, with the lines around it right.
+The docstring is the statement, in words and formula. The function takes any of three arguments by
+name: `key`, a JAX random key; `rng`, a NumPy random generator seeded by that key; `scale`, "quick"
+or "full". It runs in double precision. A claim is checked, not proved.
+
+An `erratum` shows that a printed form fails and that the corrected form passes the same checks. It
+is a mistake (a formula or statement that does not hold) or, with `slip=True`, a misprint in the
+wording, an index or a symbol, where the lines around it are right.
 """
 
 import difflib
@@ -24,9 +32,9 @@ from importlib import import_module
 from typing import Any, Literal, get_args
 
 from .check import Check, is_known
-from .course import chapter_of, place, rows
+from .course import chapter_of, position, rows
 
-Scale = Literal["quick", "full"]
+Scale = Literal["quick", "full"]  # How much a claim computes.
 Kind = Literal[
     "definition",
     "identity",
@@ -44,9 +52,9 @@ Kind = Literal[
 
 @dataclass(frozen=True, init=False)
 class Verdict:
-    """What came of a claim: it holds if every check does, its checked assumptions included.
+    """The checks of one run of a claim: it holds if every check and every checked assumption does.
 
-    Of an erratum, every `printed` check must fail and the others, the corrected form, must hold.
+    For an erratum, every `printed` check must fail and all others, the corrected form, must hold.
 
     >>> from thetax.claims import equal
     >>> Verdict(equal("two", 1 + 1, 2), assumed=("the integers",)).holds
@@ -56,8 +64,8 @@ class Verdict:
     """
 
     checks: tuple[Check, ...]
-    assumptions: tuple[Check, ...]  # what the statement assumes, and was checked
-    assumed: tuple[str, ...]  # what it assumes, and was not
+    assumptions: tuple[Check, ...]  # assumptions of the statement that were checked
+    assumed: tuple[str, ...]  # assumptions that were not checked
     printed: tuple[Check, ...]
     figure: Any  # a result that `thetax.plot.draw` draws
 
@@ -82,30 +90,30 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the statement was seen to hold."""
+        """Whether the statement holds."""
         right = all(check.holds for check in (*self.checks, *self.assumptions))
         return right and not any(check.holds or not is_known(check) for check in self.printed)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement, the rows of the course it settles, and the function that checks it."""
+    """A statement, the rows of the course it covers, and the function that checks it."""
 
     ids: tuple[str, ...]
     title: str
     kind: Kind
     statement: str
     function: Callable[..., Verdict]
-    of: tuple[str, ...] = ()  # the public names it uses and is about, as in "models.Perceptron"
+    of: tuple[str, ...] = ()  # the public names it checks, such as "models.Perceptron"
     cites: str = ""
     printed: str = ""  # an erratum's two formulas
     corrected: str = ""
-    data: tuple[str, ...] = ()  # the datasets it needs, which may have to be fetched
-    slip: bool = False  # an erratum of wording, an index or a symbol, not a mistake
+    data: tuple[str, ...] = ()  # the datasets it needs, which may have to be downloaded
+    slip: bool = False  # an erratum in wording, an index or a symbol only
 
     @property
     def name(self) -> str:
-        """What a link to it is called: its first row, and whether it is an erratum."""
+        """Its first row, with the suffix `-erratum` for an erratum."""
         return self.ids[0] + ("-erratum" if self.kind == "erratum" else "")
 
     @property
@@ -114,9 +122,9 @@ class Claim:
         return chapter_of(self.ids[0])
 
     @property
-    def place(self) -> tuple[int, bool]:
-        """Where it stands in the course; an erratum comes after the statement it corrects."""
-        return place(self.ids[0]), self.kind == "erratum"
+    def position(self) -> tuple[int, bool]:
+        """Its position in the course; an erratum comes after the statement it corrects."""
+        return position(self.ids[0]), self.kind == "erratum"
 
 
 CHAPTER_FOLDERS = (
@@ -138,9 +146,7 @@ _claims: dict[str, Claim] = {}
 
 @cache
 def _load() -> None:
-    """The chapters are imported when a claim is first looked for: they bring every library a claim
-    compares with.
-    """
+    """Imports the chapters on the first lookup, since they import the libraries compared with."""
     for folder in CHAPTER_FOLDERS:
         import_module(f"thetax.claims.{folder}")
 
@@ -153,11 +159,11 @@ def claim(
     cites: str = "",
     data: Sequence[str] = (),
 ) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
-    """Registers a function of a key, and perhaps a scale, as the check of these rows.
+    """Registers a function as the check of these rows of the course.
 
-    `of` names what of the library it is about: public names that the function, or a helper of it,
-    uses. `data` names the datasets it loads; where one cannot be had the claim is left unchecked,
-    not failed.
+    `of` lists the public names that the claim is about; the function or one of its helpers must use
+    them. `data` lists the datasets it loads; if one is unavailable the claim is reported as not
+    checked rather than failed.
     """
     if kind == "erratum" or kind not in get_args(Kind):
         raise ValueError(
@@ -179,10 +185,10 @@ def erratum(
     cites: str = "",
     slip: bool = False,
 ) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
-    """Registers a function that shows a printed form to fail and the corrected one to hold; both
-    are LaTeX.
+    """Registers a function that shows that a printed form fails and the corrected form holds.
 
-    With `slip`, it is of wording, an index or a symbol, and the lines around it are right.
+    `printed` and `corrected` are LaTeX. With `slip`, the erratum concerns only wording, an index or
+    a symbol, and the lines around it are right.
     """
     return lambda function: _register(
         Claim(
@@ -202,14 +208,16 @@ def erratum(
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str):
-        raise ValueError(f"A claim takes a tuple of names; got the string {names!r}.")
+        raise ValueError(f"claim: expected a tuple of names; got the string {names!r}.")
     return tuple(names)
 
 
 def _statement(function: Callable[..., Verdict]) -> str:
     statement = inspect.getdoc(function)
     if not statement:
-        raise ValueError(f"claim {function.__name__}: its docstring is its statement; write one.")
+        raise ValueError(
+            f"claim {function.__name__}: the docstring is the statement of a claim; add one."
+        )
     return statement
 
 
@@ -218,15 +226,16 @@ def _register(claim: Claim) -> Callable[..., Verdict]:
     for other in _claims.values():
         if (other.kind == "erratum") == wrong and (both := set(claim.ids) & set(other.ids)):
             raise ValueError(
-                f"{sorted(both)[0]} is settled twice, by {other.title!r} and {claim.title!r}."
+                f"{sorted(both)[0]} is claimed twice, by {other.title!r} and {claim.title!r}."
             )
     _claims[claim.name] = claim
     return claim.function
 
 
-def find_claims(*wanted: str) -> list[Claim]:
-    """The claims of these rows, links or beginnings of rows, in the order of the course; all
-    without any.
+def find_claims(*prefixes: str) -> list[Claim]:
+    """The claims whose rows or names equal or start with one of `prefixes`, in course order.
+
+    Without prefixes, all claims.
 
     >>> [claim.name for claim in find_claims("1.2-novikoff")]
     ['1.2-novikoff', '1.2-novikoff-erratum']
@@ -235,37 +244,35 @@ def find_claims(*wanted: str) -> list[Claim]:
     ValueError: There is no claim '1.2-novikov'; did you mean 1.2-novikoff or ...
     """
     _load()
-    if not all(wanted):
+    if not all(prefixes):
         raise ValueError(
-            "A claim is named by its row, or how it begins, such as 1.2-novikoff or 1.2; got "
-            "nothing."
+            "find_claims: expected the name of a row or its beginning, such as 1.2-novikoff or "
+            "1.2; got an empty string."
         )
-    chosen = {name for want in wanted for name in _matching(want)} if wanted else set(_claims)
-    return sorted((_claims[name] for name in chosen), key=lambda claim: claim.place)
+    names = {name for prefix in prefixes for name in _matching(prefix)} or set(_claims)
+    return sorted((_claims[name] for name in names), key=lambda claim: claim.position)
 
 
-def _matching(want: str) -> list[str]:
-    exact = [name for name, claim in _claims.items() if want == name or want in claim.ids]
-    found = exact or [
-        name for name, claim in _claims.items() if any(_begins(row, want) for row in claim.ids)
+def _matching(prefix: str) -> list[str]:
+    exact = [name for name, claim in _claims.items() if prefix == name or prefix in claim.ids]
+    matches = exact or [
+        name for name, claim in _claims.items() if any(_begins(row, prefix) for row in claim.ids)
     ]
-    if found:
-        return found
-    if ahead := [row for row in rows() if _begins(row, want)]:
-        raise ValueError(
-            f"None of the {len(ahead)} statements that begin like {want!r} is claimed yet."
-        )
+    if matches:
+        return matches
+    if unclaimed := [row for row in rows() if _begins(row, prefix)]:
+        raise ValueError(f"No claim covers yet the {len(unclaimed)} statements {prefix!r}.")
     known = sorted({row for claim in _claims.values() for row in claim.ids})
-    near = difflib.get_close_matches(want, known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(prefix, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "see thetax list claims."
-    raise ValueError(f"There is no claim {want!r}; {hint}")
+    raise ValueError(f"There is no claim {prefix!r}; {hint}")
 
 
-def _begins(row: str, want: str) -> bool:
-    """Whether the row lies in a chapter ("1"), a section ("1.2") or begins like this ("1.2-cov").
+def _begins(row: str, prefix: str) -> bool:
+    """Whether the row is in chapter `prefix` ("1") or section ("1.2"), or starts with the text.
 
     >>> _begins("10.1-x", "1"), _begins("1.2-novikoff", "1"), _begins("1.2-novikoff", "1.")
     (False, True, True)
     """
-    whole = re.fullmatch(r"L?\d+(\.\d+)?", want)
-    return row.startswith(want) and (not whole or not row[len(want) :][:1].isdigit())
+    is_number = re.fullmatch(r"L?\d+(\.\d+)?", prefix)
+    return row.startswith(prefix) and (not is_number or not row[len(prefix) :][:1].isdigit())

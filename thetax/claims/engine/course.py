@@ -1,4 +1,4 @@
-"""The course as a list of rows: what there is to claim, and how much of it is claimed."""
+"""The rows of the course, each a statement to claim, and how many of them have claims."""
 
 import csv
 import re
@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+# The titles of the chapters by number.
 CHAPTERS = {
     "1": "Connectionism",
     "2": "Feed-forward networks",
@@ -31,7 +32,7 @@ OWN = "own"
 
 
 def chapter_of(row: str) -> str:
-    """The chapter of a row; what is not named like a row of the course is one's own.
+    """The chapter of a row; "own" for a name that is no row of the course.
 
     >>> chapter_of("10.2-any"), chapter_of("L1-any"), chapter_of("my-claim")
     ('10', 'L1', 'own')
@@ -41,18 +42,18 @@ def chapter_of(row: str) -> str:
 
 
 def heading(chapter: str) -> str:
-    """A chapter's number and title, as on a page.
+    """The number and title of a chapter.
 
     >>> heading("2")
     '2. Feed-forward networks'
     """
-    title = CHAPTERS.get(chapter, "Claims of one's own")
+    title = CHAPTERS.get(chapter, "Your own claims")
     return f"{chapter}. {title}" if chapter.isdigit() else title
 
 
 @dataclass(frozen=True)
 class Row:
-    """A statement of the course by its name; `erratum` if the course prints it wrongly."""
+    """A statement of the course; `erratum` says whether the course misprints it."""
 
     id: str
     kind: str
@@ -61,20 +62,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many rows of a chapter are claimed, how many of its errata, and by how many claims."""
+    """For one chapter: its rows and errata, how many of each have a claim, and its claims."""
 
     chapter: str
     title: str
     rows: int
-    settled: int
+    claimed: int
     errata: int
-    errata_settled: int
+    claimed_errata: int
     claims: int
 
 
 @cache
 def rows() -> dict[str, Row]:
-    """Every row of the course, in its order.
+    """Every row of the course, in order.
 
     >>> rows()["1.2-novikoff"]
     Row(id='1.2-novikoff', kind='theorem', erratum=True)
@@ -89,31 +90,38 @@ def rows() -> dict[str, Row]:
 
 
 @cache
-def _places() -> dict[str, int]:
-    return {row: place for place, row in enumerate(rows())}
+def _positions() -> dict[str, int]:
+    return {row: i for i, row in enumerate(rows())}
 
 
-def place(row: str) -> int:
-    """Where a row stands in the course; one that is not in it comes last."""
-    return _places().get(row, len(_places()))
+def position(row: str) -> int:
+    """The position of a row in the course; a row that is not in the course comes last."""
+    return _positions().get(row, len(_positions()))
 
 
 def coverage(claims: Iterable[Any]) -> list[Coverage]:
-    """The chapters of the course, and how much of each these claims settle.
+    """How much of each chapter of the course the given claims cover.
 
     >>> from thetax.claims import find_claims
-    >>> coverage(find_claims("1.2-novikoff"))[0].settled
+    >>> coverage(find_claims("1.2-novikoff"))[0].claimed
     1
     """
     claims = list(claims)
-    right = {row for claim in claims if claim.kind != "erratum" for row in claim.ids}
-    wrong = {row for claim in claims if claim.kind == "erratum" for row in claim.ids}
-    found = []
+    claimed = {row for claim in claims if claim.kind != "erratum" for row in claim.ids}
+    corrected = {row for claim in claims if claim.kind == "erratum" for row in claim.ids}
+    chapters = []
     for chapter, title in CHAPTERS.items():
         own = [row for row in rows().values() if chapter_of(row.id) == chapter]
-        misprinted = [row.id for row in own if row.erratum]
-        count = sum(claim.chapter == chapter for claim in claims)
-        settled = sum(row.id in right for row in own)
-        corrected = sum(row in wrong for row in misprinted)
-        found.append(Coverage(chapter, title, len(own), settled, len(misprinted), corrected, count))
-    return found
+        errata = [row.id for row in own if row.erratum]
+        chapters.append(
+            Coverage(
+                chapter,
+                title,
+                rows=len(own),
+                claimed=sum(row.id in claimed for row in own),
+                errata=len(errata),
+                claimed_errata=sum(row in corrected for row in errata),
+                claims=sum(claim.chapter == chapter for claim in claims),
+            )
+        )
+    return chapters

@@ -1,4 +1,4 @@
-"""Two pages of the documentation, written from the registry: the syllabus and the errata."""
+"""Writes two pages of the documentation from the claims: the syllabus and the errata."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -11,11 +11,9 @@ NOTE = "<!-- Written by `make docs` from the claims; edit those instead. -->"
 
 
 def syllabus(claims: Sequence[Claim]) -> str:
-    """Each row of the chapters that have claims: where it is in the library, and the claim that
-    checks it.
-    """
-    settled = {row: claim for claim in claims if claim.kind != "erratum" for row in claim.ids}
-    done = {chapter_of(row) for row in settled}
+    """The rows of the chapters that have claims: library names and the claim that checks each."""
+    claimed = {row: claim for claim in claims if claim.kind != "erratum" for row in claim.ids}
+    done = {chapter_of(row) for row in claimed}
     parts = [NOTE, "# The course in the library", ""]
     parts += [
         "Every row runs: `thetax verify ROW`. The errata of the notes are on [their own "
@@ -32,7 +30,7 @@ def syllabus(claims: Sequence[Claim]) -> str:
             "|---|---|---|---|",
         ]
         for row in own:
-            claim = settled.get(row.id)
+            claim = claimed.get(row.id)
             names = ", ".join(f"`{name}`" for name in claim.of) if claim else ""
             parts.append(
                 f"| `{row.id}` | {row.kind} | {names} | {_link(claim) if claim else 'not yet'} |"
@@ -42,26 +40,27 @@ def syllabus(claims: Sequence[Claim]) -> str:
 
 
 def errata(claims: Sequence[Claim]) -> str:
-    """Each erratum: what is printed, what is right, and why; first the mistakes, then the slips."""
+    """The errata: the printed form, the corrected form and why; mistakes first, then slips."""
     wrong = [claim for claim in claims if claim.kind == "erratum"]
     mistakes = [claim for claim in wrong if not claim.slip]
     slips = [claim for claim in wrong if claim.slip]
     parts = [NOTE, "# Errata of the notes", ""]
     parts += [
-        "Of each, a claim shows that the printed form fails and the corrected one holds, by the "
-        "same check: `thetax verify ROW`. The library computes the corrected form. Each is counted "
-        "once; where it is printed in several places, its text says so.",
+        "For each erratum a claim shows that the printed form fails and that the corrected form "
+        "passes the same check: `thetax verify ROW`. The library computes the corrected form. An "
+        "erratum that is printed in several places is counted once, and its text names the "
+        "places.",
         "",
         f"- [Mistakes](#mistakes), {len(mistakes)}: a formula or statement that does not hold as "
         "printed.",
-        f"- [Slips](#slips), {len(slips)}: of wording, an index or a symbol. What is meant is "
-        "clear, since the lines around it are right.",
+        f"- [Slips](#slips), {len(slips)}: a misprint in the wording, an index or a symbol; the "
+        "lines around it are right and show what is meant.",
         "",
     ]
-    return "\n".join([*parts, *_listed("Mistakes", mistakes), *_listed("Slips", slips)])
+    return "\n".join([*parts, *_section("Mistakes", mistakes), *_section("Slips", slips)])
 
 
-def _listed(title: str, wrong: Sequence[Claim]) -> list[str]:
+def _section(title: str, wrong: Sequence[Claim]) -> list[str]:
     parts = [f"## {title}", ""]
     for chapter, own in groupby(wrong, lambda claim: claim.chapter):
         parts += [f"### {heading(chapter)}", ""]
@@ -88,13 +87,12 @@ def _link(claim: Claim) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that does not end a cell of a table."""
+    """Text with | escaped, for a cell of a Markdown table."""
     return re.sub(r"\|", r"\\|", text)
 
 
 def resolve(names: Iterable[str]) -> list[object]:
-    """The objects behind public names, as in "models.MLP"; an `AttributeError` where one does not
-    exist.
+    """The objects of public names such as "models.MLP"; `AttributeError` if one does not exist.
 
     >>> resolve(["layers.relu"])[0].__name__
     'relu'

@@ -1,8 +1,6 @@
-"""Which names of the library a claim uses: those its function refers to, or a helper of the claims
-it refers to.
+"""The names of the library that a claim uses, directly or through helper functions of the claims.
 
-Read from the compiled code, so nothing is run: a global, or an attribute of a module, resolves to
-one object.
+They are read from the compiled code without running it: globals and attributes of modules.
 """
 
 import dis
@@ -21,7 +19,7 @@ CLAIMS = "thetax.claims"
 
 
 def unused(claim: Claim) -> list[str]:
-    """The names in `of` that neither the claim's function nor a helper of it refers to.
+    """The names in `of` that neither the claim's function nor any of its helpers refers to.
 
     >>> from thetax.claims import find_claims
     >>> unused(find_claims("1.2-novikoff")[0])
@@ -32,10 +30,10 @@ def unused(claim: Claim) -> list[str]:
 
 
 def used(function: Any) -> dict[int, Any]:
-    """What the function and its helpers refer to, by identity.
+    """The objects that the function and its helpers refer to, by `id`.
 
-    A helper is a function or a class of the same package, wherever it is found: called, wrapped or
-    in a table. What the library uses by itself does not count.
+    A helper is a function or class of the same package, whether called, wrapped or in a table. What
+    the library itself refers to does not count.
 
     >>> from thetax.layers import relu, tanh
     >>> table = {"relu": relu}
@@ -57,15 +55,13 @@ def used(function: Any) -> dict[int, Any]:
 
 
 def _package(function: Any) -> str:
-    """What a function's helpers are defined in: the claims, or the user's own package."""
+    """The package of a function's helpers: the claims, or the user's own package."""
     module = function.__module__
     return CLAIMS if f"{module}.".startswith(f"{CLAIMS}.") else module.partition(".")[0]
 
 
 def _referred(thing: Any, package: str) -> Iterable[Any]:
-    """What one object refers to: its own wrapped function, its entries, or the names in its
-    code.
-    """
+    """The objects one object refers to: its wrapped function, its items, or names in its code."""
     if isinstance(thing, Mapping):
         return thing.values()
     if isinstance(thing, list | tuple | set | frozenset):
@@ -91,9 +87,7 @@ def _referred(thing: Any, package: str) -> Iterable[Any]:
 
 
 def _makers(thing: Any) -> Iterable[Any]:
-    """What made an object of the library that was ready before the claim ran: its class, or the
-    function around it.
-    """
+    """The class or enclosing function that made an object of the library before the claim ran."""
     if inspect.isclass(thing) or isinstance(thing, ModuleType):
         return ()
     outer, inner, _ = getattr(thing, "__qualname__", "").partition(".<locals>")
@@ -103,9 +97,7 @@ def _makers(thing: Any) -> Iterable[Any]:
 
 
 def _names(code: CodeType, names: dict[str, Any]) -> Iterator[Any]:
-    """The globals that some code refers to, and the attributes it takes of modules; in what is
-    nested in it, too.
-    """
+    """The globals and the attributes of modules that code and its nested code refer to."""
     missing = object()
     thing = missing
     for step in dis.get_instructions(code):
@@ -123,7 +115,7 @@ def _names(code: CodeType, names: dict[str, Any]) -> Iterator[Any]:
 
 
 def _closed_over(function: FunctionType) -> Iterator[Any]:
-    """The variables of an enclosing function; one that has no value yet is left out."""
+    """The closure variables of a function that have a value."""
     for cell in function.__closure__ or ():
         with suppress(ValueError):
             yield cell.cell_contents

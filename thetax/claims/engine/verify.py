@@ -1,4 +1,4 @@
-"""Running claims: each by itself, several at once, and no failure hides another."""
+"""Runs claims in parallel processes; a failure of one never hides the result of another."""
 
 import os
 import signal
@@ -21,25 +21,25 @@ import jax.random as jr
 import scipy.linalg  # noqa: F401  its LAPACK, which JAX uses, must be here to be limited
 from threadpoolctl import threadpool_limits
 
-from ...core import remember_compilations
-from ...data import Unavailable
+from ...core import enable_compilation_cache
+from ...data import DatasetUnavailable
 from .check import Check
 from .claim import Claim, Scale, Verdict
+from .numpy_rng import numpy_rng
 from .uses import unused
 
-PRINTED = "printed form, must fail: "
-WATCH = "ends with its parent"  # a thread of each worker
+PRINTED = "printed form, must fail: "  # The prefix of the checks of a printed form.
+PARENT_WATCH = "thetax parent watch"  # a thread of each worker
+PARAMETERS = ("key", "rng", "scale")  # what a claim's function may take
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim that was run: its verdict, or the trouble that kept it from one, or the data it could
-    not have.
-    """
+    """The result of running a claim: its verdict, or the error, or the dataset that is missing."""
 
     claim: Claim
     verdict: Verdict | None
-    trouble: str
+    error: str
     seed: int
     scale: Scale
     seconds: float
@@ -47,35 +47,34 @@ class Finding:
 
     @property
     def fails(self) -> bool:
-        """Whether it was run and not seen to hold; for want of data it is neither."""
+        """Whether the claim ran and does not hold; without its data it neither holds nor fails."""
         return not self.holds and not self.missing
 
     @property
     def holds(self) -> bool:
-        """Whether the claim was seen to hold; trouble is not that."""
+        """Whether every check came out as it should; a claim with an error does not hold."""
         return self.verdict is not None and self.verdict.holds
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Everything that was compared, in order: assumptions, the printed form, the statement."""
+        """Every comparison, in order: assumptions, the printed form, the statement."""
         v = self.verdict
         return () if v is None else (*v.assumptions, *v.printed, *v.checks)
 
     @property
     def method(self) -> str:
-        """How it was checked, in words."""
+        """The methods of its checks, as one string."""
         words = dict.fromkeys(_method(check) for check in self.checks)
         return ", ".join(words) or ("no data" if self.missing else "failed")
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as JSON has it; measured, expected and tolerance are by the name of the
-        check.
+        """The finding as a JSON object; measured, expected and tolerance are keyed by check name.
 
-        `failed` names the checks that did not come out as they should: all are listed, a printed
-        form that passes too.
+        `failed` lists the checks that did not come out as they should, including a printed form
+        that passes.
         """
         named = self.named()
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "ids": list(self.claim.ids),
             "title": self.claim.title,
             "kind": self.claim.kind,
@@ -94,13 +93,11 @@ class Finding:
                 name for name, check in named.items() if check.holds == name.startswith(PRINTED)
             ],
         }
-        said = {"trouble": self.trouble, "missing": self.missing}
-        return told | {word: text for word, text in said.items() if text}
+        optional = {"error": self.error, "missing": self.missing}
+        return record | {word: text for word, text in optional.items() if text}
 
     def named(self) -> dict[str, Check]:
-        """The checks by name, with what an assumption and a printed form are said to be; no two
-        have the same.
-        """
+        """The checks by unique name; assumptions and printed forms get a prefix."""
         v = self.verdict
         found = {}
         if v is None:
@@ -119,16 +116,16 @@ def _method(check: Check) -> str:
     return check.method + alarm.replace("e-0", "e-")
 
 
-def settle(claim: Claim, *, seed: int = 0, scale: Scale = "quick") -> Finding:
-    """Runs one claim here, in double precision; an exception becomes the finding's trouble.
+def run_claim(claim: Claim, *, seed: int = 0, scale: Scale = "quick") -> Finding:
+    """Runs one claim in this process, in double precision; an exception becomes `Finding.error`.
 
     >>> from thetax.claims import find_claims
-    >>> settle(find_claims("1.2-xor")[0]).holds
+    >>> run_claim(find_claims("1.2-xor")[0]).holds
     True
     """
     began = time.monotonic()
-    verdict, trouble, missing = _run(claim, seed, scale)
-    return Finding(claim, verdict, trouble, seed, scale, time.monotonic() - began, missing)
+    verdict, error, missing = _run(claim, seed, scale)
+    return Finding(claim, verdict, error, seed, scale, time.monotonic() - began, missing)
 
 
 def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, str]:
@@ -140,8 +137,8 @@ def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, st
             )
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             key = jr.fold_in(jr.key(seed), crc32(claim.name.encode()))
-            asked = {"scale": scale} if "scale" in signature(claim.function).parameters else {}
-            verdict = claim.function(key, **asked)
+            arguments = {"key": key, "rng": numpy_rng(key), "scale": scale}
+            verdict = claim.function(**{name: arguments[name] for name in _parameters(claim)})
         if not isinstance(verdict, Verdict):
             raise TypeError(
                 f"a claim returns a Verdict of its checks; this one returned {verdict!r}."
@@ -151,21 +148,32 @@ def _run(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, st
                 "an erratum must show the printed form to fail; give Verdict its printed checks."
             )
         return verdict, "", ""
-    except Unavailable as missing:
+    except DatasetUnavailable as missing:
         return None, "", str(missing)
     except Exception:
         return None, traceback.format_exc(limit=-3).strip(), ""
 
 
+def _parameters(claim: Claim) -> list[str]:
+    """The parameters of a claim's function; each must be one of `PARAMETERS`."""
+    names = list(signature(claim.function).parameters)
+    unknown = [name for name in names if name not in PARAMETERS]
+    if unknown:
+        raise TypeError(
+            f"a claim's function takes {', '.join(PARAMETERS)} or some of them; this one takes "
+            f"{', '.join(unknown)}."
+        )
+    return names
+
+
 def verify(
     claims: Sequence[Claim], *, seed: int = 0, scale: Scale = "quick", jobs: int | None = None
 ) -> Iterator[Finding]:
-    """Runs the claims on `jobs` processes (as many as there are cores), yielding each finding as it
-    comes.
+    """Runs the claims on `jobs` processes (default: one per core) and yields findings as they end.
 
-    A process that dies takes nothing with it: the claims it may have died of are run again, each
-    alone, and only the one that kills its process twice is reported as the killer. The functions
-    are sent by name, so they must be at the top of an importable module.
+    If a process dies, the claims that were running are run again, one at a time; a claim that
+    kills its process twice is reported as failed. Functions are sent to processes by name, so they
+    must be defined at the top level of an importable module.
     """
     jobs = max(1, min(jobs or cores(), len(claims)))
     waiting = deque(claims)
@@ -182,9 +190,9 @@ def verify(
                         with _uninterrupted():
                             running[pool.submit(_work, claim, seed, scale)] = claim
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        verdict, trouble, seconds, missing = future.result()
+                        verdict, error, seconds, missing = future.result()
                         yield Finding(
-                            running.pop(future), verdict, trouble, seed, scale, seconds, missing
+                            running.pop(future), verdict, error, seed, scale, seconds, missing
                         )
             except BrokenProcessPool:
                 if alone:
@@ -195,19 +203,19 @@ def verify(
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 DIED = (
-    "Its process died, twice: it may need more memory. In a script, call verify under "
-    "`if __name__ == '__main__':`, for every process imports the script anew."
+    "The process of this claim died twice; it may need more memory. In a script, call verify under "
+    "`if __name__ == '__main__':`, because every process imports the script."
 )
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A process begun here does not hear Ctrl-C, which is for the one that waits for it."""
+    """Processes started inside ignore Ctrl-C; the parent handles it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -217,11 +225,12 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _pool(size: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes, on the CPU, which share the compiled programs on disk; left early, they are
-    ended at once.
+    """A pool of new CPU processes that share the compilation cache on disk.
+
+    They are killed if the block is left by an exception.
     """
     before = set(active_children())
-    pool = ProcessPoolExecutor(size, mp_context=get_context("spawn"), initializer=_begin)
+    pool = ProcessPoolExecutor(size, mp_context=get_context("spawn"), initializer=_start_worker)
     try:
         yield pool
         pool.shutdown()
@@ -232,18 +241,16 @@ def _pool(size: int) -> Iterator[ProcessPoolExecutor]:
         raise
 
 
-def _begin() -> None:
-    """One thread of linear algebra a process: two libraries that both want every core wait for each
-    other.
-    """
-    threading.Thread(target=_end_with_parent, name=WATCH, daemon=True).start()
+def _start_worker() -> None:
+    """Limits linear algebra to one thread, so that processes do not compete for cores."""
+    threading.Thread(target=_exit_with_parent, name=PARENT_WATCH, daemon=True).start()
     threadpool_limits(1)
     jax.config.update("jax_platforms", "cpu")
-    remember_compilations()
+    enable_compilation_cache()
 
 
-def _end_with_parent() -> None:
-    """A process whose parent was killed would wait for its next claim for ever."""
+def _exit_with_parent() -> None:
+    """Ends this process when its parent is killed; otherwise it would wait forever."""
     parent = parent_process()
     assert parent is not None
     parent.join()
@@ -251,5 +258,5 @@ def _end_with_parent() -> None:
 
 
 def _work(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, float, str]:
-    finding = settle(claim, seed=seed, scale=scale)
-    return finding.verdict, finding.trouble, finding.seconds, finding.missing
+    finding = run_claim(claim, seed=seed, scale=scale)
+    return finding.verdict, finding.error, finding.seconds, finding.missing

@@ -1,4 +1,4 @@
-"""Lecture 1: the linear autoencoder, its loss, its gradients and where descent takes it."""
+"""Lecture 1: the linear autoencoder, its loss, its gradients and the limit of gradient descent."""
 
 import jax
 import jax.numpy as jnp
@@ -7,16 +7,15 @@ import numpy as np
 import optax
 
 from ... import models, train
-from ...core import run
+from ...core import iterate
 from ...layers import Chain, Linear
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
 
-def spread(rng, d, n, values):
+def with_singular_values(rng, d, n, values):
     """Data X of d rows and n columns whose singular values are √n times the given ones, in random
     directions.
     """
@@ -24,8 +23,8 @@ def spread(rng, d, n, values):
     return np.sqrt(n) * U * np.asarray(values) @ V.T
 
 
-def coder(C, D):
-    """The autoencoder of two matrices."""
+def autoencoder_of(C, D):
+    """The linear autoencoder with encoder C and decoder D."""
     return Chain(Linear(jnp.asarray(C)), Linear(jnp.asarray(D)))
 
 
@@ -54,13 +53,13 @@ def _objective(model, X):
     of=("models.deep_linear", "train.squared_loss", "train.squared_error"),
     cites="Bourlard & Kamp 1988",
 )
-def autoencoder(key):
-    r"""A linear autoencoder codes $x \in \mathbb{R}^d$ as $z = Cx \in \mathbb{R}^m$, $m < d$, and
-    decodes it as $y = Dz$. One example costs $\frac12 \|x - DCx\|^2$, the data
+def autoencoder(key, rng):
+    r"""A linear autoencoder encodes $x \in \mathbb{R}^d$ as $z = Cx \in \mathbb{R}^m$, $m < d$, and
+    decodes it as $y = Dz$. The loss of one example is $\frac12 \|x - DCx\|^2$, that of the data
     $\frac{1}{2n} \sum_i \|x_i - DCx_i\|^2 = \frac{1}{2n} \|X - DCX\|_F^2$ with
     $X = [x_1 \dots x_n]$.
     """
-    rng, (d, m, n) = chance(key), (6, 2, 9)
+    d, m, n = 6, 2, 9
     X = rng.normal(size=(d, n))
     net = models.deep_linear(d, m, d, key=key)
     C, D = (np.asarray(layer.W) for layer in net.layers)
@@ -70,16 +69,14 @@ def autoencoder(key):
     return Verdict(
         equal("shapes of C and D, d = 6 and m = 2", C.shape + D.shape, (m, d, d, m)),
         equal(
-            "length of the code, and of what is decoded",
+            "lengths of the code and of the output",
             net.layers[0](x).shape + net(x).shape,
             (m, d),
         ),
         close("y = DCx", net(x), D @ (C @ X[:, 0]), tolerance=1e-13),
-        close("one example, against a loop", train.squared_loss(net(x), x), one, tolerance=1e-12),
-        close("the data, against loops", _objective(net, X), _sum(X, C, D), tolerance=1e-12),
-        close(
-            "the Frobenius form with 1/(2n)", frobenius / (2 * n), _sum(X, C, D), tolerance=1e-12
-        ),
+        close("one example, against a loop", train.squared_loss(net(x), x), one),
+        close("the data, against loops", _objective(net, X), _sum(X, C, D)),
+        close("the Frobenius form with 1/(2n)", frobenius / (2 * n), _sum(X, C, D)),
     )
 
 
@@ -90,11 +87,10 @@ def autoencoder(key):
     corrected=r"\frac{1}{2n} \sum_i \|x_i - DCx_i\|^2 = \frac{1}{2n} \|X - DCX\|_F^2",
     of=("train.squared_error",),
 )
-def autoencoder_loss_printed(key):
+def autoencoder_loss_printed(key, rng):
     r"""The sum is printed with $\frac{1}{2n}$ and the Frobenius norm with $\frac12$: the two differ
     by the factor $n$.
     """
-    rng = chance(key)
     n = 9
     X = rng.normal(size=(6, n))
     net = models.deep_linear(6, 2, 6, key=key)
@@ -115,39 +111,34 @@ def autoencoder_loss_printed(key):
     kind="identity",
     of=("models.principal_components", "train.squared_error"),
 )
-def goal(key):
-    r"""$DC \approx I$ is wanted on the data only. Where they span $m$ dimensions the loss can be 0
-    though $DC \ne I$: the best $DC$ is the orthogonal projector onto the span, and
+def goal(rng):
+    r"""$DC \approx I$ is required on the data only. If the data span $m$ dimensions, the loss can
+    be 0 although $DC \ne I$: the best $DC$ is the orthogonal projector onto the span, and
     $\|DC - I\|_F \ge \sqrt{d - m}$ for every optimum.
     """
-    rng, (d, m, n) = chance(key), (7, 3, 30)
+    d, m, n = 7, 3, 30
     basis = np.linalg.qr(rng.normal(size=(d, m)))[0]
     X = basis @ rng.normal(size=(m, n))
-    found = models.principal_components(X.T, width=m)
-    C, D = (np.asarray(layer.W) for layer in found.model.layers)
+    results = models.principal_components(X.T, n_components=m)
+    C, D = (np.asarray(layer.W) for layer in results.model.layers)
     # every optimum is the identity on the span and has rank m, so D C = basis (basis + anything
     # orthogonal to it)ᵀ
     others = rng.normal(size=(200, d, m))
     others -= basis @ (basis.T @ others)
     optima = np.einsum("dm,sem->sde", basis, basis + others)
-    apart = np.linalg.norm(optima - np.eye(d), axis=(1, 2))
+    distances = np.linalg.norm(optima - np.eye(d), axis=(1, 2))
     return Verdict(
-        close("the least loss", _objective(found.model, X), 0.0, tolerance=1e-20),
-        close("and as it says itself", found.loss, 0.0, tolerance=1e-20),
-        close("DC, against the projector on the span", D @ C, basis @ basis.T, tolerance=1e-12),
+        close("the smallest loss", _objective(results.model, X), 0.0, tolerance=1e-20),
+        close("and as `principal_components` reports it", results.loss, 0.0, tolerance=1e-20),
+        close("DC, against the projector on the span", D @ C, basis @ basis.T),
+        close("‖DC − I‖, against √(d − m)", np.linalg.norm(D @ C - np.eye(d)), np.sqrt(d - m)),
         close(
-            "‖DC − I‖, against √(d − m)",
-            np.linalg.norm(D @ C - np.eye(d)),
-            np.sqrt(d - m),
-            tolerance=1e-12,
-        ),
-        close(
-            "200 other optima: what they make of the data",
+            "200 other optima: their reconstruction of the data",
             optima @ X,
             np.broadcast_to(X, (200, d, n)),
             tolerance=1e-10,
         ),
-        at_least("their ‖DC − I‖", apart, np.sqrt(d - m), slack=1e-12),
+        at_least("their ‖DC − I‖", distances, np.sqrt(d - m), slack=1e-12),
         refuted(close("DC, against the identity", D @ C, np.eye(d), tolerance=1e-3)),
     )
 
@@ -179,23 +170,24 @@ def _by_hand(C, D, x):
     kind="identity",
     of=("train.backpropagate", "models.deep_linear_gradient"),
 )
-def gradients(key):
+def gradients(rng):
     r"""For one example $\frac{\partial \ell}{\partial C_{ki}} = x_i \sum_j D_{jk} (y_j - x_j)$ and
     $\frac{\partial \ell}{\partial D_{jk}} = (y_j - x_j) \sum_i C_{ki} x_i$. Laid out like the
     matrix itself, $\frac{\partial \ell}{\partial C} = D^\top (y - x) x^\top$ and
-    $\frac{\partial \ell}{\partial D} = (y - x) x^\top C^\top$; those of several examples add up.
+    $\frac{\partial \ell}{\partial D} = (y - x) x^\top C^\top$; the gradients of several examples
+    add up.
     """
-    rng, (d, m, n) = chance(key), (5, 2, 7)
+    d, m, n = 5, 2, 7
     X, (C, D) = rng.normal(size=(d, n)), (rng.normal(size=(m, d)), rng.normal(size=(d, m)))
     x = X[:, 0]
-    loss = lambda C, D: train.squared_loss(coder(C, D)(jnp.asarray(x)), jnp.asarray(x))
-    found = train.backpropagate(
-        coder(C, D), lambda p, y: train.squared_loss(p, y), jnp.asarray(x), jnp.asarray(x)
+    loss = lambda C, D: train.squared_loss(autoencoder_of(C, D)(jnp.asarray(x)), jnp.asarray(x))
+    results = train.backpropagate(
+        autoencoder_of(C, D), lambda p, y: train.squared_loss(p, y), jnp.asarray(x), jnp.asarray(x)
     )
-    auto_C, auto_D = (np.asarray(layer.W) for layer in found.gradient.layers)
+    auto_C, auto_D = (np.asarray(layer.W) for layer in results.gradient.layers)
     by_C, by_D = _by_hand(C, D, x)
     error = D @ C @ x - x
-    summed = models.deep_linear_gradient(coder(C, D), models.correlations(X.T, X.T))
+    summed = models.deep_linear_gradient(autoencoder_of(C, D), models.correlations(X.T, X.T))
     each = [_by_hand(C, D, X[:, i]) for i in range(n)]
     fd = {"tolerance": 1e-8, "method": "finite differences"}
     return Verdict(
@@ -211,10 +203,10 @@ def gradients(key):
             jacobian(lambda D: loss(C, D), D),
             **fd,
         ),
-        close("Dᵀ(y − x)xᵀ, against the entries", D.T @ np.outer(error, x), by_C, tolerance=1e-12),
-        close("(y − x)xᵀCᵀ, against the entries", np.outer(error, x) @ C.T, by_D, tolerance=1e-12),
-        close("by C, backpropagated", auto_C, by_C, tolerance=1e-12),
-        close("by D, backpropagated", auto_D, by_D, tolerance=1e-12),
+        close("Dᵀ(y − x)xᵀ, against the entries", D.T @ np.outer(error, x), by_C),
+        close("(y − x)xᵀCᵀ, against the entries", np.outer(error, x) @ C.T, by_D),
+        close("by C, backpropagated", auto_C, by_C),
+        close("by D, backpropagated", auto_D, by_D),
         equal(
             "shapes of the gradients, against C and D",
             auto_C.shape + auto_D.shape,
@@ -238,30 +230,30 @@ def gradients(key):
 
 @claim(
     "L1-ae-training",
-    title="Descent finds the best linear autoencoder",
+    title="Gradient descent finds the best linear autoencoder",
     kind="experiment",
     of=("train.descend", "models.deep_linear", "models.principal_components"),
     cites="Baldi & Hornik 1989",
 )
-def training(key):
+def training(key, rng):
     r"""Gradient descent on $(C, D)$ from a random start reaches the loss of Eckart and Young,
     $\frac{1}{2n} \sum_{i > m} \sigma_i^2$, and $DC$ becomes the projector $U_m U_m^\top$; $C$ and
     $D$ themselves need not be orthogonal.
     """
-    rng, (d, m, n), (eta, steps) = chance(key), (6, 2, 50), (0.05, 5000)
-    X = spread(rng, d, n, [2.2, 1.7, 0.7, 0.6, 0.5, 0.4])
+    rng, (d, m, n), (eta, steps) = rng, (6, 2, 50), (0.05, 5000)
+    X = with_singular_values(rng, d, n, [2.2, 1.7, 0.7, 0.6, 0.5, 0.4])
     batch = jnp.asarray(X.T), jnp.asarray(X.T)
     descent = train.descend(lambda model, _, key: train.squared_error(model, batch), optax.sgd(eta))
     starts = jax.vmap(lambda key: models.deep_linear(d, m, d, key=key))(jr.split(key, 5))
-    go = jax.jit(jax.vmap(lambda model: run(descent, model, jnp.zeros(steps), key=key)))
+    go = jax.jit(jax.vmap(lambda model: iterate(descent, model, steps, key=key)))
     state, (_, info) = go(starts)
     C, D = (np.asarray(layer.W) for layer in state.model.layers)
     U, s, _ = np.linalg.svd(X)
     rest = np.sum(s[m:] ** 2)
     squares = np.square(X - D @ C @ X).sum(axis=(1, 2))
-    shown = np.unique(np.geomspace(1, steps, 200).astype(int)) - 1
-    above = np.maximum(np.asarray(info.loss)[:, shown] - rest / (2 * n), 1e-16)
-    best = models.principal_components(X.T, width=m)
+    indices = np.unique(np.geomspace(1, steps, 200).astype(int)) - 1
+    above = np.maximum(np.asarray(info.loss)[:, indices] - rest / (2 * n), 1e-16)
+    best = models.principal_components(X.T, n_components=m)
     return Verdict(
         close(
             "‖X − DCX‖² after 5,000 steps from 5 starts, against Σσ²",
@@ -275,7 +267,7 @@ def training(key):
             np.broadcast_to(U[:, :m] @ U[:, :m].T, (5, d, d)),
             tolerance=1e-4,
         ),
-        close("the loss of the closed form", best.loss, rest / (2 * n), tolerance=1e-12),
+        close("the loss of the closed form", best.loss, rest / (2 * n)),
         refuted(
             close(
                 "CCᵀ, against the identity",
@@ -287,9 +279,9 @@ def training(key):
         figure=Chart(
             Panel(
                 "step",
-                "loss above the least",
-                lines={f"start {i + 1}": (shown + 1, above[i]) for i in range(4)},
+                "loss above the minimum",
+                lines={f"start {i + 1}": (indices + 1, above[i]) for i in range(4)},
                 log="xy",
-            ),
+            )
         ),
     )

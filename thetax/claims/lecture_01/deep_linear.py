@@ -7,14 +7,13 @@ import optax
 from scipy.integrate import solve_ivp
 
 from ... import models, train, tree
-from ...core import run
+from ...core import iterate
 from ...layers import Chain, Linear
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
-from .autoencoder import spread
+from .autoencoder import with_singular_values
 
 
 def _problem(rng, d, m, k, n):
@@ -36,22 +35,23 @@ def _loss(model, X, Y):
     kind="model",
     of=("models.deep_linear", "models.collapse", "models.correlations", "train.squared_error"),
 )
-def network(key):
+def network(key, rng):
     r"""$y = BAx$ with $A \in \mathbb{R}^{m \times d}$ and $B \in \mathbb{R}^{k \times m}$ is the
     single map $BA$. Its loss $\frac12 \sum_i \|y_i - BAx_i\|^2$ is
-    $\frac12 \sum_i (y_i^\top y_i - 2 y_i^\top BA x_i + x_i^\top A^\top B^\top BA x_i)$, which sees
-    the data through $\Sigma_{xx} = \sum_i x_i x_i^\top$ and $\Sigma_{yx} = \sum_i y_i x_i^\top$.
+    $\frac12 \sum_i (y_i^\top y_i - 2 y_i^\top BA x_i + x_i^\top A^\top B^\top BA x_i)$, which
+    depends on the data through $\Sigma_{xx} = \sum_i x_i x_i^\top$ and
+    $\Sigma_{yx} = \sum_i y_i x_i^\top$.
     """
-    rng, (d, m, k, n) = chance(key), (5, 2, 3, 12)
+    d, m, k, n = 5, 2, 3, 12
     X, Y, _, _ = _problem(rng, d, m, k, n)
     net = models.deep_linear(d, m, k, key=key)
     A, B = (np.asarray(layer.W) for layer in net.layers)
     loops = sum(np.sum((Y[:, i] - B @ (A @ X[:, i])) ** 2) for i in range(n)) / 2
-    apart = [
+    expanded = [
         Y[:, i] @ Y[:, i] - 2 * Y[:, i] @ B @ A @ X[:, i] + X[:, i] @ A.T @ B.T @ B @ A @ X[:, i]
         for i in range(n)
     ]
-    seen = models.correlations(X.T, Y.T)
+    correlations = models.correlations(X.T, Y.T)
     xx = np.array([[sum(X[i] * X[j]) for j in range(d)] for i in range(d)])
     yx = np.array([[sum(Y[i] * X[j]) for j in range(d)] for i in range(k)])
     W = B @ A
@@ -66,15 +66,17 @@ def network(key):
         ),
         close("collapsed", models.collapse(net).W, W, tolerance=1e-13),
         close("the loss, against loops", _loss(net, X, Y), loops, tolerance=1e-10),
-        close("the expanded form", sum(apart) / 2, loops, tolerance=1e-10),
-        close("Σ_xx, against loops", seen.xx, xx, tolerance=1e-12),
-        close("Σ_yx, against loops", seen.yx, yx, tolerance=1e-12),
-        equal("shapes of Σ_xx and Σ_yx", seen.xx.shape + seen.yx.shape, (d, d, k, d)),
+        close("the expanded form", sum(expanded) / 2, loops, tolerance=1e-10),
+        close("Σ_xx, against loops", correlations.xx, xx),
+        close("Σ_yx, against loops", correlations.yx, yx),
+        equal(
+            "shapes of Σ_xx and Σ_yx", correlations.xx.shape + correlations.yx.shape, (d, d, k, d)
+        ),
         close("the loss through the correlations", through, loops, tolerance=1e-10),
         refuted(
             close(
                 "the expanded form without the brackets",
-                sum(apart) - sum(np.sum(Y**2, axis=0)) / 2,
+                sum(expanded) - sum(np.sum(Y**2, axis=0)) / 2,
                 loops,
                 tolerance=1e-3,
             )
@@ -90,23 +92,23 @@ def network(key):
     of=("models.deep_linear_gradient", "models.correlations"),
     cites="Baldi & Hornik 1989",
 )
-def gradients(key):
+def gradients(key, rng):
     r"""$\frac{\partial L}{\partial A} = -B^\top (\Sigma_{yx} - BA\Sigma_{xx})$ and
     $\frac{\partial L}{\partial B} = -(\Sigma_{yx} - BA\Sigma_{xx}) A^\top$. At any depth the error
     is carried back by the layers after $W_\ell$ and forward by those before it.
     """
-    rng, (d, m, k, n) = chance(key), (5, 2, 3, 12)
+    d, m, k, n = 5, 2, 3, 12
     X, Y, A, B = _problem(rng, d, m, k, n)
     net = lambda A, B: Chain(Linear(jnp.asarray(A)), Linear(jnp.asarray(B)))
-    seen = models.correlations(X.T, Y.T)
-    found = models.deep_linear_gradient(net(A, B), seen)
-    by_A, by_B = (np.asarray(layer.W) for layer in found.layers)
+    correlations = models.correlations(X.T, Y.T)
+    results = models.deep_linear_gradient(net(A, B), correlations)
+    by_A, by_B = (np.asarray(layer.W) for layer in results.layers)
     missing = Y @ X.T - B @ A @ X @ X.T
     deep = models.deep_linear(d, 4, 2, 6, k, key=key)
     auto = jax.grad(lambda model: _loss(model, X, Y))(deep)
     theta, back = tree.ravel(deep)
     numeric = jacobian(lambda theta: _loss(back(theta), X, Y), theta)
-    closed = tree.ravel(models.deep_linear_gradient(deep, seen))[0]
+    closed = tree.ravel(models.deep_linear_gradient(deep, correlations))[0]
     fd = {"tolerance": 1e-7, "method": "finite differences"}
     return Verdict(
         close(
@@ -132,16 +134,14 @@ def gradients(key):
 
 
 def _planted(rng, d, k, n, values):
-    """Inputs of every direction and targets of which a few directions matter, with a little
-    noise.
-    """
-    X = spread(rng, d, n, np.linspace(1.2, 0.8, d))
+    """Inputs in every direction and targets that depend on a few of them, with a little noise."""
+    X = with_singular_values(rng, d, n, np.linspace(1.2, 0.8, d))
     U, V = (np.linalg.qr(rng.normal(size=(side, side)))[0][:, : len(values)] for side in (k, d))
     return X, U * np.asarray(values) @ V.T @ X + 0.1 * rng.normal(size=(k, n))
 
 
 def _rank_bound(X, Y, m):
-    """The least mean loss of rank m, from the eigenvalues of the fitted values' Gram matrix."""
+    """The smallest mean loss of rank m, from the eigenvalues of the fitted values' Gram matrix."""
     fitted = Y @ X.T @ np.linalg.inv(X @ X.T) @ X
     return (np.sum(Y**2) - np.linalg.eigvalsh(fitted @ fitted.T)[-m:].sum()) / (2 * X.shape[1])
 
@@ -151,8 +151,8 @@ def _summed(model, batch):
 
 
 def _modes(rng, key):
-    """Whitened inputs, three modes, their flow from a small balanced start; and what the flow from
-    another keeps.
+    """Whitened inputs with three modes: their gradient flow from a small balanced start, and the
+    conserved quantity of the flow from an unbalanced one.
     """
     U = np.linalg.qr(rng.normal(size=(4, 3)))[0]
     V = np.linalg.qr(rng.normal(size=(5, 3)))[0]
@@ -160,17 +160,17 @@ def _modes(rng, key):
     a0 = 0.003
     times = np.linspace(0.02, 7, 121)
     xs = np.eye(5)  # its Σ_xx is the identity
-    start = models.factorise(a0 * U @ V.T, depth=2)
+    start = models.balanced_factorisation(a0 * U @ V.T, depth=2)
     batch = jnp.asarray(xs), jnp.asarray(xs @ (U * s @ V.T).T)
-    way = train.gradient_flow(_summed, start, batch, times=times, tolerance=1e-10)
-    W = np.asarray(way.models.layers[1].W) @ np.asarray(way.models.layers[0].W)
+    flow = train.gradient_flow(_summed, start, batch, times=times, tolerance=1e-10)
+    W = np.asarray(flow.models.layers[1].W) @ np.asarray(flow.models.layers[0].W)
     strength = np.einsum("ki,tkd,di->ti", U, W, V)
     rest = W - np.einsum("ki,ti,di->tkd", U, strength, V)
-    uneven = train.gradient_flow(
+    unbalanced = train.gradient_flow(
         _summed, models.deep_linear(5, 4, 4, key=key), batch, times=times, tolerance=1e-10
     )
-    kept = jax.vmap(models.imbalance)(uneven.models)[0]
-    return times, s, np.full(3, a0), strength, rest, np.asarray(kept)
+    conserved = jax.vmap(models.imbalance)(unbalanced.models)[0]
+    return times, s, np.full(3, a0), strength, rest, np.asarray(conserved)
 
 
 @claim(
@@ -186,13 +186,13 @@ def _modes(rng, key):
     ),
     cites="Saxe, McClelland & Ganguli 2014; Arora et al. 2018",
 )
-def dynamics(key):
+def dynamics(key, rng):
     r"""Descent on $y = BAx$ reaches the least squares fit of rank $m$. Gradient flow conserves
     $B^\top B - AA^\top$, which descent changes by $O(\eta)$. For $\Sigma_{xx} = I$ and a balanced
     small start each singular mode grows as a sigmoid,
-    $a(t) = s\,e^{2st} / (e^{2st} - 1 + s / a_0)$, the strong ones first.
+    $a(t) = s\,e^{2st} / (e^{2st} - 1 + s / a_0)$, the strongest first.
     """
-    rng, (d, m, k, n), eta, steps = chance(key), (5, 2, 4, 40), 0.02, 2000
+    rng, (d, m, k, n), eta, steps = rng, (5, 2, 4, 40), 0.02, 2000
     X, Y = _planted(rng, d, k, n, [2.0, 1.2, 0.3])
     batch = jnp.asarray(X.T), jnp.asarray(Y.T)
     start = models.deep_linear(d, m, k, key=key)
@@ -201,7 +201,7 @@ def dynamics(key):
         step = train.descend(
             lambda model, _, key: train.squared_error(model, batch), optax.sgd(rate)
         )
-        return run(step, start, jnp.zeros(steps), key=key, record=lambda state: state.model)[1][0]
+        return iterate(step, start, steps, key=key, record=lambda state: state.model)[1][0]
 
     paths = jax.jit(jax.vmap(go))(jnp.array([eta, eta / 2, 5 * eta]))
     balance = lambda A, B: np.swapaxes(B, -1, -2) @ B - A @ np.swapaxes(A, -1, -2)
@@ -212,7 +212,7 @@ def dynamics(key):
     best = models.reduced_rank_regression(X.T, Y.T, rank=m)
     bound = _rank_bound(X, Y, m)
     losses = np.square(Y - B @ A @ X).sum(axis=(1, 2)) / (2 * n)
-    times, s, a0, strength, rest, kept = _modes(rng, key)
+    times, s, a0, strength, rest, conserved = _modes(rng, key)
     ode = solve_ivp(
         lambda t, a: 2 * a * (s - a), (0, 7), a0, t_eval=times, rtol=1e-11, atol=1e-13
     ).y.T
@@ -220,14 +220,14 @@ def dynamics(key):
     half = [np.interp(s[i] / 2, strength[:, i], times) for i in range(3)]
     return Verdict(
         close(
-            "loss after 2,000 steps of rate 5η, against the rank bound",
+            "loss after 2,000 steps with learning rate 5η, against the rank bound",
             losses[2],
             bound,
             tolerance=1e-8,
         ),
-        close("the closed form's own loss", best.loss, bound, tolerance=1e-10),
+        close("the loss of the closed form", best.loss, bound, tolerance=1e-10),
         close(
-            "and as the objective has it",
+            "and as the objective computes it",
             train.squared_error(best.model, batch),
             bound,
             tolerance=1e-10,
@@ -237,20 +237,30 @@ def dynamics(key):
                 "the loss without a bound on the rank", _rank_bound(X, Y, k), bound, tolerance=1e-3
             )
         ),
-        close("BᵀB − AAᵀ, the library's", models.imbalance(start)[0], begin, tolerance=1e-13),
-        between("its drift under descent: rate η over rate η/2", drift[0] / drift[1], 1.9, 2.1),
-        close("its drift under gradient flow, by t = 7", kept - kept[0], 0.0, tolerance=1e-7),
-        at_least("its size there", np.linalg.norm(kept[0]), 0.1),
+        close("BᵀB − AAᵀ, by the library", models.imbalance(start)[0], begin, tolerance=1e-13),
+        between(
+            "its change under gradient descent: learning rate η over η/2",
+            drift[0] / drift[1],
+            1.9,
+            2.1,
+        ),
+        close(
+            "its change under gradient flow, by t = 7",
+            conserved - conserved[0],
+            0.0,
+            tolerance=1e-7,
+        ),
+        at_least("its norm there", np.linalg.norm(conserved[0]), 0.1),
         close("modes under gradient flow, against the formula", strength, closed, tolerance=1e-7),
         close("the formula, against scipy's solve_ivp", closed, ode, tolerance=1e-8),
-        at_most("what grows outside of the modes", np.abs(rest), 1e-8),
-        at_least("half-grown times: weaker less stronger", np.diff(half), 0.1),
+        at_most("growth outside the modes", np.abs(rest), 1e-8),
+        at_least("times of half growth: weaker minus stronger mode", np.diff(half), 0.1),
         figure=Chart(
             Panel(
                 "time",
                 "strength of a mode",
                 lines={f"closed form, s = {s[i]:g}": (times, closed[:, i]) for i in range(3)},
                 points={"gradient flow": (np.tile(times[::4], 3), strength[::4].T.ravel())},
-            ),
+            )
         ),
     )

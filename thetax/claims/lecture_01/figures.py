@@ -1,4 +1,4 @@
-"""Lecture 1: its figures, drawn from what the library computes."""
+"""Lecture 1: its figures, drawn from values that the library computes."""
 
 from itertools import pairwise
 
@@ -8,16 +8,15 @@ from scipy.special import expit
 
 from ... import layers, models
 from ...plot import Arrow, Box, Diagram, FigureGrid, Panel
-from ..engine.chance import chance
 from ..engine.check import close, equal, refuted
 from ..engine.claim import Verdict, claim
-from .by_hand import EXAMPLE, NAMES, backward, flat, forward, found
+from .by_hand import EXAMPLE, NAMES, backward, flatten, forward, library_backward
 from .coordinates import by_label, polar, ring_and_disc
 
 Z = np.linspace(-4, 4, 321)
 
 
-def loop():
+def loop_diagram():
     """Layers with weights, prediction, loss, optimiser, and back to the weights."""
     places = {
         "input x": (0, 4),
@@ -37,8 +36,8 @@ def loop():
     return Diagram(boxes, [Arrow(*way) for way in ways], title="The training loop")
 
 
-def coder(net):
-    """The code is narrow: the boxes are as high as the layers are wide."""
+def autoencoder_diagram(net):
+    """An autoencoder as boxes whose heights are the widths of the layers."""
     (m, d), (out, _) = (layer.W.shape for layer in net.layers)
     heights = {"x": d, "z = Cx": m, "y = Dz": out}
     boxes = {
@@ -50,10 +49,8 @@ def coder(net):
     )
 
 
-def factors(title, matrices):
-    """Matrices side by side, the first equal to the product of the others, each as high and wide as
-    it is.
-    """
+def matrix_diagram(title, matrices):
+    """Matrices side by side, to scale; the first is the product of the others."""
     boxes = {}
     at = 0.0
     for name, matrix in matrices.items():
@@ -74,7 +71,7 @@ def factors(title, matrices):
 
 
 def units(*rows):
-    """A network as its named units, layer after layer."""
+    """The named units of a network, layer by layer."""
     places = {
         (name, at): 3 * ((len(row) - 1) / 2 - i)
         for at, row in enumerate(rows)
@@ -84,15 +81,15 @@ def units(*rows):
     return {name: Box(5 * at, height, 1.0, tall, name) for (name, at), height in places.items()}
 
 
-def sketch():
+def network_diagram():
     """Three inputs, four hidden units, one output."""
     rows = ("x₁", "x₂", "x₃"), ("σ₁", "σ₂", "σ₃", "σ₄"), ("f",)
     arrows = [Arrow(a, b) for near, far in pairwise(rows) for a in near for b in far]
     return Diagram(units(*rows), arrows, title="One hidden layer")
 
 
-def returning(gradient):
-    """The small network with the derivative of the loss by each weight on its arrow."""
+def backward_diagram(gradient):
+    """The small network, with the derivative of the loss at the arrow of each weight."""
     ends = (("x₁", "h₁"), ("x₂", "h₁"), ("x₁", "h₂"), ("x₂", "h₂"), ("h₁", "ŷ"), ("h₂", "ŷ"))
     along = (0.5, 0.3, 0.3, 0.5, 0.5, 0.5)
     arrows = [
@@ -101,8 +98,8 @@ def returning(gradient):
     return Diagram(units(("x₁", "x₂"), ("h₁", "h₂"), ("ŷ",)), arrows, title="Backward: ∂L/∂w")
 
 
-def curves():
-    """The four activations of the lecture at the points of a grid, as the library has them."""
+def activation_panel():
+    """The four activations of the lecture on a grid, computed by the library."""
     shapes = {
         "threshold": layers.heaviside,
         "sign": layers.spin,
@@ -136,29 +133,31 @@ def level_sets(theta):
     kind="figure",
     of=("models.low_rank", "models.deep_linear", "layers.sigmoid", "train.backpropagate"),
 )
-def figures(key):
+def figures(key, rng):
     r"""A change of coordinates, the training loop, the autoencoder, the full and the reduced
     decomposition $X = U \Sigma V^\top$, level sets of a ridge function, the activations, a network,
     and its backward pass: every number drawn is one the library computed.
     """
-    rng, (d, n, r), theta = chance(key), (6, 8, 3), np.array([2.0, 1.0])
+    rng, (d, n, r), theta = rng, (6, 8, 3), np.array([2.0, 1.0])
     xs, ys = ring_and_disc(rng)
     X = rng.normal(size=(d, n))
     net = models.deep_linear(d, 2, d, key=key)
     U, s, Vt = np.linalg.svd(X)
     part = models.low_rank(X, rank=r)
-    whole = factors("Decomposition", {"X": X, "U": U, "Σ": np.eye(d, n) * s[:, None], "Vᵀ": Vt})
-    cut = factors(
+    full_svd = matrix_diagram(
+        "Decomposition", {"X": X, "U": U, "Σ": np.eye(d, n) * s[:, None], "Vᵀ": Vt}
+    )
+    reduced_svd = matrix_diagram(
         "Reduced", {"X₃": part.matrix, "U₃": part.U, "Σ₃": np.diag(part.s), "V₃ᵀ": part.Vt}
     )
-    gradient = flat(found(**EXAMPLE).gradient)
-    back = returning(gradient)
-    activations = curves()
+    gradient = flatten(library_backward(**EXAMPLE).gradient)
+    back = backward_diagram(gradient)
+    activations = activation_panel()
     sets = level_sets(theta)
     sizes = lambda diagram: [(box.height, box.width) for box in diagram.boxes.values() if box.frame]
-    drawn = np.array([float(arrow.words) for arrow in back.arrows])
+    labels = np.array([float(arrow.text) for arrow in back.arrows])
     paper, _ = backward(**EXAMPLE)
-    turned = polar(xs)
+    polar_points = polar(xs)
     formulas = {
         "threshold": np.where(Z >= 0, 1.0, 0.0),
         "sign": np.where(Z >= 0, 1.0, -1.0),
@@ -172,50 +171,55 @@ def figures(key):
             for name, y in formulas.items()
         ],
         close(
-            "level sets: σ(x·θ) at their ends",
+            "level sets: σ(x·θ) at the end points",
             on,
             np.repeat([[0.25], [0.5], [0.75]], 2, axis=1),
-            tolerance=1e-12,
         ),
-        equal("decomposition: heights and widths", sizes(whole), [(d, n), (d, d), (d, n), (n, n)]),
-        equal("reduced: heights and widths, r = 3", sizes(cut), [(d, n), (d, r), (r, r), (r, n)]),
-        refuted(equal("reduced, as if it were full", sizes(cut), sizes(whole))),
         equal(
-            "autoencoder: heights, d = 6 and m = 2", [h for h, _ in sizes(coder(net))], [d, 2, d]
+            "decomposition: heights and widths", sizes(full_svd), [(d, n), (d, d), (d, n), (n, n)]
+        ),
+        equal(
+            "reduced: heights and widths, r = 3",
+            sizes(reduced_svd),
+            [(d, n), (d, r), (r, r), (r, n)],
+        ),
+        refuted(
+            equal("reduced, against the sizes of the full one", sizes(reduced_svd), sizes(full_svd))
+        ),
+        equal(
+            "autoencoder: heights, d = 6 and m = 2",
+            [h for h, _ in sizes(autoencoder_diagram(net))],
+            [d, 2, d],
         ),
         equal(
             "the sketch: units and arrows",
-            (len(sketch().boxes), len(sketch().arrows)),
+            (len(network_diagram().boxes), len(network_diagram().arrows)),
             (3 + 4 + 1, 3 * 4 + 4),
         ),
         close(
             f"backward: {', '.join(NAMES)} as written, against the formulas",
-            drawn,
+            labels,
             paper,
             tolerance=5.1e-5,
         ),
+        close("the output of the forward pass", forward(EXAMPLE["w"], EXAMPLE["x"])[3], 0.8),
         close(
-            "the output it begins with",
-            forward(EXAMPLE["w"], EXAMPLE["x"])[3],
-            0.8,
-            tolerance=1e-12,
-        ),
-        close(
-            "coordinates: back from polar",
-            turned[:, :1] * np.c_[np.cos(turned[:, 1]), np.sin(turned[:, 1])],
+            "coordinates: converted back from polar",
+            polar_points[:, :1] * np.c_[np.cos(polar_points[:, 1]), np.sin(polar_points[:, 1])],
             xs,
-            tolerance=1e-12,
         ),
         figure=FigureGrid(
             Panel("x₁", "x₂", points=by_label(xs, ys), equal_aspect=True, title="Coordinates"),
-            Panel("length r", "angle φ", points=by_label(turned, ys), title="Other coordinates"),
-            loop(),
-            coder(net),
-            whole,
-            cut,
+            Panel(
+                "length r", "angle φ", points=by_label(polar_points, ys), title="Other coordinates"
+            ),
+            loop_diagram(),
+            autoencoder_diagram(net),
+            full_svd,
+            reduced_svd,
             sets,
             activations,
-            sketch(),
+            network_diagram(),
             back,
         ),
     )

@@ -9,7 +9,6 @@ from scipy import special
 from ... import layers
 from ...layers import Chain, Linear
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim
 
@@ -26,12 +25,11 @@ def _library(f, z):
     kind="model",
     of=("layers.sigmoid", "layers.heaviside"),
 )
-def logistic_unit(key):
+def logistic_unit(rng):
     r"""$\sigma(x \cdot \theta) = 1 / (1 + e^{-x \cdot \theta})$ rises from 0 to 1 smoothly and
-    strictly, and is a threshold seen from afar: $\sigma(\beta z) \to H(z)$ as $\beta \to \infty$,
-    for $z \ne 0$.
+    strictly, and tends to a threshold when its input is scaled: $\sigma(\beta z) \to H(z)$ as
+    $\beta \to \infty$, for $z \ne 0$.
     """
-    rng = chance(key)
     theta = rng.normal(size=3)
     xs = rng.normal(size=(30, 3))
     net = Chain(Linear(jnp.asarray(theta)[None]), layers.sigmoid)
@@ -57,7 +55,7 @@ def logistic_unit(key):
             tolerance=1e-17,
         ),
         at_least(
-            "least rise from one point of a grid on [−30, 30] to the next",
+            "smallest increase from one point of a grid on [−30, 30] to the next",
             np.diff(_library(layers.sigmoid, np.linspace(-30, 30, 601))),
             np.nextafter(0, 1),
         ),
@@ -71,7 +69,7 @@ def logistic_unit(key):
                     f"β = {beta:g}": (sides, special.expit(beta * sides)) for beta in (1, 3, 10)
                 },
                 bounds={"H": (sides, (sides >= 0).astype(float))},
-            ),
+            )
         ),
     )
 
@@ -84,14 +82,14 @@ def logistic_unit(key):
 )
 def logistic_derivative(key):
     r"""$\sigma'(z) = \sigma(z)(1 - \sigma(z)) = \sigma(z)\sigma(-z) = e^{-z}(1 + e^{-z})^{-2}$."""
-    found = _library(jax.vmap(jax.grad(layers.sigmoid)), GRID)
+    result = _library(jax.vmap(jax.grad(layers.sigmoid)), GRID)
     h = 1e-30
     complex_step = np.imag(1 / (1 + np.exp(-(GRID + 1j * h)))) / h
     s = _library(layers.sigmoid, GRID)
     minus = _library(layers.sigmoid, -GRID)
     tight = {"tolerance": 1e-15, "method": "closed form"}
     return Verdict(
-        close("differentiated, against the complex step", found, complex_step, **tight),
+        close("differentiated, against the complex step", result, complex_step, **tight),
         close("σ(1 − σ)", s * (1 - s), complex_step, **tight),
         close("σ(z)σ(−z)", s * minus, complex_step, **tight),
         close(
@@ -106,14 +104,14 @@ def logistic_derivative(key):
 
 def _polynomials(order):
     """p_0 = s and p_{k+1} = p_k' s (1 − s)."""
-    found = [Polynomial([0, 1])]
+    results = [Polynomial([0, 1])]
     for _ in range(order):
-        found.append(found[-1].deriv() * Polynomial([0, 1, -1]))
-    return found
+        results.append(results[-1].deriv() * Polynomial([0, 1, -1]))
+    return results
 
 
 def _by_contour(z, order, radius=1.5, nodes=128):
-    """The derivatives of the logistic function by Cauchy's integral on a circle that keeps off its
+    """The derivatives of the logistic function by Cauchy's integral on a circle that avoids its
     poles ±iπ.
     """
     angle = 2 * np.pi * np.arange(nodes) / nodes
@@ -150,18 +148,21 @@ def logistic_smooth(key):
         checks += [
             close(f"order {k}, differentiated", _library(jax.vmap(f), z), p[k](s), tolerance=1e-6)
         ]
-    known = {1: [0, 1, -1], 2: [0, 1, -3, 2], 3: [0, 1, -7, 12, -6]}
+    coefficients = {1: [0, 1, -1], 2: [0, 1, -3, 2], 3: [0, 1, -7, 12, -6]}
     wide = np.linspace(-6, 6, 241)
     return Verdict(
         *checks,
-        *[equal(f"coefficients of p_{k}", p[k].coef, np.array(c, float)) for k, c in known.items()],
-        refuted(close("p_2 without its cube", contour[2], s - 3 * s**2, tolerance=1e-3)),
+        *[
+            equal(f"coefficients of p_{k}", p[k].coef, np.array(c, float))
+            for k, c in coefficients.items()
+        ],
+        refuted(close("p_2 without the cubic term", contour[2], s - 3 * s**2, tolerance=1e-3)),
         figure=Chart(
             Panel(
                 "z",
                 "derivative of σ",
                 lines={f"order {k}": (wide, p[k](special.expit(wide))) for k in (1, 2, 3)},
-            ),
+            )
         ),
     )
 
@@ -199,23 +200,23 @@ def tanh(key):
     kind="identity",
     of=("layers.sigmoid",),
 )
-def logit(key):
-    r"""$\sigma^{-1}(t) = \ln \frac{t}{1 - t}$ for $t \in (0, 1)$: probabilities and log-odds are
-    one thing in two units.
+def logit(rng):
+    r"""$\sigma^{-1}(t) = \ln \frac{t}{1 - t}$ for $t \in (0, 1)$: probabilities and log-odds
+    determine one another.
     """
-    t = chance(key).uniform(1e-6, 1 - 1e-6, 200)
+    t = rng.uniform(1e-6, 1 - 1e-6, 200)
     z = np.linspace(-30, 30, 601)
     logit = lambda t: np.log(t / (1 - t))
     back = logit(_library(layers.sigmoid, z))
     loss = np.finfo(float).eps / special.expit(-np.abs(z))  # the digits that 1 − t has left
     return Verdict(
-        close("σ(logit t)", _library(layers.sigmoid, logit(t)), t, tolerance=1e-12),
+        close("σ(logit t)", _library(layers.sigmoid, logit(t)), t),
         at_most(
-            "|logit(σ(z)) − z|, |z| ≤ 30, in units of what rounding leaves",
+            "|logit(σ(z)) − z|, |z| ≤ 30, in units of the rounding error",
             np.abs(back - z) / loss,
             2.0,
         ),
-        close("logit σ(z) where t is small", back[z < 0], z[z < 0], tolerance=1e-12),
-        close("the formula, against scipy", logit(t), special.logit(t), tolerance=1e-12),
+        close("logit σ(z) where t is small", back[z < 0], z[z < 0]),
+        close("the formula, against scipy", logit(t), special.logit(t)),
         refuted(close("σ(ln t)", _library(layers.sigmoid, np.log(t)), t, tolerance=1e-3)),
     )

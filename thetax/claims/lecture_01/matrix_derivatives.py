@@ -1,5 +1,5 @@
-"""Lecture 1: the derivatives of scalars by matrices that every gradient of the course is made
-of.
+"""Lecture 1: derivatives of scalars with respect to matrices, the building blocks of every gradient
+in the course.
 """
 
 from collections.abc import Callable
@@ -11,15 +11,14 @@ import numpy as np
 
 from ... import train, tree
 from ...layers import Chain, Linear
-from ..engine.chance import chance
 from ..engine.check import close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
 
 class Row(NamedTuple):
-    """A scalar of an array, in sums over indices and in the library's parts; its gradient; and a
-    wrong one.
+    """A scalar function of an array, as sums over indices and by the library; its gradient; and a
+    wrong gradient.
     """
 
     name: str
@@ -33,18 +32,18 @@ class Row(NamedTuple):
 def _checks(row):
     at = jnp.asarray(row.at)
     numeric = jacobian(row.sums, row.at)
-    found = np.asarray(jax.grad(row.parts)(at))
+    result = np.asarray(jax.grad(row.parts)(at))
     fd = {"tolerance": 1e-8, "method": "finite differences"}
     checks = [
         close(
-            f"{row.name}: the scalar, by parts and by sums",
+            f"{row.name}: the scalar, by the library and by sums",
             row.parts(at),
             row.sums(at),
             tolerance=1e-11,
         ),
-        equal(f"{row.name}: shape of the gradient", found.shape, row.at.shape),
-        close(f"{row.name}: differentiated", found, row.gradient, tolerance=1e-11),
-        close(f"{row.name}: by differences", numeric, row.gradient, **fd),
+        equal(f"{row.name}: shape of the gradient", result.shape, row.at.shape),
+        close(f"{row.name}: differentiated", result, row.gradient, tolerance=1e-11),
+        close(f"{row.name}: by finite differences", numeric, row.gradient, **fd),
     ]
     wrong = (
         []
@@ -68,11 +67,10 @@ def of(W, x):
     kind="identity",
     of=("tree.dot", "train.weight_decay", "layers.Linear"),
 )
-def traces(key):
+def traces(rng):
     r"""$\nabla_X \|X\|_F^2 = 2X$, $\nabla_X \mathrm{tr}(AX) = A^\top$,
     $\nabla_X \mathrm{tr}(AX^\top) = A$ and $\frac{\partial}{\partial X} a^\top X b = ab^\top$.
     """
-    rng = chance(key)
     X = rng.normal(size=(3, 4))
     A = rng.normal(size=(4, 3))
     B = rng.normal(size=(3, 4))
@@ -124,13 +122,12 @@ def traces(key):
     kind="identity",
     of=("tree.dot", "layers.Linear", "train.squared_loss"),
 )
-def quadratics(key):
+def quadratics(rng):
     r"""$\nabla_x (x^\top A x) = (A + A^\top) x$, which is $2Ax$ if $A = A^\top$;
     $\nabla_A (x^\top A x) = xx^\top$; $\nabla_x (x^\top A^\top A x) = 2A^\top A x$ for any shape of
     $A$; $\frac{\partial}{\partial A} \|y - Ax\|^2 = -2(y - Ax)x^\top$; and
     $\frac{\partial}{\partial X} a^\top X^\top D X b = D^\top X ab^\top + DX ba^\top$.
     """
-    rng = chance(key)
     A = rng.normal(size=(4, 4))
     x = rng.normal(size=4)
     S = A + A.T
@@ -194,7 +191,7 @@ def _terms(rng, k, m, d):
 
 
 def _linear_terms(rng, k, m, d):
-    """yᵀBAx and xᵀAᵀBᵀy, which are the same number."""
+    """yᵀBAx and xᵀAᵀBᵀy, which are equal."""
     A, B, x, y, net = _terms(rng, k, m, d)
     gradient = B.T @ np.outer(y, x)
     dot = lambda A: tree.dot(jnp.asarray(y), net(A))
@@ -224,13 +221,12 @@ def _square_term(rng, k, m, d):
     kind="identity",
     of=("layers.Chain", "train.squared_loss", "tree.dot"),
 )
-def terms(key):
+def terms(rng):
     r"""$\frac{\partial}{\partial A} y^\top B A x = \frac{\partial}{\partial A} x^\top A^\top B^\top
     y = B^\top y x^\top$
     and $\frac{\partial}{\partial A} x^\top A^\top B^\top B A x = 2 B^\top B A x x^\top$, of the
     shape of $A$.
     """
-    rng = chance(key)
     rows = [
         *_linear_terms(rng, 4, 3, 5),
         _square_term(rng, 4, 3, 5)[0],
@@ -246,12 +242,11 @@ def terms(key):
     corrected=r"\frac{\partial}{\partial A} x^\top A^\top B^\top y = B^\top y x^\top",
     of=("layers.Chain",),
 )
-def linear_term_printed(key):
+def linear_term_printed(rng):
     r"""Of two equal numbers $y^\top B A x = x^\top A^\top B^\top y$ the second derivative is
-    printed as the transpose of the first: $d \times m$ where $A$ is $m \times d$, and of another
-    value where $m = d$.
+    printed as the transpose of the first: $d \times m$ where $A$ is $m \times d$, and a different
+    matrix where $m = d$.
     """
-    rng = chance(key)
     checks = []
     printed = []
     for m, d in ((3, 5), (4, 4)):
@@ -276,11 +271,10 @@ def linear_term_printed(key):
     corrected=r"\frac{\partial}{\partial A} x^\top A^\top B^\top B A x = 2 B^\top B A x x^\top",
     of=("train.squared_loss", "layers.Chain"),
 )
-def quadratic_term_printed(key):
-    r"""$BB^\top$ is $k \times k$ and does not meet the $m$ rows of $A$ unless $k = m$; then it
-    gives another number.
+def quadratic_term_printed(rng):
+    r"""$BB^\top$ is $k \times k$ and does not fit the $m$ rows of $A$ unless $k = m$; then its
+    value is different.
     """
-    rng = chance(key)
     _, B = _square_term(rng, 4, 3, 5)
     square, S = _square_term(rng, 3, 3, 5)
     numeric = jacobian(square.sums, square.at)

@@ -1,5 +1,5 @@
-"""Lecture 1: the network with one hidden layer, its gradients by formula and by matrices, and
-descent by examples.
+"""Lecture 1: the network with one hidden layer, its gradients by formula and in matrix form, and
+stochastic gradient descent.
 """
 
 from functools import partial
@@ -15,17 +15,16 @@ from ... import layers, models, train
 from ...core import run
 from ...layers import Initialiser, Linear
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
-LAW = Initialiser(
+UNIFORM_INITIALISER = Initialiser(
     lambda key, shape: jr.uniform(key, shape, minval=-1 / shape[1], maxval=1 / shape[1])
 )  # U(−1/n, 1/n)
 
 
-def three_layers(n, m, *, key, initialiser=LAW):
+def three_layers(n, m, *, key, initialiser=UNIFORM_INITIALISER):
     """The library's network of n inputs, m sigmoid units and one output, without biases."""
     return models.MLP.init(
         n,
@@ -70,19 +69,19 @@ def _by_hand(w, beta, x, y):
     kind="model",
     of=("models.MLP", "train.backpropagate", "train.squared_loss"),
 )
-def mlp(key):
+def mlp(key, rng):
     r"""$f(x) = \sum_{j=1}^m \beta_j \sigma(w_j \cdot x)$. For the loss $\frac12 (f(x) - y)^2$ the
     gradients are $\frac{\partial}{\partial \beta_j} = (f - y)\,\sigma(w_j \cdot x)$ and
     $\frac{\partial}{\partial w_{ji}} = (f - y)\,\beta_j\, \sigma(w_j \cdot x)\,\sigma(-w_j \cdot
     x)\,x_i$.
     """
-    rng, (n, m) = chance(key), (3, 5)
+    n, m = 3, 5
     net = three_layers(n, m, key=key, initialiser=layers.gaussian(1.0))
     (w, beta), x, y = weights(net), rng.normal(size=n), rng.normal()
     out, by_beta, by_w, hidden = _by_hand(w, beta, x, y)
     squares = lambda prediction, y: train.squared_loss(prediction[0], y)
-    found = train.backpropagate(net.body, squares, jnp.asarray(x), jnp.asarray(y))
-    first, _, last = found.gradient.layers
+    result = train.backpropagate(net.body, squares, jnp.asarray(x), jnp.asarray(y))
+    first, _, last = result.gradient.layers
     with_ = lambda w, beta: models.MLP(
         layers.Chain(Linear(jnp.asarray(w)), layers.sigmoid, Linear(beta[None]))
     )
@@ -91,14 +90,14 @@ def mlp(key):
     slope_w = jacobian(lambda w: _loss(with_(w, jnp.asarray(beta)), x, y), w)
     return Verdict(
         close("the network, against loops", net(jnp.asarray(x))[0], out, tolerance=1e-13),
-        close("hidden activities", found.activations[2], hidden, tolerance=1e-14),
+        close("hidden activities", result.activations[2], hidden, tolerance=1e-14),
         at_least(
-            "least hidden activity, above 0", np.min(found.activations[2]), np.nextafter(0, 1)
+            "smallest hidden activity, above 0", np.min(result.activations[2]), np.nextafter(0, 1)
         ),
         at_most(
-            "largest hidden activity, below 1", np.max(found.activations[2]), np.nextafter(1, 0)
+            "largest hidden activity, below 1", np.max(result.activations[2]), np.nextafter(1, 0)
         ),
-        equal("numbers it has: m n + m", w.size + beta.size, m * n + m),
+        equal("number of parameters: m n + m", w.size + beta.size, m * n + m),
         close("by β, backpropagated", last.W[0], by_beta, tolerance=1e-13),
         close("by β, by differences", slope_beta, by_beta, **fd),
         close("by w, backpropagated", first.W, by_w, tolerance=1e-13),
@@ -111,7 +110,7 @@ STEPS = 100_000
 
 
 def _fits(keys):
-    """Networks of 20 units after 100,000 single examples of the sine, and their values on a
+    """Networks of 20 units after 100,000 SGD steps on examples of the sine, and their values on a
     grid.
     """
     step = train.descend(train.squared_error, optax.sgd(0.05))
@@ -138,11 +137,10 @@ def _fits(keys):
     of=("train.descend", "models.MLP"),
     cites="Robbins & Monro 1951",
 )
-def sgd(key):
+def sgd(key, rng):
     r"""$w \leftarrow w - \eta \frac{\partial}{\partial w} \frac12 (f(x) - y)^2$ for
     $w \in \{\beta_j, w_{ji}\}$, one example at a time, fits $\sin$ on $[-\pi, \pi]$ by 20 units.
     """
-    rng = chance(key)
     eta = 0.05
     net = three_layers(3, 5, key=key)
     (w, beta), x, y = weights(net), rng.normal(size=3), rng.normal()
@@ -212,13 +210,13 @@ class MLP3:
     kind="algorithm",
     of=("models.MLP", "train.squared_error"),
 )
-def mlp3(key):
+def mlp3(key, rng):
     r"""For examples as columns of $x \in \mathbb{R}^{n \times s}$: $h = \sigma(\theta x)$ and
     $o = \beta h$; with $\delta = o - y$ the gradients are $g_\beta = \delta h^\top$ and
     $g_\theta = ((\beta^\top \delta) \odot (h - h \odot h))\, x^\top$, sums over the examples. The
-    weights begin uniform, $\theta$ within $\pm 1/n$ and $\beta$ within $\pm 1/m$.
+    weights are initialised uniformly, $\theta$ within $\pm 1/n$ and $\beta$ within $\pm 1/m$.
     """
-    rng, (n, m, s) = chance(key), (3, 4, 5)
+    n, m, s = 3, 4, 5
     hand = MLP3(rng, n, m)
     x = rng.normal(size=(n, s))
     y = rng.normal(size=(1, s))
@@ -227,13 +225,13 @@ def mlp3(key):
     by_beta, by_theta = hand.gradient(x, y)
     total = lambda net: s * train.squared_error(net, batch)
     auto_w, auto_beta = weights(jax.grad(total)(net))
-    drawn = three_layers(50, 40, key=key)
+    initial = three_layers(50, 40, key=key)
     with_ = lambda theta, beta: models.MLP(
         layers.Chain(Linear(theta), layers.sigmoid, Linear(beta))
     )
     single = [hand.gradient(x[:, [i]], y[:, [i]]) for i in range(s)]
     fd = {"tolerance": 1e-9, "method": "finite differences"}
-    bounds = [np.abs(a).max() * size for a, size in zip(weights(drawn), (50, 40))]
+    bounds = [np.abs(a).max() * size for a, size in zip(weights(initial), (50, 40))]
     slope_theta = jacobian(lambda theta: total(with_(theta, jnp.asarray(hand.beta))), hand.theta)
     return Verdict(
         close(
@@ -264,7 +262,7 @@ def mlp3(key):
             tolerance=1e-13,
         ),
         at_most("largest first weight × n, and output weight × m", bounds, 1.0),
-        at_least("and they come near the bound", bounds, 0.9),
+        at_least("and the bound is nearly attained", bounds, 0.9),
         refuted(
             close(
                 "g_θ without the sensitivities",
@@ -294,9 +292,9 @@ class Network:
 """
 
 
-def _runs(f, g, hand, x, y):
-    """What the listing gives with these two lines in it: the gradient by θ, or the name it does not
-    know.
+def _run_listing(f, g, hand, x, y):
+    """The result of the listing with these two lines: the gradient with respect to θ, or the
+    undefined name.
     """
     names = {"np": np, "expit": expit}
     exec(LISTING.format(f=f, g=g), names)
@@ -309,18 +307,18 @@ def _runs(f, g, hand, x, y):
 
 @erratum(
     "L1-mlp3-code",
-    title="Dictionaries that are never made",
+    title="Dictionaries that are never created",
     printed=r"f_{\mathrm{hid}} := \sigma(\theta x),\; \theta x : m \times n \cdot n \times m",
     corrected=r"f, g := \{\};\; f_{\mathrm{hid}} := \sigma(\theta x),\; \theta x : m \times n "
     r"\cdot n \times s",
     of=("models.MLP",),
 )
-def mlp3_printed(key):
-    r"""The printed class writes into dictionaries $f$ and $g$ that it never makes, and notes the
-    product $\theta x$ as $m \times n \cdot n \times m$; the input is $n \times s$, a column for
+def mlp3_printed(rng):
+    r"""The printed class writes into dictionaries $f$ and $g$ that it never creates, and annotates
+    the product $\theta x$ as $m \times n \cdot n \times m$; the input is $n \times s$, a column for
     each example.
     """
-    rng, (n, m, s) = chance(key), (3, 4, 5)
+    n, m, s = 3, 4, 5
     hand = MLP3(rng, n, m)
     x = rng.normal(size=(n, s))
     y = rng.normal(size=(1, s))
@@ -328,23 +326,23 @@ def mlp3_printed(key):
     batch = (jnp.asarray(x.T), jnp.asarray(y[0]))
     expected = weights(jax.grad(lambda net: s * train.squared_error(net, batch))(first))[0]
     works = lambda name, f, g: equal(
-        f"{name}: the listing runs", not isinstance(_runs(f, g, hand, x, y), str), True
+        f"{name}: the listing runs", not isinstance(_run_listing(f, g, hand, x, y), str), True
     )
     shape = lambda name, columns: equal(
         f"θx is m × {name}: columns", (hand.theta @ x).shape[1], columns
     )
     return Verdict(
-        works("with f and g made", "f = {}", "g = {}"),
+        works("with f and g created", "f = {}", "g = {}"),
         close(
             "and gives the gradient by θ",
-            _runs("f = {}", "g = {}", hand, x, y),
+            _run_listing("f = {}", "g = {}", hand, x, y),
             expected,
             tolerance=1e-13,
         ),
         shape("s", s),
         printed=[
             works("as printed", "pass", "pass"),
-            works("with f made only", "f = {}", "pass"),
+            works("with only f created", "f = {}", "pass"),
             shape("m", m),
         ],
     )

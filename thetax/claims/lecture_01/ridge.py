@@ -9,7 +9,6 @@ from scipy import special
 from ... import layers, models, train, tree
 from ...layers import Chain, Linear
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, close, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
@@ -23,7 +22,7 @@ SHAPES = {  # activation, the same by NumPy, and its derivative
 
 
 def unit(theta, phi):
-    """A ridge unit φ(x·θ), as a function to the numbers."""
+    """A ridge unit φ(x·θ) with a scalar output."""
     net = Chain(Linear(jnp.asarray(theta)[None]), phi)
     return lambda x: net(x)[0]
 
@@ -35,29 +34,28 @@ def unit(theta, phi):
     kind="model",
     of=("layers.Chain", "layers.Linear"),
 )
-def ridge_unit(key):
+def ridge_unit(rng):
     r"""$f(x; \theta) = \varphi(x \cdot \theta)$ is constant on every hyperplane
     $x \cdot \theta = c$, and changes at the rate
     $\|\nabla_x f\| = |\varphi'(x \cdot \theta)|\, \|\theta\|$, which depends on $x$ unless
     $\varphi$ is linear.
     """
-    rng = chance(key)
     checks = []
     theta = rng.normal(size=3)
     xs = rng.normal(size=(12, 3))
-    xs = xs[np.abs(xs @ theta) > 0.02]  # off ReLU's corner
+    xs = xs[np.abs(xs @ theta) > 0.02]  # away from ReLU's kink
     length = np.linalg.norm(theta)
     z = xs @ theta
     across = rng.normal(size=xs.shape)
     across -= np.outer(across @ theta, theta) / length**2
     for name, (phi, by_numpy, slope) in SHAPES.items():
         f = jax.vmap(unit(theta, phi))
-        moved = f(jnp.asarray(xs + 5 * across))
+        displaced = f(jnp.asarray(xs + 5 * across))
         here = f(jnp.asarray(xs))
         rate = np.array([np.linalg.norm(jacobian(unit(theta, phi), x)) for x in xs])
         checks += [
             close(f"{name}: the unit, against NumPy", here, by_numpy(z), tolerance=1e-14),
-            close(f"{name}: moved within the hyperplane", moved, here, tolerance=1e-12),
+            close(f"{name}: change within the hyperplane", displaced, here),
             close(
                 f"{name}: ‖∇f‖, against |φ'|‖θ‖",
                 rate,
@@ -74,7 +72,7 @@ def ridge_unit(key):
         levels[f"x·θ = {c:g}"] = ((c - sweep) / 2, sweep)
     return Verdict(
         *checks,
-        refuted(close("sine: moved along θ", along, here, tolerance=1e-3)),
+        refuted(close("sine: change along θ", along, here, tolerance=1e-3)),
         refuted(close("sine: the rate is one", rate, rate[0], tolerance=1e-3)),
         figure=Chart(
             Panel(
@@ -101,13 +99,12 @@ def ridge_unit(key):
     kind="layer",
     of=("layers.Chain", "layers.Linear", "train.binary_log_loss", "train.squared_loss"),
 )
-def ridge_layer(key):
+def ridge_layer(rng):
     r"""A ridge layer is $F(x; \Theta) = \varphi(\Theta x)$, one unit a row. For any loss
     $\nabla_\theta (\ell \circ \varphi)(x \cdot \theta) = (\ell \circ \varphi)'(x \cdot \theta)\,
     x$:
     the gradient of a unit is always parallel to its input.
     """
-    rng = chance(key)
     checks = []
     Theta = rng.normal(size=(4, 3))
     x = rng.normal(size=3)
@@ -138,20 +135,19 @@ def ridge_layer(key):
         "logistic": lambda z, y: train.binary_log_loss(z, y),
     }
     z = xs @ theta
-    slopes = {
-        "squared": (np.tanh(z) - ys) / np.cosh(z) ** 2,
-        "logistic": special.expit(z) - ys,
-    }
+    slopes = {"squared": (np.tanh(z) - ys) / np.cosh(z) ** 2, "logistic": special.expit(z) - ys}
     for name, loss in losses.items():
         of = lambda theta, x, y, loss=loss: loss(Linear(theta[None])(x)[0], y)
-        found = np.asarray(
+        result = np.asarray(
             jax.vmap(jax.grad(of), in_axes=(None, 0, 0))(*map(jnp.asarray, (theta, xs, ys)))
         )
         numeric = jacobian(
             lambda theta, of=of: of(theta, jnp.asarray(xs[0]), jnp.asarray(ys[0])), theta
         )
         cosine = (
-            np.sum(found * xs, axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(xs, axis=1)
+            np.sum(result * xs, axis=1)
+            / np.linalg.norm(result, axis=1)
+            / np.linalg.norm(xs, axis=1)
         )
         checks += [
             close(
@@ -162,9 +158,8 @@ def ridge_layer(key):
             ),
             close(
                 f"{name} loss: the gradients, against (ℓ∘φ)'(x·θ) x",
-                found,
+                result,
                 slopes[name][:, None] * xs,
-                tolerance=1e-12,
             ),
             close(
                 f"{name} loss: by differences",
@@ -174,7 +169,7 @@ def ridge_layer(key):
                 method="finite differences",
             ),
         ]
-    total = found.sum(axis=0)
+    total = result.sum(axis=0)
     aside = np.linalg.norm(np.cross(total, xs[0])) / np.linalg.norm(total) / np.linalg.norm(xs[0])
     return Verdict(
         *checks,
@@ -192,12 +187,11 @@ def ridge_layer(key):
     of=("layers.heaviside", "layers.spin", "layers.sign", "models.McCullochPitts"),
     cites="McCulloch & Pitts 1943",
 )
-def threshold(key):
+def threshold(rng):
     r"""The threshold unit $H(x \cdot \theta)$ has $H(z) = 1$ if $z \ge 0$ and else 0; the sign unit
-    has values in $\{-1, 1\}$ and is $2H - 1$. At 0 that asks for $\mathrm{sign}(0) = 1$, which the
-    three-valued sign does not give.
+    has values in $\{-1, 1\}$ and is $2H - 1$. At 0 this requires $\mathrm{sign}(0) = 1$, but the
+    three-valued sign is 0 there.
     """
-    rng = chance(key)
     z = np.r_[-2.0, -1e-300, 0.0, 1e-300, 3.0]
     step, two, three = (
         np.asarray(f(jnp.asarray(z))) for f in (layers.heaviside, layers.spin, layers.sign)
@@ -232,15 +226,14 @@ def threshold(key):
 
 @claim(
     "L1-threshold-no-gradient",
-    title="Thresholds give no gradient",
+    title="Threshold units have gradient zero",
     kind="identity",
     of=("layers.heaviside",),
 )
-def no_gradient(key):
+def no_gradient(key, rng):
     r"""$H' = 0$ away from 0 and does not exist at 0: the loss of a network of threshold units has
     gradient 0 almost everywhere in its parameters, though it is not constant.
     """
-    rng = chance(key)
     xs = jnp.asarray(rng.normal(size=(20, 2)))
     ys = jnp.asarray(rng.integers(0, 2, 20).astype(float))
     shape = Chain(
@@ -258,11 +251,11 @@ def no_gradient(key):
     )
     return Verdict(
         equal(
-            "the loss a step of 1e-10 along each parameter, at 1,000 draws",
+            "change of the loss by a step of 1e-10 along each parameter, at 1,000 draws",
             near,
             np.tile(here, (len(steps), 1)),
         ),
-        equal("differentiated at them: 0", slopes, np.zeros((1000, len(theta)))),
-        at_least("different losses among the draws", len(np.unique(here)), 5),
-        refuted(equal("a step of 1 along each", loss(draws + 1.0), here)),
+        equal("automatic derivative there: 0", slopes, np.zeros((1000, len(theta)))),
+        at_least("distinct losses among the draws", len(np.unique(here)), 5),
+        refuted(equal("change by a step of 1 along each", loss(draws + 1.0), here)),
     )

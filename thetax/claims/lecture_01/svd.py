@@ -1,5 +1,5 @@
-"""Lecture 1: the singular value decomposition, its truncation, and why the best autoencoder is
-one.
+"""Lecture 1: the singular value decomposition, its truncation, and the optimal linear
+autoencoder.
 """
 
 import jax.numpy as jnp
@@ -8,10 +8,9 @@ import numpy as np
 from ... import models, train
 from ...layers import Chain, Linear
 from ...plot import Chart, Panel
-from ..engine.chance import chance
 from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
-from .autoencoder import spread
+from .autoencoder import with_singular_values
 
 SPECTRUM = [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
 
@@ -22,35 +21,34 @@ SPECTRUM = [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
     kind="theorem",
     of=("models.collapse", "layers.Chain"),
 )
-def rank(key):
+def rank(rng):
     r"""$\mathrm{rank}(DC) \le \min(\mathrm{rank}\, C, \mathrm{rank}\, D) \le m < d$, so that
     $\mathrm{rank}(DCX) \le m$, whatever the data."""
-    rng = chance(key)
     m = 3
-    found = []
+    results = []
     bounds = []
     ratios = []
     for i in range(100):
         C = rng.normal(size=(m, 7))
         D = rng.normal(size=(7, m))
         X = rng.normal(size=(7, 12))
-        C[: i % m] = 0.0  # some of lower rank
+        C[: i % m] = 0.0  # some draws have a lower rank
         product = np.asarray(
             models.collapse(Chain(Linear(jnp.asarray(C)), Linear(jnp.asarray(D)))).W
         )
-        found.append(np.linalg.matrix_rank(product))
+        results.append(np.linalg.matrix_rank(product))
         bounds.append(min(np.linalg.matrix_rank(C), np.linalg.matrix_rank(D)))
-        ratios.append(_after(product @ X, m))
+        ratios.append(_next_singular_value(product @ X, m))
     return Verdict(
-        at_most("rank of DC in 100 draws, against the ranks of C and D", found, bounds),
-        equal("and it is attained", found, bounds),
+        at_most("rank of DC in 100 draws, against the ranks of C and D", results, bounds),
+        equal("and the bound is attained", results, bounds),
         at_most("σ_{m+1} / σ_1 of DCX", np.array(ratios), 1e-10),
-        refuted(at_most("σ_{m+1} / σ_1 of X itself", _after(X, m), 1e-10)),
+        refuted(at_most("σ_{m+1} / σ_1 of X itself", _next_singular_value(X, m), 1e-10)),
     )
 
 
-def _after(X, m):
-    """The singular value after the first m, over the first."""
+def _next_singular_value(X, m):
+    """The singular value number m + 1 divided by the first."""
     s = np.linalg.svd(X, compute_uv=False)
     return s[m] / s[0]
 
@@ -76,29 +74,29 @@ def by_eigenvectors(X):
     of=("models.low_rank",),
     cites="Beltrami 1873; Jordan 1874",
 )
-def decomposition(key):
+def decomposition(rng):
     r"""Every $X \in \mathbb{R}^{d \times n}$ is $U \Sigma V^\top$ with orthogonal $U$ and $V$ and a
     diagonal $\Sigma$ of $\sigma_1 \ge \sigma_2 \ge \dots \ge 0$, where the $\sigma_i^2$ are
     eigenvalues of $XX^\top$. Its first $r$ columns give
     $X_r = U_r \Sigma_r V_r^\top = \sum_{i \le r} \sigma_i u_i v_i^\top$, which is $X$ iff
     $r \ge \mathrm{rank}\, X$.
     """
-    rng, (d, n) = chance(key), (6, 8)
+    d, n = 6, 8
     X = rng.normal(size=(d, n))
     U, s, V = by_eigenvectors(X)
     Sigma = np.zeros((d, n))
     Sigma[:d, :d] = np.diag(s)
     full = models.low_rank(X, rank=d)
     part = models.low_rank(X, rank=3)
-    flat = spread(rng, d, n, [3.0, 2.0, 1.0])
+    flat = with_singular_values(rng, d, n, [3.0, 2.0, 1.0])
     off = [np.linalg.norm(models.low_rank(flat, rank=r).matrix - flat) for r in range(1, d + 1)]
     terms = sum(s[i] * np.outer(U[:, i], V[:, i]) for i in range(3))
     exact = {"tolerance": 1e-12, "method": "closed form"}
     return Verdict(
         close("X from the eigenvectors of XXᵀ", U @ Sigma @ V.T, X, tolerance=1e-10),
-        close("UᵀU of it", U.T @ U, np.eye(d), **exact),
-        close("VᵀV of it", V.T @ V, np.eye(n), **exact),
-        close("σ of the library, against it", full.s, s, tolerance=1e-8),
+        close("its UᵀU", U.T @ U, np.eye(d), **exact),
+        close("its VᵀV", V.T @ V, np.eye(n), **exact),
+        close("σ of the library, against these", full.s, s, tolerance=1e-8),
         close(
             "σ of the library, against LAPACK",
             full.s,
@@ -111,7 +109,9 @@ def decomposition(key):
             np.linalg.eigvalsh(X @ X.T)[::-1],
             tolerance=1e-10,
         ),
-        at_most("σ, each less the one before", np.diff(np.asarray(full.s)), 0.0),
+        at_most(
+            "σ, decreasing: differences of successive values", np.diff(np.asarray(full.s)), 0.0
+        ),
         close("UᵀU of the library", np.asarray(full.U.T @ full.U), np.eye(d), **exact),
         equal(
             "shapes of U_r, Σ_r and V_rᵀ, r = 3",
@@ -119,7 +119,7 @@ def decomposition(key):
             (d, 3, 3, 3, 3, n),
         ),
         close("X_r, against the sum of its terms", part.matrix, terms, tolerance=1e-10),
-        close("X of rank 3: ‖X_r − X‖ for r ≥ 3", off[2:], np.zeros(4), tolerance=1e-12),
+        close("X of rank 3: ‖X_r − X‖ for r ≥ 3", off[2:], np.zeros(4)),
         refuted(close("and for r = 2", off[1], 0.0, tolerance=1e-3)),
         close("X_r for r = rank X = 6", full.matrix, X, tolerance=1e-10),
         figure=Chart(
@@ -128,15 +128,13 @@ def decomposition(key):
                 "distance of X_r from X",
                 lines={"X of rank 6": (np.arange(7), [np.linalg.norm(s[r:]) for r in range(7)])},
                 points={"X of rank 3": (np.arange(7), [np.linalg.norm(flat), *off])},
-            ),
+            )
         ),
     )
 
 
 def _alternate(X, r, rng, starts=20, rounds=150):
-    """Least squares in one factor of X ≈ LR and in the other, in turn, from random starts: where
-    they end.
-    """
+    """The products X ≈ LR that alternating least squares reaches from random starts."""
     R = rng.normal(size=(starts, r, X.shape[1]))
     for _ in range(rounds):
         Rt = np.swapaxes(R, 1, 2)
@@ -146,10 +144,10 @@ def _alternate(X, r, rng, starts=20, rounds=150):
     return L, R
 
 
-def _moved(found, X, rng):
-    """How far 10,000 matrices of the same rank near X_r, and not so near, are from X."""
-    L = np.asarray(found.U) * np.asarray(found.s)
-    R = np.asarray(found.Vt)
+def _nearby_distances(best, X, rng):
+    """The distances from X of 10,000 matrices of the same rank, near X_r and further away."""
+    L = np.asarray(best.U) * np.asarray(best.s)
+    R = np.asarray(best.Vt)
     size = 10.0 ** rng.uniform(-4, 0, size=(10_000, 1, 1))
     A, B = (M + size * rng.normal(size=(10_000, *M.shape)) for M in (L, R))
     return np.linalg.norm(X - A @ B, axis=(1, 2))
@@ -162,44 +160,37 @@ def _moved(found, X, rng):
     of=("models.low_rank",),
     cites="Eckart & Young 1936; Mirsky 1960",
 )
-def eckart_young(key):
+def eckart_young(rng):
     r"""Of all $Y$ with $\mathrm{rank}\, Y \le r$, the truncated decomposition $X_r$ is nearest to
     $X$, at $\|X - X_r\|_F = \sqrt{\sum_{i > r} \sigma_i^2}$, and in the spectral norm too, at
     $\sigma_{r+1}$. It is the only one iff $\sigma_r > \sigma_{r+1}$.
     """
-    rng, (d, n) = chance(key), (6, 8)
-    X = spread(rng, d, n, SPECTRUM)
+    d, n = 6, 8
+    X = with_singular_values(rng, d, n, SPECTRUM)
     s = np.linalg.svd(X, compute_uv=False)
     checks = []
     reached = []
     for r in range(1, d):
-        found = models.low_rank(X, rank=r)
+        result = models.low_rank(X, rank=r)
         least = np.sqrt(np.sum(s[r:] ** 2))
         L, R = _alternate(X, r, rng)
         ends = np.linalg.norm(X - L @ R, axis=(1, 2))
         reached.append(ends)
-        rest = X - np.asarray(found.matrix)
+        rest = X - np.asarray(result.matrix)
         checks += [
-            close(
-                f"r = {r}: ‖X − X_r‖, against the formula",
-                np.linalg.norm(rest),
-                least,
-                tolerance=1e-12,
-            ),
-            close(f"r = {r}: as the library has it", found.error, least, tolerance=1e-12),
-            close(
-                f"r = {r}: spectral norm, against σ_(r+1)",
-                np.linalg.norm(rest, 2),
-                s[r],
-                tolerance=1e-12,
-            ),
+            close(f"r = {r}: ‖X − X_r‖, against the formula", np.linalg.norm(rest), least),
+            close(f"r = {r}: as the library reports it", result.error, least),
+            close(f"r = {r}: spectral norm, against σ_(r+1)", np.linalg.norm(rest, 2), s[r]),
             at_least(f"r = {r}: alternating least squares, 20 starts", ends, least, slack=1e-12),
-            close(f"r = {r}: where they end", ends, np.full(20, least), tolerance=1e-6),
+            close(f"r = {r}: their limit", ends, np.full(20, least), tolerance=1e-6),
             at_least(
-                f"r = {r}: 10,000 matrices around X_r", _moved(found, X, rng), least, slack=1e-12
+                f"r = {r}: 10,000 matrices around X_r",
+                _nearby_distances(result, X, rng),
+                least,
+                slack=1e-12,
             ),
         ]
-    tied = spread(rng, d, n, [3.0, 2.0, 2.0, 1.0])
+    tied = with_singular_values(rng, d, n, [3.0, 2.0, 2.0, 1.0])
     U, s_tied, Vt = np.linalg.svd(tied)
     swapped = s_tied[0] * np.outer(U[:, 0], Vt[0]) + s_tied[2] * np.outer(U[:, 2], Vt[2])
     other = models.low_rank(tied, rank=2)
@@ -207,12 +198,12 @@ def eckart_young(key):
     return Verdict(
         *checks,
         close(
-            "σ_2 = σ_3: another matrix is as near",
+            "σ_2 = σ_3: another matrix at the same distance",
             np.linalg.norm(tied - swapped),
             other.error,
             tolerance=1e-10,
         ),
-        refuted(close("and it is not the same", swapped, other.matrix, tolerance=1e-3)),
+        refuted(close("and it is a different matrix", swapped, other.matrix, tolerance=1e-3)),
         figure=Chart(
             Panel(
                 "rank r",
@@ -221,7 +212,7 @@ def eckart_young(key):
                 points={
                     "alternating least squares": (np.repeat(r[1:-1], 20), np.concatenate(reached))
                 },
-            ),
+            )
         ),
     )
 
@@ -233,17 +224,17 @@ def eckart_young(key):
     of=("models.principal_components", "models.low_rank", "train.squared_error"),
     cites="Bourlard & Kamp 1988",
 )
-def optimal(key):
-    r"""$C = U_m^\top$ and $D = U_m$ give $DCX = X_m$, so that no linear autoencoder of width $m$
-    has less loss: $\frac{1}{2n} \sum_{i > m} \sigma_i^2$. If $\sigma_m > \sigma_{m+1}$, every
-    optimum is $C = AU_m^\top$, $D = U_m A^{-1}$ with an invertible $A$: the space of the principal
-    components, uncentred.
+def optimal(rng):
+    r"""$C = U_m^\top$ and $D = U_m$ give $DCX = X_m$, and no linear autoencoder of width $m$ has a
+    smaller loss: $\frac{1}{2n} \sum_{i > m} \sigma_i^2$. If $\sigma_m > \sigma_{m+1}$, every
+    optimum is $C = AU_m^\top$, $D = U_m A^{-1}$ with an invertible $A$: the space of the uncentred
+    principal components.
     """
-    rng, (d, m, n) = chance(key), (6, 2, 8)
-    X = spread(rng, d, n, SPECTRUM)
-    found = models.principal_components(X.T, width=m)
+    d, m, n = 6, 2, 8
+    X = with_singular_values(rng, d, n, SPECTRUM)
+    results = models.principal_components(X.T, n_components=m)
     nearest = models.low_rank(X, rank=m)
-    C, D = (np.asarray(layer.W) for layer in found.model.layers)
+    C, D = (np.asarray(layer.W) for layer in results.model.layers)
     batch = jnp.asarray(X.T), jnp.asarray(X.T)
     s = np.linalg.svd(X, compute_uv=False)
     least = np.sum(s[m:] ** 2) / (2 * n)
@@ -252,24 +243,14 @@ def optimal(key):
     other = Chain(Linear(jnp.asarray(A @ C)), Linear(jnp.asarray(D @ np.linalg.inv(A))))
     R = np.linalg.qr(rng.normal(size=(d, d)))[0][:, :m]
     elsewhere = Chain(Linear(jnp.asarray(R.T)), Linear(jnp.asarray(R)))
-    D_als, codes = _alternate(X, m, rng, starts=5, rounds=200)  # optima that know nothing of U
+    D_als, codes = _alternate(X, m, rng, starts=5, rounds=200)  # optima computed without U
     C_als = codes @ np.linalg.pinv(X)
     A_als = C_als @ top
     return Verdict(
-        close("DCX, against X_m", D @ C @ X, nearest.matrix, tolerance=1e-12),
-        close(
-            "its loss, against Σσ² / (2n)",
-            train.squared_error(found.model, batch),
-            least,
-            tolerance=1e-12,
-        ),
-        close("as the library says", found.loss, least, tolerance=1e-12),
-        close(
-            "DC, against the projector on the first eigenvectors of XXᵀ",
-            D @ C,
-            top @ top.T,
-            tolerance=1e-12,
-        ),
+        close("DCX, against X_m", D @ C @ X, nearest.matrix),
+        close("its loss, against Σσ² / (2n)", train.squared_error(results.model, batch), least),
+        close("as the library reports it", results.loss, least),
+        close("DC, against the projector on the first eigenvectors of XXᵀ", D @ C, top @ top.T),
         close("with A: the same loss", train.squared_error(other, batch), least, tolerance=1e-11),
         close(
             "5 optima by alternating least squares: C, against AU_mᵀ",
@@ -284,7 +265,12 @@ def optimal(key):
             tolerance=1e-6,
             relative=True,
         ),
-        at_least("least loss of 1,000 others", _others(X, m, rng), least, slack=1e-12),
+        at_least(
+            "smallest loss of 1,000 other autoencoders",
+            _random_losses(X, m, rng),
+            least,
+            slack=1e-12,
+        ),
         refuted(
             close(
                 "another space: the same loss",
@@ -297,7 +283,7 @@ def optimal(key):
     )
 
 
-def _others(X, m, rng):
+def _random_losses(X, m, rng):
     """The losses of random encoders, each with its best decoder."""
     C = rng.normal(size=(1000, m, len(X)))
     Z = C @ X
@@ -314,11 +300,11 @@ def _others(X, m, rng):
     of=("models.low_rank",),
     slip=True,
 )
-def optimal_printed(key):
+def optimal_printed(rng):
     r"""$U_m^\top U$ has $m$ rows and $d$ columns: it is $[I_m\; 0]$ and not $I_m$, whose columns do
-    not meet the $d$ rows of $\Sigma$.
+    not fit the $d$ rows of $\Sigma$.
     """
-    rng, (d, m, n) = chance(key), (6, 2, 8)
+    d, m, n = 6, 2, 8
     X = rng.normal(size=(d, n))
     full = np.linalg.svd(X)[0]
     signs = np.sign(np.sum(full * np.asarray(models.low_rank(X, rank=d).U), axis=0))

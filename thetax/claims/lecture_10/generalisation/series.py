@@ -1,4 +1,4 @@
-"""A series of real data (lecture 10, §6.1): tomorrow's trading volume from the last five days."""
+"""A real time series (lecture 10, §6.1): tomorrow's trading volume from the last five days."""
 
 import jax
 import jax.numpy as jnp
@@ -6,19 +6,19 @@ import jax.random as jr
 import numpy as np
 import optax
 
-from ... import data, layers, models, train, tree
-from ...core import predict, run
-from ...plot import Chart, Panel
-from ..engine.check import at_most, close, equal, refuted
-from ..engine.claim import Verdict, claim
+from .... import data, layers, models, train, tree
+from ....core import predict, run
+from ....plot import Chart, Panel
+from ...engine.check import at_most, close, equal, refuted
+from ...engine.claim import Verdict, claim
 
 LAGS, UNITS, RESTARTS = 5, 12, 3
 STEPS, BATCH, RATE, DECAY = 2000, 256, 0.01, 3e-3
 
 
 def series() -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """The last five days of three figures, `n 5 3`, the day of the week of the next, its log
-    volume, and how many of these are to train on.
+    """The last five days of three series, `n 5 3`, the weekday and the log volume of the next day,
+    and the number of training examples.
     """
     full = data.load("nyse")
     assert full.test is not None
@@ -43,7 +43,7 @@ def recurrent(key) -> layers.Chain:
 
 @jax.jit
 def trained(windows, ys, keys):
-    """A network for each key, after Adam with a ridge penalty along random batches."""
+    """A network for each key, trained by Adam with a ridge penalty on random batches."""
     optimiser = optax.adam(optax.cosine_decay_schedule(RATE, STEPS))
     iteration = train.descend(train.weight_decay(train.squared_error, strength=DECAY), optimiser)
 
@@ -77,9 +77,9 @@ def by_hand(net: layers.Chain, windows: np.ndarray) -> np.ndarray:
 def nyse(key):
     r"""On the New York Stock Exchange, tested after 1979, a linear autoregression on the last five
     days' return, volume and volatility explains $R^2 = 0.413$ of the variance of the log volume,
-    where yesterday's volume as a forecast explains 0.180, and knowing the weekday raises it to
+    whereas yesterday's volume as a forecast explains 0.180, and adding the weekday raises it to
     0.460. A recurrent network of 12 units that reads the same five days comes within 0.03 of the
-    autoregression, for 205 parameters in place of 16.
+    autoregression, with 205 parameters instead of 16.
     """
     windows, week, ys, n = series()
     explained = lambda forecast: 1 - np.mean((ys[n:] - forecast) ** 2) / np.var(ys[n:])
@@ -97,11 +97,11 @@ def nyse(key):
     nets = trained(
         jnp.asarray(zs[:n]), jnp.asarray((ys[:n] - level) / spread), jr.split(key, RESTARTS)
     )
-    seen = np.asarray(jax.jit(jax.vmap(predict, in_axes=(0, None)))(nets, jnp.asarray(zs[n:])))[
-        ..., 0
-    ]
+    forecasts_by_library = np.asarray(
+        jax.jit(jax.vmap(predict, in_axes=(0, None)))(nets, jnp.asarray(zs[n:]))
+    )[..., 0]
     one = jax.tree.map(lambda a: a[0], nets)
-    forecasts = level + spread * seen
+    forecasts = level + spread * forecasts_by_library
     fits = [explained(forecast) for forecast in forecasts]
     auto = explained(linear["AR(5)"])
     yesterday = explained(windows[n:, -1, 1])
@@ -122,18 +122,20 @@ def nyse(key):
             tolerance=5e-5,
         ),
         at_most(
-            "R² of three recurrent networks, off that of AR(5)", np.abs(np.array(fits) - auto), 0.03
+            "R² of three recurrent networks, difference from AR(5)",
+            np.abs(np.array(fits) - auto),
+            0.03,
         ),
         refuted(
-            at_most("R² of yesterday's volume, off that of AR(5)", abs(yesterday - auto), 0.03)
+            at_most("R² of yesterday's volume, difference from AR(5)", abs(yesterday - auto), 0.03)
         ),
         close(
             "a recurrent network's forecasts, day by day in NumPy",
-            seen[0],
+            forecasts_by_library[0],
             by_hand(one, zs[n:]),
             tolerance=1e-9,
         ),
-        equal("its parameters, and those of AR(5)", [tree.size(one), len(solved)], [205, 16]),
+        equal("number of its parameters, and of AR(5)", [tree.size(one), len(solved)], [205, 16]),
         figure=Chart(
             Panel(
                 "trading day of the test years",
@@ -143,6 +145,6 @@ def nyse(key):
                     "recurrent network": (days, forecasts[0, :120]),
                 },
                 points={"volume": (days, ys[n:][:120])},
-            ),
+            )
         ),
     )

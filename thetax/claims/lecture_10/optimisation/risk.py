@@ -1,4 +1,4 @@
-"""Lecture 10, §3.1 and §3.2: the empirical risk, and the losses of which it is made."""
+"""Lecture 10, §3.1 and §3.2: the empirical risk and the common losses."""
 
 from typing import Any
 
@@ -9,31 +9,29 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from sklearn.metrics import log_loss
 
-from ... import layers, models, train, tree
-from ..engine import differences
-from ..engine.chance import chance
-from ..engine.check import at_least, at_most, close, equal, refuted
-from ..engine.claim import Verdict, claim
+from .... import layers, models, train, tree
+from ...engine import differences
+from ...engine.check import at_least, at_most, close, equal, refuted
+from ...engine.claim import Verdict, claim
 
 
 @claim(
     "L10-3.1-erm",
     title="Empirical risk",
     kind="definition",
-    of=("train.average", "train.squared_error"),
+    of=("train.batch_mean", "train.squared_error"),
 )
-def erm(key):
+def erm(key, rng):
     r"""$\hat R(\theta) = \frac1N \sum_i L(f_\theta(x_i), y_i)$, and its gradient is the mean of the
     gradients of the examples.
     """
-    rng = chance(key)
     xs = jnp.asarray(rng.normal(size=(7, 3)))
     ys = jnp.asarray(rng.normal(size=7))
     net = models.MLP.init(3, 4, 1, activation=layers.tanh, key=key)
     first, _, last = (jax.tree.map(np.asarray, part) for part in net.body.layers)
     fit = [(last.W @ np.tanh(first.W @ x + first.b) + last.b).item() for x in np.asarray(xs)]
     losses = [(f - y) ** 2 / 2 for f, y in zip(fit, np.asarray(ys))]
-    quartic = train.average(lambda f, y: (f[0] - y) ** 4)
+    quartic = train.batch_mean(lambda f, y: (f[0] - y) ** 4)
     theta, back = tree.ravel(net)
     risk = jax.grad(lambda theta, xs, ys: train.squared_error(back(theta), (xs, ys)))
     each = np.stack([np.asarray(risk(theta, xs[i : i + 1], ys[i : i + 1])) for i in range(7)])
@@ -45,7 +43,7 @@ def erm(key):
             tolerance=1e-15,
         ),
         close(
-            "of another loss",
+            "with another loss",
             quartic(net, (xs, ys)),
             np.mean([(f - y) ** 4 for f, y in zip(fit, np.asarray(ys))]),
             tolerance=1e-13,
@@ -65,7 +63,7 @@ def erm(key):
         ),
         refuted(
             close(
-                "the sum in place of the mean",
+                "the sum instead of the mean",
                 risk(theta, xs, ys),
                 each.sum(axis=0),
                 tolerance=1e-6,
@@ -80,16 +78,15 @@ def erm(key):
     kind="loss",
     of=("train.squared_loss", "train.squared_error"),
 )
-def squared(key):
-    r"""$L = (f - y)^2$, or half of it, which is the library's and has the gradient $f - y$. Of all
-    constants the mean of the $y_i$ has the least risk.
+def squared(rng):
+    r"""$L = (f - y)^2$, or half of it, which is the library's and has the gradient $f - y$. Among
+    constants the mean of the $y_i$ has the smallest risk.
     """
-    rng = chance(key)
     f = rng.normal(size=4)
     y = rng.normal(size=4)
     ys = jnp.asarray(rng.exponential(size=25))
     loss = jax.grad(train.squared_loss)
-    absolute = train.average(lambda f, y: jnp.abs(f[0] - y))
+    absolute = train.batch_mean(lambda f, y: jnp.abs(f[0] - y))
     mean = _constant(train.squared_error, ys)
     median = _constant(absolute, ys)
     return Verdict(
@@ -111,16 +108,18 @@ def squared(key):
             "the best constant is the mean", mean, np.mean(ys), tolerance=1e-6, method="brute force"
         ),
         refuted(
-            close("with the absolute value for the square", median, np.mean(ys), tolerance=1e-3)
+            close(
+                "with the absolute value instead of the square", median, np.mean(ys), tolerance=1e-3
+            )
         ),
     )
 
 
 def _constant(objective, ys) -> float:
-    """The constant of least risk, by SciPy."""
+    """The constant of smallest risk, by SciPy."""
     risk = lambda c: float(objective(lambda x: jnp.reshape(c, (1,)), (jnp.zeros((len(ys), 1)), ys)))
-    found: Any = minimize_scalar(risk, bounds=(0, 5), method="bounded", options={"xatol": 1e-10})
-    return found.x
+    result: Any = minimize_scalar(risk, bounds=(0, 5), method="bounded", options={"xatol": 1e-10})
+    return result.x
 
 
 @claim(
@@ -129,11 +128,10 @@ def _constant(objective, ys) -> float:
     kind="loss",
     of=("train.binary_log_loss", "train.binary_cross_entropy"),
 )
-def bce(key):
+def bce(rng):
     r"""$h = \sigma(f)$ and $L = -[y \log h + (1 - y) \log(1 - h)] = \log(1 + e^f) - yf$, of which
     the second form never overflows; its gradient is $\sigma(f) - y$.
     """
-    rng = chance(key)
     f = rng.normal(size=200) * 4
     y = rng.integers(0, 2, size=200)
     loss, slope = (jax.vmap(g) for g in (train.binary_log_loss, jax.grad(train.binary_log_loss)))
@@ -150,7 +148,7 @@ def bce(key):
             -(y * np.log(h) + (1 - y) * np.log(1 - h)),
             tolerance=1e-11,
         ),
-        close("log(1 + eᶠ) − yf", got, np.logaddexp(0, f) - y * f, tolerance=1e-12),
+        close("log(1 + eᶠ) − yf", got, np.logaddexp(0, f) - y * f),
         equal("at f = ±1000", np.asarray(loss(*map(jnp.asarray, far))), [0.0, 1000.0, 1000.0, 0.0]),
         close("gradient σ(f) − y", slopes, h - y, tolerance=1e-14),
         close(
@@ -160,7 +158,7 @@ def bce(key):
             tolerance=1e-9,
             method="finite differences",
         ),
-        close("the mean, against scikit-learn's", risk, log_loss(y, h), tolerance=1e-12),
+        close("the mean, against scikit-learn's", risk, log_loss(y, h)),
         refuted(
             close(
                 "with y and 1 − y exchanged", got, np.logaddexp(0, f) - (1 - y) * f, tolerance=1e-3
@@ -176,13 +174,12 @@ def bce(key):
     kind="loss",
     of=("train.log_loss", "train.binary_log_loss", "layers.softmax"),
 )
-def softmax_ce(key):
+def softmax_ce(rng):
     r"""$p_j = e^{f_j} / \sum_k e^{f_k}$ and $L = -\sum_j e_y(j) \log p_j = -\log p_y$, unchanged if
     a constant is added to all $f_j$; its gradient is $p - e_y$ and its Hessian
     $\mathrm{diag}(p) - pp^\top$ has no negative eigenvalue. With two classes and logits $(0, f)$ it
     is the binary cross-entropy.
     """
-    rng = chance(key)
     f = rng.normal(size=(50, 5)) * 3
     y = rng.integers(0, 5, size=50)
     loss = jax.vmap(train.log_loss)
@@ -195,10 +192,10 @@ def softmax_ce(key):
     hessian = np.asarray(jax.hessian(one)(jnp.asarray(f[0])))
     far = train.log_loss(jnp.array([1e4, 0.0, -1e4]), jnp.array(1))
     return Verdict(
-        close("−log p_y", hard, -np.log(p[np.arange(50), y]), tolerance=1e-12),
+        close("−log p_y", hard, -np.log(p[np.arange(50), y])),
         close("−Σ e_y(j) log p_j, from probabilities", soft, hard, tolerance=1e-14),
         close("the library's softmax", layers.softmax(jnp.asarray(f)), p, tolerance=1e-14),
-        close("with 7.5 added to all logits", shifted, hard, tolerance=1e-12),
+        close("with 7.5 added to all logits", shifted, hard),
         equal("at logits ±10,000", float(far), 1e4),
         close("gradient p − e_y", grad, p[0] - np.eye(5)[y[0]], tolerance=1e-14),
         close(
@@ -218,9 +215,11 @@ def softmax_ce(key):
             tolerance=1e-5,
             method="finite differences",
         ),
-        at_least("its least eigenvalue", np.linalg.eigvalsh(hessian).min(), 0.0, slack=1e-14),
+        at_least("its smallest eigenvalue", np.linalg.eigvalsh(hessian).min(), 0.0, slack=1e-14),
         at_most(
-            "its largest entry by row, summed: rows add up to 0", np.abs(hessian.sum(axis=1)), 1e-14
+            "its largest row sum in absolute value: rows add up to 0",
+            np.abs(hessian.sum(axis=1)),
+            1e-14,
         ),
         *_two_classes(rng),
     )
@@ -233,7 +232,7 @@ def _two_classes(rng):
     loss = jax.vmap(train.log_loss)
     binary = jax.vmap(train.binary_log_loss)
     from_zero = f.at[:, 0].set(0.0)
-    apart = binary(f[:, 1] - f[:, 0], t)
+    by_difference = binary(f[:, 1] - f[:, 0], t)
     return (
         close(
             "logits (0, f): the binary loss at 1000 f",
@@ -241,6 +240,6 @@ def _two_classes(rng):
             binary(f[:, 1], t),
             tolerance=1e-13,
         ),
-        close("logits (f₀, f₁): that of f₁ − f₀", loss(f, t), apart, tolerance=1e-13),
-        refuted(close("that of f₀ − f₁", loss(f[:, ::-1], t), apart, tolerance=1e-3)),
+        close("logits (f₀, f₁): that of f₁ − f₀", loss(f, t), by_difference, tolerance=1e-13),
+        refuted(close("that of f₀ − f₁", loss(f[:, ::-1], t), by_difference, tolerance=1e-3)),
     )

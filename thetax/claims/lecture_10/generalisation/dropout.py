@@ -1,4 +1,4 @@
-"""Lecture 10, §4.4 and exercise 5: dropout, and the penalty it amounts to in a linear model."""
+"""Lecture 10, §4.4 and exercise 5: dropout, and the equivalent penalty in a linear model."""
 
 from itertools import product
 
@@ -8,18 +8,17 @@ import jax.random as jr
 import numpy as np
 import optax
 
-from ... import explain, layers, models, train
-from ...core import predict, run
-from ...plot import Chart, Panel
-from ..engine.chance import chance
-from ..engine.check import at_most, close, equal, falls, refuted, within
-from ..engine.claim import Verdict, claim
+from .... import explain, layers, models, train
+from ....core import predict, run
+from ....plot import Chart, Panel
+from ...engine.check import at_most, close, equal, falls, refuted, within
+from ...engine.claim import Verdict, claim
 
 D = 6
 MASKS = np.array(list(product([0, 1], repeat=D)))
 
 
-def chances(keep: float) -> np.ndarray:
+def mask_probabilities(keep: float) -> np.ndarray:
     """The probability of each of the 64 masks."""
     return np.prod(np.where(MASKS == 1, keep, 1 - keep), axis=1)
 
@@ -27,17 +26,16 @@ def chances(keep: float) -> np.ndarray:
 @claim(
     "L10-4.4-dropout",
     "L10-ex5a-dropout-mean",
-    title="Dropout keeps the mean",
+    title="Dropout preserves the mean",
     kind="layer",
     of=("layers.Dropout", "explain.dropout_average"),
     cites="Srivastava et al. 2014",
 )
-def mean(key):
-    r"""Each unit is zeroed with probability $\phi$, anew at every update, and the others are
-    divided by $p = 1 - \phi$, so that $\mathbb{E}_m[m \odot h / p] = h$: without a key the layer is
-    the identity, which is that mean.
+def mean(key, rng):
+    r"""At every update each unit is set to 0 with probability $\phi$, independently, and the others
+    are divided by $p = 1 - \phi$, so that $\mathbb{E}_m[m \odot h / p] = h$: without a key the
+    layer is the identity, which is this mean.
     """
-    rng = chance(key)
     h = rng.normal(size=D)
     phi = 0.3
     layer = layers.Dropout(phi)
@@ -46,48 +44,45 @@ def mean(key):
         jax.vmap(lambda key: layer(jnp.asarray(h), key=key))(jr.split(key, 20_000))
     )
     stays = outputs != 0
-    by_hand = chances(1 - phi) @ (MASKS * h / (1 - phi))
-    unscaled = chances(1 - phi) @ (MASKS * h)
+    by_hand = mask_probabilities(1 - phi) @ (MASKS * h / (1 - phi))
+    unscaled = mask_probabilities(1 - phi) @ (MASKS * h)
     error = lambda a: a.std(axis=0, ddof=1) / np.sqrt(len(a))
     return Verdict(
         close("the mean over all 64 masks, by hand", by_hand, h, tolerance=1e-14),
         refuted(close("without dividing by p", unscaled, h, tolerance=1e-3)),
         close(
-            "by the library, mask after mask",
+            "by the library, for each mask",
             explain.dropout_average(layer, jnp.asarray(h)[None])[0],
             h,
             tolerance=1e-14,
         ),
         within("the mean of 20,000 draws", outputs.mean(axis=0), h, error=error(outputs)),
         within(
-            "how often a unit is dropped",
+            "share of dropped units",
             1 - stays.mean(axis=0),
             np.full(D, phi),
             error=error(stays),
         ),
-        close("what stays, over h", (outputs / h)[stays], 1 / (1 - phi), tolerance=1e-14),
+        close("kept units, over h", (outputs / h)[stays], 1 / (1 - phi), tolerance=1e-14),
         equal("without a key", layer(jnp.asarray(h)), h),
         equal("with φ = 0 and a key", none(jnp.asarray(h), key=key), h),
         assumptions=[
-            at_most("φ is the probability of dropping: share that stays", stays.mean(), 0.75)
+            at_most("φ is the probability of dropping: share of kept units", stays.mean(), 0.75)
         ],
     )
 
 
 @claim(
     "L10-ex5b-dropout-loss",
-    title="What dropout adds to a squared error",
+    title="Dropout under the squared error",
     kind="exercise",
     of=("layers.Dropout", "explain.dropout_average"),
     cites="Wager, Wang & Liang 2013",
 )
-def loss(key):
-    r"""Over the masks,
-    $\mathbb{E}_m[(w^\top \tilde h - y^*)^2] = (w^\top h - y^*)^2 + \frac{1 - p}{p} \sum_j w_j^2
-    h_j^2$:
-    the square of the mean's error, and the variance.
+def loss(rng):
+    r"""Over the masks, $\mathbb{E}_m[(w^\top \tilde h - y^*)^2] = (w^\top h - y^*)^2 + \frac{1 -
+    p}{p} \sum_j w_j^2 h_j^2$: the squared error of the mean prediction, and the variance.
     """
-    rng = chance(key)
     w = rng.normal(size=D)
     h = rng.normal(size=D)
     y = rng.normal()
@@ -96,7 +91,7 @@ def loss(key):
     formula = []
     rates = np.array([0.2, 0.5, 0.7, 0.9])
     for p in rates:
-        by_hand.append(chances(p) @ ((MASKS * h / p) @ w - y) ** 2)
+        by_hand.append(mask_probabilities(p) @ ((MASKS * h / p) @ w - y) ** 2)
         net = layers.Chain(
             layers.Dropout(float(1 - p)), layers.Linear(jnp.asarray(w)[None], jnp.array([-y]))
         )
@@ -117,7 +112,7 @@ def loss(key):
 
 
 def regression(rng: np.random.Generator, n: int = 20) -> tuple[np.ndarray, np.ndarray]:
-    """Features of different sizes, and a noisy linear response."""
+    """Features of different scales, and a noisy linear response."""
     X = rng.normal(size=(n, D)) * np.linspace(0.5, 1.5, D)
     return X, X @ rng.normal(size=D) + rng.normal(size=n)
 
@@ -128,9 +123,9 @@ def weighted_ridge(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndar
 
 
 @jax.jit
-def chains(xs, ys, keys):
-    """Descent under dropout with φ = ½ from 0, a hundred times: the mean of the weights after the
-    first 200 steps.
+def dropout_descents(xs, ys, keys):
+    """A hundred runs of gradient descent with dropout, φ = ½, from 0: the mean of the weights after
+    the first 200 steps.
     """
     step = train.descend(
         lambda model, batch, key: train.squared_error(model, (xs, ys), key=key), optax.sgd(0.1)
@@ -145,20 +140,18 @@ def chains(xs, ys, keys):
 @claim(
     "L10-4.4-dropout-ridge",
     "L10-ex5c-adaptive",
-    title="Dropout is a ridge that adapts to the features",
+    title="Dropout is an adaptive ridge penalty",
     kind="theorem",
     of=("layers.Dropout", "explain.dropout_average", "explain.dropout_penalty", "models.ridge"),
     cites="Wager, Wang & Liang 2013",
 )
-def ridge(key):
-    r"""In a linear model
-    $\mathbb{E} \sum_i (w^\top \tilde x_i - y_i)^2 = \|Xw - y\|^2 + \frac{\phi}{1 - \phi} \sum_j
-    w_j^2 \sum_i x_{ij}^2$:
-    a ridge whose weight on $w_j$ is the size of feature $j$, so that strong features are penalised
-    more and the unit of a feature does not matter. With standardised features it is ridge
-    regression with $\lambda = N\phi / (1 - \phi)$. It fades as $\phi \to 0$.
+def ridge(key, rng):
+    r"""In a linear model $\mathbb{E} \sum_i (w^\top \tilde x_i - y_i)^2 = \|Xw - y\|^2 +
+    \frac{\phi}{1 - \phi} \sum_j w_j^2 \sum_i x_{ij}^2$: a ridge penalty whose weight on $w_j$ is
+    the size of feature $j$, so that strong features are penalised more and the scale of a feature
+    does not matter. With standardised features it is ridge regression with
+    $\lambda = N\phi / (1 - \phi)$. It vanishes as $\phi \to 0$.
     """
-    rng = chance(key)
     X, y = regression(rng)
     w = rng.normal(size=D)
     phi = 0.5
@@ -166,7 +159,7 @@ def ridge(key):
     penalty = lambda X, w, phi=phi: phi / (1 - phi) * (w**2) @ (X**2).sum(axis=0)
     best = weighted_ridge(X, y, phi / (1 - phi) * (X**2).sum(axis=0))
     slope = jax.grad(lambda w: _library(X, y, w, phi))(jnp.asarray(best))
-    found = np.asarray(chains(jnp.asarray(X), jnp.asarray(y), jr.split(key, 100)))
+    result = np.asarray(dropout_descents(jnp.asarray(X), jnp.asarray(y), jr.split(key, 100)))
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     alike = weighted_ridge(Z, y - y.mean(), np.full(D, len(X) * phi / (1 - phi)))
     fitted = models.ridge(jnp.asarray(Z), jnp.asarray(y), strength=len(X) * phi / (1 - phi))
@@ -174,8 +167,8 @@ def ridge(key):
     scaled = weighted_ridge(X * c, y, phi / (1 - phi) * ((X * c) ** 2).sum(axis=0))
     plain = [weighted_ridge(A, y, np.full(D, 10.0)) for A in (X, X * c)]
     net = layers.Chain(layers.Dropout(phi), layers.Linear(jnp.asarray(w)[None]))
-    seen = explain.dropout_penalty(
-        train.squared_error, net, (jnp.asarray(X), jnp.asarray(y)), draws=400, key=key
+    penalty_by_library = explain.dropout_penalty(
+        train.squared_error, net, (jnp.asarray(X), jnp.asarray(y)), n_samples=400, key=key
     )
     rates = np.array([0.5, 0.1, 0.01, 0.001])
     return Verdict(
@@ -193,31 +186,30 @@ def ridge(key):
         ),
         close("its gradient at the weighted ridge", slope, 0.0, tolerance=1e-11),
         within(
-            "100 descents under dropout, against it",
-            found.mean(axis=0),
+            "100 runs with dropout, against it",
+            result.mean(axis=0),
             best,
-            error=found.std(axis=0, ddof=1) / np.sqrt(len(found)),
+            error=result.std(axis=0, ddof=1) / np.sqrt(len(result)),
         ),
         refuted(
             within(
                 "against least squares",
-                found.mean(axis=0),
+                result.mean(axis=0),
                 weighted_ridge(X, y, np.zeros(D)),
-                error=found.std(axis=0, ddof=1) / np.sqrt(len(found)),
+                error=result.std(axis=0, ddof=1) / np.sqrt(len(result)),
             )
         ),
-        close("standardised: ridge with Nφ/(1 − φ)", fitted.W[0], alike, tolerance=1e-12),
+        close("standardised: ridge with Nφ/(1 − φ)", fitted.W[0], alike),
         close(
-            "there the weights of the features agree",
+            "standardised: the weights of the features are equal",
             phi / (1 - phi) * (Z**2).sum(axis=0),
             len(X) * phi / (1 - phi),
-            tolerance=1e-12,
         ),
         within(
-            "the lens dropout_penalty, times 2N",
-            2 * len(X) * seen.value,
+            "`dropout_penalty`, times 2N",
+            2 * len(X) * penalty_by_library.value,
             penalty(X, w),
-            error=2 * len(X) * seen.error,
+            error=2 * len(X) * penalty_by_library.error,
         ),
         close(
             "features times c, weights over c: the penalty",
@@ -231,35 +223,35 @@ def ridge(key):
             "the penalty for φ = 0.5, 0.1, 0.01, 0.001",
             [_library(X, y, jnp.asarray(w), r) - np.sum((X @ w - y) ** 2) for r in rates],
         ),
-        figure=_shrunk(weighted_ridge(X, y, np.zeros(D)), best, found.mean(axis=0)),
+        figure=_shrinkage(weighted_ridge(X, y, np.zeros(D)), best, result.mean(axis=0)),
     )
 
 
-def _shrunk(least: np.ndarray, best: np.ndarray, found: np.ndarray) -> Chart:
-    """The weights that dropout found, beside those of least squares and of the ridge it should
-    be.
+def _shrinkage(least: np.ndarray, best: np.ndarray, weights: np.ndarray) -> Chart:
+    """The weights with dropout, against those of least squares and of the equivalent ridge
+    regression.
     """
     line = np.array([-3.0, 3.0])
     return Chart(
         Panel(
             "weight of least squares",
             "weight under dropout",
-            points={"mean of 100 descents": (least, found)},
+            points={"mean of 100 runs": (least, weights)},
             bounds={"no penalty": (line, line)},
         ),
         Panel(
             "weighted ridge",
             "weight under dropout",
-            points={"mean of 100 descents": (best, found)},
+            points={"mean of 100 runs": (best, weights)},
             bounds={"equal": (np.sort(best), np.sort(best))},
         ),
     )
 
 
 def _enumerated(X: np.ndarray, y: np.ndarray, w: np.ndarray, phi: float) -> float:
-    """The expected sum of squares, every mask of every example by itself."""
+    """The expected sum of squares, by enumerating the masks of every example."""
     thinned = MASKS[None] * X[:, None] / (1 - phi)
-    return float(np.sum(chances(1 - phi) * (thinned @ w - y[:, None]) ** 2))
+    return float(np.sum(mask_probabilities(1 - phi) * (thinned @ w - y[:, None]) ** 2))
 
 
 def _library(X: np.ndarray, y: np.ndarray, w: jax.Array, phi: float) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Lecture 10, §2: several hidden layers, and what they are good for."""
+"""Lecture 10, §2: networks with several hidden layers, and the benefit of depth."""
 
 from itertools import pairwise
 
@@ -9,18 +9,19 @@ import numpy as np
 import optax
 from matplotlib.collections import LineCollection, PathCollection
 
-from ... import explain, layers, models, train, tree
-from ...core import predict, run
-from ...layers import Chain, Linear
-from ...plot import Chart, Panel, draw
-from ..engine.chance import chance
-from ..engine.check import at_least, at_most, close, equal, refuted
-from ..engine.claim import Verdict, claim
+from .... import explain, layers, models, train, tree
+from ....core import predict, run
+from ....layers import Chain, Linear
+from ....plot import Chart, Panel, draw
+from ...engine.check import at_least, at_most, close, equal, refuted
+from ...engine.claim import Verdict, claim
 from .shallow import shallow
 
 
 def deep(rng, sizes, activation=layers.tanh):
-    r"""$W_\ell$ and $b_\ell$ of all hidden layers, $\beta$, and the library's network of them."""
+    r"""$W_\ell$ and $b_\ell$ of all hidden layers, $\beta$, and the library's network with these
+    weights.
+    """
     Ws = [rng.normal(size=(m, n)) / np.sqrt(n) for n, m in pairwise(sizes)]
     bs = [rng.normal(size=len(W)) for W in Ws]
     beta = rng.normal(size=sizes[-1])
@@ -33,13 +34,12 @@ def deep(rng, sizes, activation=layers.tanh):
 
 
 @claim("L10-2.2-mlp", title="A deep network", kind="model", of=("models.MLP", "models.collapse"))
-def mlp(key):
+def mlp(rng):
     r"""$f_0 = x$, $f_{\ell+1} = \sigma(W_\ell f_\ell + b_\ell)$ for $\ell = 0, \dots, L - 1$ and
     $f = \beta^\top f_L$, with $\sigma$ entry by entry. It has
-    $\sum_\ell d_{\ell+1} (d_\ell + 1) + d_L$ parameters; $L = 1$ is the shallow network, and a
-    linear $\sigma$ makes one matrix of all.
+    $\sum_\ell d_{\ell+1} (d_\ell + 1) + d_L$ parameters; $L = 1$ is the shallow network, and with a
+    linear $\sigma$ the network is one matrix.
     """
-    rng = chance(key)
     sizes = (3, 5, 4, 6)
     Ws, bs, beta, net = deep(rng, sizes)
     x = rng.normal(size=3)
@@ -60,7 +60,7 @@ def mlp(key):
     for W, b in maps:
         matrix = W @ matrix
         offset = W @ offset + b
-    whole = models.collapse(flat)
+    affine = models.collapse(flat)
     return Verdict(
         close("three hidden layers, unit by unit", net(at).item(), by_hand, tolerance=1e-13),
         equal("L = 1: the shallow network", one(at), same(at)),
@@ -70,9 +70,14 @@ def mlp(key):
             tree.size(net),
             sum(m * (n + 1) for n, m in pairwise(sizes)) + sizes[-1],
         ),
-        close("linear σ: the matrix", whole.W, matrix, tolerance=1e-13),
-        close("linear σ: the offset", whole.b, offset, tolerance=1e-13),
-        close("linear σ: the network is that map", flat(at), matrix @ x + offset, tolerance=1e-13),
+        close("linear σ: the matrix", affine.W, matrix, tolerance=1e-13),
+        close("linear σ: the offset", affine.b, offset, tolerance=1e-13),
+        close(
+            "linear σ: the network is this affine map",
+            flat(at),
+            matrix @ x + offset,
+            tolerance=1e-13,
+        ),
         refuted(
             close(
                 "tanh: the network is additive", net(at) + net(-at), 2 * net(0 * at), tolerance=1e-3
@@ -99,23 +104,22 @@ def sawtooth(depth):
 
 @claim(
     "L10-2.1-depth-width",
-    title="Depth can beat width, and need not",
+    title="Depth can beat width, but need not",
     kind="experiment",
-    of=("models.MLP", "explain.pieces", "models.least_squares", "train.descend"),
+    of=("models.MLP", "explain.breakpoints_1d", "models.least_squares", "train.descend"),
     cites="Telgarsky 2016",
 )
-def depth_and_width(key):
+def depth_and_width(key, rng):
     r"""Six layers of three ReLU units make a sawtooth of $2^6$ pieces exactly; a single layer of
     $M$ units has at most $M + 1$ pieces, so with $M \le 31$ one of them spans three of the 65
-    extrema and it errs by $\frac12$ or more. On a few noisy examples of a linear function eight
+    extrema and its error is at least $\frac12$. On a few noisy examples of a linear function eight
     layers do worse than one.
     """
-    rng = chance(key)
     net = sawtooth(6)
     x = np.r_[np.arange(1025) / 1024, rng.uniform(size=2000)]
     wave = 1 - np.abs(1 - (64 * x) % 2)
     got = np.asarray(predict(net, jnp.asarray(x)[:, None]))[:, 0]
-    found = explain.pieces(net, 0.0, 1.0, exact=True)
+    result = explain.breakpoints_1d(net, 0.0, 1.0, exact=True)
     wide = [
         shallow(rng.normal(size=(31, 1)), rng.normal(size=31), rng.normal(size=31), layers.relu)
         for _ in range(5)
@@ -125,19 +129,21 @@ def depth_and_width(key):
     worst = [_hinges(grid, tooth, np.sort(rng.uniform(size=31))) for _ in range(60)]
     even = _hinges(grid, tooth, np.arange(1, 32) / 32)
     enough = _hinges(grid, tooth, np.arange(64) / 64)
-    one, eight = overfitted(key)
+    one, eight = depth_errors(key)
     seeds = np.arange(1, 11)
     return Verdict(
-        close("the deep network and the sawtooth", got, wave, tolerance=1e-12),
-        equal("its pieces on [0, 1]", found.count, 64),
+        close("the deep network and the sawtooth", got, wave),
+        equal("its pieces on [0, 1]", result.n_pieces, 64),
         at_most(
-            "pieces of 31 random units in one layer", [explain.pieces(f).count for f in wide], 32
+            "pieces of 31 random units in one layer",
+            [explain.breakpoints_1d(f).n_pieces for f in wide],
+            32,
         ),
         at_least("31 units at 60 random sets of knots, least squares: largest error", worst, 0.5),
-        at_least("31 units at equal distances", even, 0.5),
-        at_most("64 units at the right places", enough, 1e-9),
+        at_least("31 equidistant units", even, 0.5),
+        at_most("64 units at the extrema", enough, 1e-9),
         at_least(
-            "noisy linear data: seeds of 10 where one layer is no worse than eight",
+            "noisy linear data: seeds of 10 with one layer no worse than eight",
             int((one <= eight).sum()),
             8,
             method="trend",
@@ -154,17 +160,17 @@ def depth_and_width(key):
 
 
 def _hinges(x, y, knots):
-    """The largest error of a least-squares fit by ReLU units with these kinks, an affine part
-    besides.
+    """The largest error of a least-squares fit by ReLU units with these kinks and an affine
+    part.
     """
     features = jnp.asarray(np.c_[x, np.maximum(x[:, None] - knots, 0)])
     fit = models.least_squares(features, jnp.asarray(y))
     return float(np.abs(np.asarray(features) @ np.asarray(fit.W)[0] + np.asarray(fit.b) - y).max())
 
 
-def overfitted(key, n=30, d=2, width=16):
-    """Test errors of one and of eight hidden layers, trained alike on 30 noisy examples of a linear
-    function.
+def depth_errors(key, n=30, d=2, width=16):
+    """Test errors with one and with eight hidden layers, trained in the same way on 30 noisy
+    examples of a linear function.
     """
 
     def errors(hidden):
@@ -193,30 +199,33 @@ def overfitted(key, n=30, d=2, width=16):
 
 
 @claim(
-    "L10-2.3-fig-mlp", title="A network drawn", kind="figure", of=("explain.wiring", "models.MLP")
+    "L10-2.3-fig-mlp",
+    title="Diagram of a network",
+    kind="figure",
+    of=("explain.network_graph", "models.MLP"),
 )
 def fig_mlp(key):
     r"""The units of a network as $\sum_\ell d_\ell$ nodes and its weights as
     $\sum_\ell d_\ell d_{\ell+1}$ edges, drawn from the network itself; a wide layer is drawn in
-    part, and counted in full.
+    part but counted in full.
     """
     sizes = (4, 6, 5, 3)
     shape = lambda *sizes: jax.eval_shape(lambda: models.MLP.init(*sizes, key=key))
-    small = explain.wiring(shape(*sizes))
-    large = explain.wiring(shape(784, 256, 128, 10))
+    small = explain.network_graph(shape(*sizes))
+    large = explain.network_graph(shape(784, 256, 128, 10))
     nodes, edges = _drawn(small)
     some, _ = _drawn(large)
     pairs = sum(1 for n, m in pairwise(sizes) for _ in range(n) for _ in range(m))
     return Verdict(
         equal("nodes drawn", nodes, sum(sizes)),
         equal("edges drawn", edges, pairs),
-        equal("nodes and edges told", [small.nodes, small.edges], [18, 69]),
+        equal("reported nodes and edges", [small.nodes, small.edges], [18, 69]),
         equal(
-            "784-256-128-10: nodes and edges told",
+            "784-256-128-10: reported nodes and edges",
             [large.nodes, large.edges],
             [1178, 784 * 256 + 256 * 128 + 1280],
         ),
-        at_most("nodes drawn of it", some, 4 * 12),
+        at_most("784-256-128-10: nodes drawn", some, 4 * 12),
         figure=small,
     )
 

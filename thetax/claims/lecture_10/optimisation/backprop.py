@@ -1,4 +1,4 @@
-"""Lecture 10, §3.10 to §3.12: forwards through the layers, backwards with the co-states."""
+"""Lecture 10, §3.10 to §3.12: the forward pass, and backpropagation with co-states."""
 
 from functools import reduce
 from itertools import pairwise
@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import layers, models, train, tree
-from ...core import apply
-from ...layers import Chain, Linear
-from ..engine.chance import chance
-from ..engine.check import close, equal, refuted
-from ..engine.claim import Verdict, claim, erratum
-from ..engine.differences import jacobian
-from .deep import deep
+from .... import layers, models, train, tree
+from ....core import apply
+from ....layers import Chain, Linear
+from ...engine.check import close, equal, refuted
+from ...engine.claim import Verdict, claim, erratum
+from ...engine.differences import jacobian
+from ..networks.deep import deep
 
 WIDTHS = (3, 5, 4, 6, 2)  # d₀ to d_{L+1}, with L = 3
 FD = {"tolerance": 1e-8, "method": "finite differences"}
@@ -25,7 +24,7 @@ def squares(prediction, y):
     return train.squared_loss(prediction, y)
 
 
-def bare(rng, widths=WIDTHS):
+def without_biases(rng, widths=WIDTHS):
     r"""$W_0, \dots, W_L$ without biases, and the chain of blocks $g_\ell$: $\sigma(W_\ell x_\ell)$,
     and $W_L x_L$ last.
     """
@@ -45,20 +44,19 @@ backward = jax.jit(lambda chain, x, y: train.backpropagate(chain, squares, x, y)
 
 @claim(
     "L10-3.10-forward",
-    title="Forwards, layer by layer",
+    title="The forward pass, layer by layer",
     kind="algorithm",
     of=("train.backpropagate", "models.MLP"),
 )
-def forward(key):
+def forward(rng):
     r"""$x_0 = x$ and $x_{\ell+1} = g_\ell(x_\ell, W_\ell)$ for $\ell = 0, \dots, L$; in a network
     $g_\ell = \sigma(W_\ell x_\ell)$ and $g_L = W_L x_L$. Biases are columns of $W_\ell$ if a
-    constant 1 is appended to every $x_\ell$, not to $x$ alone.
+    constant 1 is appended to every $x_\ell$, not only to $x$.
     """
-    rng = chance(key)
-    Ws, chain = bare(rng)
+    Ws, chain = without_biases(rng)
     x = rng.normal(size=3)
     y = rng.normal(size=2)
-    found = backward(chain, jnp.asarray(x), jnp.asarray(y))
+    results = backward(chain, jnp.asarray(x), jnp.asarray(y))
     parts = [
         part for W in Ws[:-1] for part in (Linear(jnp.asarray(W), jnp.zeros(len(W))), layers.tanh)
     ]
@@ -80,11 +78,14 @@ def forward(key):
     return Verdict(
         *[
             close(f"x_{ell}", got, x, tolerance=1e-14)
-            for ell, (got, x) in enumerate(zip(found.activations, expected))
+            for ell, (got, x) in enumerate(zip(results.activations, expected))
         ],
         close("the network with zero biases", net(jnp.asarray(x)), expected[-1], tolerance=1e-14),
         close(
-            "the loss of the last", found.loss, np.sum((expected[-1] - y) ** 2) / 2, tolerance=1e-14
+            "the loss of the output",
+            results.loss,
+            np.sum((expected[-1] - y) ** 2) / 2,
+            tolerance=1e-14,
         ),
         close(
             "biases, a 1 appended to every layer",
@@ -94,7 +95,7 @@ def forward(key):
         ),
         refuted(
             close(
-                "a 1 appended to x alone",
+                "a 1 appended only to x",
                 biased(jnp.asarray(x)).item(),
                 beta @ once,
                 tolerance=1e-3,
@@ -109,20 +110,19 @@ def forward(key):
     kind="identity",
     of=("train.backpropagate",),
 )
-def chain_rule(key):
+def chain_rule(rng):
     r"""$\nabla_{W_\ell} \hat R = [\partial g_\ell / \partial W_\ell]^\top p_{\ell+1}$ with
     $p_\ell = \nabla_{x_\ell} L$; for $g_\ell = \sigma(a_\ell)$, $a_\ell = W_\ell x_\ell$, it is
     $(\sigma'(a_\ell) \odot p_{\ell+1})\, x_\ell^\top$.
     """
-    rng = chance(key)
-    Ws, chain = bare(rng)
+    Ws, chain = without_biases(rng)
     x = rng.normal(size=3)
     y = jnp.asarray(rng.normal(size=2))
-    found = backward(chain, jnp.asarray(x), y)
+    result = backward(chain, jnp.asarray(x), y)
     checks = []
     for ell, W in enumerate(Ws):
-        h = np.asarray(found.activations[ell])
-        p = np.asarray(found.deltas[ell + 1])
+        h = np.asarray(result.activations[ell])
+        p = np.asarray(result.deltas[ell + 1])
         last = ell == len(Ws) - 1
         block = (lambda W, h=h: W @ h) if last else (lambda W, h=h: jnp.tanh(W @ h))
         J = jacobian(block, W)  # shape of the output, then of W
@@ -131,16 +131,16 @@ def chain_rule(key):
             reduce(lambda h, layer: apply(layer, h), chain.layers[ell + 1 :], h), y
         )
         checks += [
-            close(f"p_{ell + 1}", p, jacobian(rest, found.activations[ell + 1]), **FD),
+            close(f"p_{ell + 1}", p, jacobian(rest, result.activations[ell + 1]), **FD),
             close(
                 f"W_{ell}: [∂g/∂W]ᵀ p, by a full Jacobian",
-                weight(found.gradient, ell),
+                weight(result.gradient, ell),
                 np.tensordot(p, J, axes=1),
                 **FD,
             ),
             close(
                 f"W_{ell}: (σ'(a) ⊙ p) xᵀ",
-                weight(found.gradient, ell),
+                weight(result.gradient, ell),
                 np.outer(slope * p, h),
                 tolerance=1e-14,
             ),
@@ -148,19 +148,19 @@ def chain_rule(key):
     return Verdict(*checks)
 
 
-def printed_sweep(chain, x, y, *, first):
-    r"""The lecture's sweep: $p_{L+1} = \nabla L$, then $\ell = L, \dots,$ `first`. A gradient for
-    each $\ell$ it reaches.
+def printed_loop(chain, x, y, *, first):
+    r"""The backward loop as printed: $p_{L+1} = \nabla L$, then $\ell = L, \dots,$ `first`; a
+    gradient for each $\ell$ it reaches.
     """
     h = [x]
     for layer in chain.layers:
         h.append(apply(layer, h[-1]))
     p = jax.grad(squares)(h[-1], y)
-    found = {}
+    results = {}
     for ell in range(len(chain.layers) - 1, first - 1, -1):
         gradient, p = jax.vjp(apply, chain.layers[ell], h[ell])[1](p)
-        found[ell] = np.asarray(tree.ravel(gradient)[0])
-    return found
+        results[ell] = np.asarray(tree.ravel(gradient)[0])
+    return results
 
 
 @claim(
@@ -170,26 +170,25 @@ def printed_sweep(chain, x, y, *, first):
     of=("train.backpropagate",),
     cites="Rumelhart, Hinton & Williams 1986; Squire & Trapp 1998 (the complex step)",
 )
-def backprop(key):
+def backprop(rng):
     r"""$p_{L+1} = \nabla L$; for $\ell = L, \dots, 0$:
     $\nabla_{W_\ell} = [\partial g_\ell / \partial W_\ell]^\top p_{\ell+1}$ and
     $p_\ell = [\partial g_\ell / \partial x_\ell]^\top p_{\ell+1}$. With one unit a layer it is a
     product of numbers.
     """
-    rng = chance(key)
-    Ws, chain = bare(rng)
+    Ws, chain = without_biases(rng)
     x = rng.normal(size=3)
     y = rng.normal(size=2)
-    found = backward(chain, jnp.asarray(x), jnp.asarray(y))
+    result = backward(chain, jnp.asarray(x), jnp.asarray(y))
     theta, back = tree.ravel(chain)
     numeric = jacobian(lambda v: squares(back(v)(jnp.asarray(x)), jnp.asarray(y)), theta)
-    got = np.asarray(tree.ravel(found.gradient)[0])
+    got = np.asarray(tree.ravel(result.gradient)[0])
     forwards = jax.vmap(
         lambda e: jax.jvp(
             lambda v: squares(back(v)(jnp.asarray(x)), jnp.asarray(y)), (theta,), (e,)
         )[1]
     )
-    ws, thin = bare(rng, (1, 1, 1, 1))
+    ws, thin = without_biases(rng, (1, 1, 1, 1))
     at = rng.normal(size=1)
     goal = rng.normal(size=1)
     w = [W.item() for W in ws]
@@ -207,7 +206,7 @@ def backprop(key):
     return Verdict(
         close(f"all {len(got)} derivatives, ℓ = 0 to 3", got, numeric, **FD),
         close(
-            "against forward mode, a direction at a time",
+            "against forward mode, one direction at a time",
             got,
             forwards(jnp.eye(len(theta))),
             tolerance=1e-13,
@@ -215,8 +214,8 @@ def backprop(key):
         close("against the complex step in NumPy", got, _complex(Ws, x, y), tolerance=1e-13),
         close("one unit a layer: the products by hand", narrow, hand, tolerance=1e-14),
         close(
-            "p_0, the slope by the input",
-            found.deltas[0],
+            "p_0, the gradient with respect to the input",
+            result.deltas[0],
             jacobian(lambda x: squares(chain(x), jnp.asarray(y)), x),
             **FD,
         ),
@@ -232,18 +231,18 @@ def _complex(Ws, x, y):
             h = np.tanh(W @ h)
         return np.sum((Ws[-1] @ h - y) ** 2) / 2
 
-    found = []
+    results = []
     for ell, W in enumerate(Ws):
         for place in np.ndindex(W.shape):
-            moved = [V.astype(complex) for V in Ws]
-            moved[ell][place] += 1e-30j
-            found.append(np.imag(loss(moved)) / 1e-30)
-    return np.array(found)
+            perturbed = [V.astype(complex) for V in Ws]
+            perturbed[ell][place] += 1e-30j
+            results.append(np.imag(loss(perturbed)) / 1e-30)
+    return np.array(results)
 
 
 @erratum(
     "L10-3.12-backprop",
-    title="The sweep must reach layer 0",
+    title="The loop must reach layer 0",
     printed=r"\ell = L, \dots, 1:\ \nabla_{W_\ell}\hat R = [\partial g_\ell / \partial "
     r"W_\ell]^\top p_{\ell+1}",
     corrected=r"\ell = L, \dots, 0:\ \nabla_{W_\ell}\hat R = [\partial g_\ell / \partial "
@@ -251,29 +250,29 @@ def _complex(Ws, x, y):
     of=("train.backpropagate",),
     slip=True,
 )
-def backprop_printed(key):
-    r"""The loop is printed for $\ell = L, \dots, 1$, in two places, and never makes the gradient of
-    $W_0$; those of $\ell = 0, \dots, L$ are returned. It must go on to 0."""
-    rng = chance(key)
-    Ws, chain = bare(rng)
+def backprop_printed(rng):
+    r"""The loop is printed for $\ell = L, \dots, 1$, in two places, and never computes the gradient
+    of $W_0$; those of $\ell = 0, \dots, L$ are returned. It must go on to 0.
+    """
+    Ws, chain = without_biases(rng)
     x = jnp.asarray(rng.normal(size=3))
     y = jnp.asarray(rng.normal(size=2))
-    right, short = (printed_sweep(chain, x, y, first=first) for first in (0, 1))
+    right, short = (printed_loop(chain, x, y, first=first) for first in (0, 1))
     theta, back = tree.ravel(chain)
     numeric = jacobian(lambda v: squares(back(v)(x), y), theta)
-    made = lambda found: equal(
-        "layers whose gradient is made", str(sorted(found)), str(list(range(4)))
+    reached = lambda result: equal(
+        "layers whose gradient is computed", str(sorted(result)), str(list(range(4)))
     )
-    flat = lambda found: np.concatenate(
-        [found.get(ell, np.zeros(Ws[ell].size)) for ell in range(4)]
+    flat = lambda result: np.concatenate(
+        [result.get(ell, np.zeros(Ws[ell].size)) for ell in range(4)]
     )
-    found = backward(chain, x, y).gradient
+    result = backward(chain, x, y).gradient
     return Verdict(
-        made(right),
+        reached(right),
         close("the gradients down to ℓ = 0", flat(right), numeric, **FD),
-        close("the library's", tree.ravel(found)[0], numeric, **FD),
+        close("the gradients by the library", tree.ravel(result)[0], numeric, **FD),
         printed=[
-            made(short),
+            reached(short),
             close("the gradients down to ℓ = 1, the rest left at 0", flat(short), numeric, **FD),
         ],
     )
@@ -286,19 +285,18 @@ def backprop_printed(key):
     of=("train.backpropagate",),
     cites="LeCun 1988; Pontryagin et al. 1962",
 )
-def costate(key):
+def costate(rng):
     r"""In $L(x_{L+1}) + \sum_\ell p_{\ell+1}^\top (g_\ell(x_\ell, W_\ell) - x_{\ell+1})$ all
-    $x_\ell$ are free. That it is stationary in them is the backward recursion, so backpropagation's
-    $\delta_\ell$ are its multipliers $p_\ell$; its slope by $W_\ell$ is the gradient. With
-    $H_\ell = p_{\ell+1}^\top g_\ell(x_\ell, W_\ell)$ this reads $p_\ell = \nabla_x H_\ell$,
-    Pontryagin's sweep.
+    $x_\ell$ are free. Stationarity in them is the backward recursion, so the $\delta_\ell$ of
+    backpropagation are the multipliers $p_\ell$; the derivative with respect to $W_\ell$ is the
+    gradient. With $H_\ell = p_{\ell+1}^\top g_\ell(x_\ell, W_\ell)$ this reads
+    $p_\ell = \nabla_x H_\ell$, Pontryagin's recursion.
     """
-    rng = chance(key)
-    _, chain = bare(rng)
+    _, chain = without_biases(rng)
     x = rng.normal(size=3)
     y = jnp.asarray(rng.normal(size=2))
-    found = backward(chain, jnp.asarray(x), y)
-    cuts = np.cumsum([len(h) for h in found.activations[1:]])[:-1]
+    results = backward(chain, jnp.asarray(x), y)
+    cuts = np.cumsum([len(h) for h in results.activations[1:]])[:-1]
     step = lambda ell, h: apply(chain.layers[ell], h)
 
     def lagrangian(flat, chain, p):
@@ -309,21 +307,23 @@ def costate(key):
         ]
         return squares(h[-1], y) + sum(lack)
 
-    states = jnp.concatenate(found.activations[1:])
+    states = jnp.concatenate(results.activations[1:])
     stationary = lambda p: jacobian(lambda flat: lagrangian(flat, chain, p), states)
     theta, back = tree.ravel(chain)
-    by_weights = jacobian(lambda v: lagrangian(states, back(v), found.deltas), theta)
-    flipped = [-p for p in found.deltas]
+    by_weights = jacobian(lambda v: lagrangian(states, back(v), results.deltas), theta)
+    flipped = [-p for p in results.deltas]
     zero = {"tolerance": 1e-10, "method": "finite differences"}
     hamiltonian = [
-        jacobian(lambda h, ell=ell: found.deltas[ell + 1] @ step(ell, h), found.activations[ell])
+        jacobian(
+            lambda h, ell=ell: results.deltas[ell + 1] @ step(ell, h), results.activations[ell]
+        )
         for ell in range(4)
     ]
-    exact = jax.grad(lambda flat: lagrangian(flat, chain, found.deltas))(states)
+    exact = jax.grad(lambda flat: lagrangian(flat, chain, results.deltas))(states)
     return Verdict(
         close(
-            "slope by every x_ℓ, ℓ = 1 to 4",
-            stationary(found.deltas),
+            "derivative by every x_ℓ, ℓ = 1 to 4",
+            stationary(results.deltas),
             np.zeros(len(states)),
             **zero,
         ),
@@ -331,19 +331,19 @@ def costate(key):
             "the same by automatic differentiation", exact, np.zeros(len(states)), tolerance=1e-14
         ),
         close(
-            "slope by every W_ℓ, against backpropagation",
+            "derivative by every W_ℓ, against backpropagation",
             by_weights,
-            tree.ravel(found.gradient)[0],
+            tree.ravel(results.gradient)[0],
             tolerance=1e-10,
             method="finite differences",
         ),
         *[
-            close(f"p_{ell} and ∇H_{ell}", found.deltas[ell], slope, **zero)
+            close(f"p_{ell} and ∇H_{ell}", results.deltas[ell], slope, **zero)
             for ell, slope in enumerate(hamiltonian)
         ],
         refuted(
             close(
-                "slope by x with the other sign of p",
+                "derivative by x with the other sign of p",
                 stationary(flipped),
                 np.zeros(len(states)),
                 **zero,

@@ -1,4 +1,4 @@
-"""Lecture 10, exercise 4: which of many interpolants gradient descent finds."""
+"""Lecture 10, exercise 4: the interpolant that gradient descent finds."""
 
 from typing import Any, NamedTuple
 
@@ -8,20 +8,19 @@ import numpy as np
 import optax
 from scipy.optimize import minimize
 
-from ... import layers, models, train
-from ...core import run
-from ...plot import Chart, Panel
-from ..engine.chance import chance
-from ..engine.check import at_least, at_most, close, refuted
-from ..engine.claim import Verdict, claim
-from ..engine.differences import jacobian
+from .... import layers, models, train
+from ....core import run
+from ....plot import Chart, Panel
+from ...engine.check import at_least, at_most, close, refuted
+from ...engine.claim import Verdict, claim
+from ...engine.differences import jacobian
 
 N, D = 4, 9
 
 
 class System(NamedTuple):
-    """A wide system Ax = b, with its singular values, the projector onto row(A), and A⁺b by normal
-    equations.
+    """An underdetermined system Ax = b, with its singular values, the projector onto row(A), and
+    A⁺b by normal equations.
     """
 
     A: np.ndarray
@@ -42,19 +41,19 @@ def system(rng: np.random.Generator) -> System:
 
 
 @jax.jit
-def descent(A: Any, b: Any, starts: Any, steps: Any, rate: Any) -> Any:
-    r"""The library's descent on $\frac12 \|Ax - b\|^2$ from each start: all iterates, the start
-    first.
+def descent(A: Any, b: Any, starts: Any, steps: Any, learning_rate: Any) -> Any:
+    r"""The library's gradient descent on $\frac12 \|Ax - b\|^2$ from each start: all iterates,
+    including the start.
     """
     risk = lambda model, batch, key: len(b) * train.squared_error(model, (A, b))
-    iteration = train.descend(risk, optax.sgd(rate))
+    iteration = train.descend(risk, optax.sgd(learning_rate))
 
     def walk(start):
         model = layers.Linear(start[None])
-        kept = run(iteration, model, steps, key=jax.random.key(0), record=lambda s: s.model.W[0])[
-            1
-        ][0]
-        return jnp.concatenate([start[None], kept])
+        iterates = run(
+            iteration, model, steps, key=jax.random.key(0), record=lambda s: s.model.W[0]
+        )[1][0]
+        return jnp.concatenate([start[None], iterates])
 
     return jax.vmap(walk)(starts)
 
@@ -66,13 +65,12 @@ def descent(A: Any, b: Any, starts: Any, steps: Any, rate: Any) -> Any:
     of=("models.minimum_norm",),
     cites="Penrose 1955",
 )
-def decomposition(key):
-    r"""Every $x = x_{\mathrm{row}} + x_{\mathrm{null}}$ in one way, with
+def decomposition(rng):
+    r"""Every $x$ is $x_{\mathrm{row}} + x_{\mathrm{null}}$ in a unique way, with
     $x_{\mathrm{row}} = A^+ A x$, the two orthogonal, so that
     $\|x\|^2 = \|x_{\mathrm{row}}\|^2 + \|x_{\mathrm{null}}\|^2$. Of the solutions of $Ax = b$ the
     shortest has no part in the null space.
     """
-    rng = chance(key)
     A, b, _, P, _ = system(rng)
     xs = rng.normal(size=(200, D))
     part = jax.vmap(lambda x: models.minimum_norm(jnp.asarray(A), jnp.asarray(A) @ x))
@@ -81,46 +79,41 @@ def decomposition(key):
     shortest = np.asarray(models.minimum_norm(jnp.asarray(A), jnp.asarray(b)))
     others = shortest + xs @ (np.eye(D) - P)
     return Verdict(
-        close("x_row, against Aᵀ(AAᵀ)⁻¹A x", row, xs @ P, tolerance=1e-12),
-        close("A x_null", null @ A.T, 0.0, tolerance=1e-12),
-        close("x_row · x_null", (row * null).sum(axis=1), 0.0, tolerance=1e-12),
+        close("x_row, against Aᵀ(AAᵀ)⁻¹A x", row, xs @ P),
+        close("A x_null", null @ A.T, 0.0),
+        close("x_row · x_null", (row * null).sum(axis=1), 0.0),
         close(
             "‖x_row‖² + ‖x_null‖²",
             (row**2).sum(axis=1) + (null**2).sum(axis=1),
             (xs**2).sum(axis=1),
-            tolerance=1e-12,
         ),
         close(
-            "the parts of x_row again: nothing is left over",
+            "the null part of x_row is 0",
             np.asarray(part(jnp.asarray(row))),
             row,
-            tolerance=1e-12,
         ),
-        close("A x of the shortest solution", A @ shortest, b, tolerance=1e-12),
-        close("its part in the null space", (np.eye(D) - P) @ shortest, 0.0, tolerance=1e-12),
+        close("A x of the shortest solution", A @ shortest, b),
+        close("its null-space part", (np.eye(D) - P) @ shortest, 0.0),
         at_least(
             "lengths of 200 other solutions, over its own",
             np.linalg.norm(others, axis=1),
             np.linalg.norm(shortest) + 1e-6,
         ),
-        assumptions=[
-            close("A of the other solutions", others @ A.T, np.tile(b, (200, 1)), tolerance=1e-12)
-        ],
+        assumptions=[close("A of the other solutions", others @ A.T, np.tile(b, (200, 1)))],
     )
 
 
 @claim(
     "L10-ex4b-gradient-row",
     "L10-ex4c-iterates",
-    title="Descent from 0 never leaves the row space",
+    title="Gradient descent from 0 stays in the row space",
     kind="exercise",
     of=("train.squared_error", "train.descend"),
 )
-def rows_only(key):
-    r"""$\nabla \frac12 \|Ax - b\|^2 = A^\top (Ax - b)$ is a combination of the rows of $A$,
-    wherever it is taken. So all iterates that begin at $x^{(0)} = 0$ lie in the row space.
+def rows_only(rng):
+    r"""$\nabla \frac12 \|Ax - b\|^2 = A^\top (Ax - b)$ is a combination of the rows of $A$, at
+    every $x$. So all iterates from $x^{(0)} = 0$ lie in the row space.
     """
-    rng = chance(key)
     A, b, values, P, _ = system(rng)
     off = np.eye(D) - P
     risk = lambda x: (
@@ -132,24 +125,21 @@ def rows_only(key):
     starts = np.stack([np.zeros(D), rng.normal(size=D)])
     paths = np.asarray(descent(A, b, starts, jnp.zeros(1000), 1 / values[0] ** 2))
     return Verdict(
+        close("∇R, against Aᵀ(Ax − b) at 50 points", slopes, (places @ A.T - b) @ A),
         close(
-            "∇R, against Aᵀ(Ax − b) at 50 places", slopes, (places @ A.T - b) @ A, tolerance=1e-12
-        ),
-        close(
-            "by differences at 3",
+            "by finite differences at 3 points",
             slopes[:3],
             differences,
             tolerance=1e-8,
             method="finite differences",
         ),
-        close("(I − P) ∇R", slopes @ off, 0.0, tolerance=1e-12),
-        close("(I − P) x over 1,000 steps from 0", paths[0] @ off, 0.0, tolerance=1e-12),
-        refuted(close("from elsewhere", paths[1] @ off, 0.0, tolerance=1e-12)),
+        close("(I − P) ∇R", slopes @ off, 0.0),
+        close("(I − P) x over 1,000 steps from 0", paths[0] @ off, 0.0),
+        refuted(close("from another start", paths[1] @ off, 0.0)),
         close(
-            "what it keeps from elsewhere: (I − P) x⁽⁰⁾",
+            "from another start, the invariant part (I − P) x⁽⁰⁾",
             paths[1] @ off,
             np.tile(starts[1] @ off, (1001, 1)),
-            tolerance=1e-12,
         ),
     )
 
@@ -157,28 +147,29 @@ def rows_only(key):
 @claim(
     "L10-ex4d-min-norm",
     "L10-ex4e-nonzero",
-    title="Descent finds the interpolant nearest to its start",
+    title="Gradient descent finds the interpolant nearest to its start",
     kind="exercise",
     of=("train.descend", "models.minimum_norm"),
     cites="Gunasekar et al. 2018",
 )
-def nearest(key):
+def nearest(rng):
     r"""With $0 < \eta < 2 / \sigma_{\max}^2$ descent from 0 tends to
     $x^* = A^\top (A A^\top)^{-1} b = A^+ b$, the shortest solution, by a factor of
-    $1 - \eta\sigma_{\min}^2$ a step for $\eta \le 1 / \sigma_{\max}^2$. From $x^{(0)}$ it tends to
-    $x^* + (I - A^+ A) x^{(0)}$, the solution nearest to where it began.
+    $1 - \eta\sigma_{\min}^2$ per step for $\eta \le 1 / \sigma_{\max}^2$. From $x^{(0)}$ it tends
+    to $x^* + (I - A^+ A) x^{(0)}$, the solution nearest to the start.
     """
-    rng = chance(key)
     A, b, values, P, least = system(rng)
     starts = np.stack([np.zeros(D), *rng.normal(size=(3, D)) * 2])
-    rate = 1 / values[0] ** 2
-    paths = np.asarray(descent(A, b, starts, jnp.zeros(400), rate))
+    learning_rate = 1 / values[0] ** 2
+    paths = np.asarray(descent(A, b, starts, jnp.zeros(400), learning_rate))
     fast = np.asarray(descent(A, b, starts, jnp.zeros(400), 1.9 / values[0] ** 2))[:, -1]
     wild = np.asarray(descent(A, b, starts, jnp.zeros(400), 2.1 / values[0] ** 2))[:, -1]
     ends = least + starts @ (np.eye(D) - P)
     A_ = jnp.asarray(A)
     b_ = jnp.asarray(b)
-    said = np.stack([models.minimum_norm(A_, b_, origin=jnp.asarray(start)) for start in starts])
+    by_library = np.stack(
+        [models.minimum_norm(A_, b_, origin=jnp.asarray(start)) for start in starts]
+    )
     bind = {"type": "eq", "fun": lambda x: A @ x - b, "jac": lambda x: A}
     projected = [
         minimize(
@@ -193,7 +184,7 @@ def nearest(key):
     ]
     distance = np.linalg.norm(paths - ends[:, None], axis=2)
     t = np.arange(401)
-    bound = (1 - rate * values[-1] ** 2) ** t * distance[:, :1]
+    bound = (1 - learning_rate * values[-1] ** 2) ** t * distance[:, :1]
     return Verdict(
         close(
             "from 0: the limit, against numpy's pinv",
@@ -202,16 +193,19 @@ def nearest(key):
             tolerance=1e-8,
         ),
         close("against lstsq", paths[0, -1], np.linalg.lstsq(A, b, rcond=None)[0], tolerance=1e-8),
-        close("the library's minimum_norm, against Aᵀ(AAᵀ)⁻¹b", said[0], least, tolerance=1e-12),
+        close("the library's minimum_norm, against Aᵀ(AAᵀ)⁻¹b", by_library[0], least),
         close(
-            "from elsewhere: the limits, against x* + (I − P) x⁽⁰⁾",
+            "from other starts: the limits, against x* + (I − P) x⁽⁰⁾",
             paths[:, -1],
             ends,
             tolerance=1e-10,
         ),
-        close("the library's, with the start as origin", said, ends, tolerance=1e-12),
+        close("by the library, with the start as origin", by_library, ends),
         close(
-            "against SLSQP's nearest solution", paths[:, -1], np.stack(projected), tolerance=1e-6
+            "against the nearest solution by SLSQP",
+            paths[:, -1],
+            np.stack(projected),
+            tolerance=1e-6,
         ),
         at_most(
             "distance to the limit over 60 steps, at most (1 − ησ²)ᵗ of the first",
@@ -220,9 +214,9 @@ def nearest(key):
             slack=1e-12,
         ),
         close(
-            "what a late step leaves of it",
+            "ratio of successive distances late on",
             distance[:, 60] / distance[:, 59],
-            1 - rate * values[-1] ** 2,
+            1 - learning_rate * values[-1] ** 2,
             tolerance=1e-5,
         ),
         close("with η = 1.9/σ²", fast, ends, tolerance=1e-8),
@@ -243,7 +237,7 @@ def nearest(key):
                 "length of x",
                 lines={
                     "from 0": (t[:40], np.linalg.norm(paths[0, :40], axis=1)),
-                    "from elsewhere": (t[:40], np.linalg.norm(paths[1, :40], axis=1)),
+                    "from another start": (t[:40], np.linalg.norm(paths[1, :40], axis=1)),
                 },
                 bounds={"length of A⁺b": (t[:40], np.full(40, np.linalg.norm(least)))},
             ),

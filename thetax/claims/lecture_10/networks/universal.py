@@ -1,4 +1,4 @@
-"""Lecture 10, §1.6 and §2.2: what shallow networks and deep narrow ones can represent."""
+"""Lecture 10, §1.6 and §2.2: what shallow networks and deep narrow networks can represent."""
 
 import jax
 import jax.numpy as jnp
@@ -7,16 +7,15 @@ import numpy as np
 import optax
 from scipy.special import expit
 
-from ... import layers, models, train, tree
-from ...core import predict, run
-from ...plot import Chart, Panel
-from ..engine.chance import chance
-from ..engine.check import at_least, at_most, close, equal, falls, refuted
-from ..engine.claim import Verdict, claim
+from .... import layers, models, train, tree
+from ....core import predict, run
+from ....plot import Chart, Panel
+from ...engine.check import at_least, at_most, close, equal, falls, refuted
+from ...engine.claim import Verdict, claim
 
 
-def on(net, x):
-    """A network of one input on a grid."""
+def on_grid(net, x):
+    """A network with one input, evaluated on a grid."""
     return np.asarray(_values(net, jnp.asarray(x, float)[:, None]))[:, 0]
 
 
@@ -34,7 +33,7 @@ def uat(key):
     r"""For a continuous $\sigma$ with limits 0 and 1, any continuous $f^*$ on a compact set and any
     $\epsilon > 0$ some finite shallow network is within $\epsilon$ everywhere. On an interval
     $f^*(c_0) + \sum_i (f^*(c_i) - f^*(c_{i-1}))\, \sigma(k(x - t_i))$ with steep units is such a
-    network, of error $O(1/N)$.
+    network, with error $O(1/N)$.
     """
     widths = (50, 100, 200, 400)
     curves = {}
@@ -52,14 +51,14 @@ def uat(key):
         x = np.linspace(low, 1, 10_001)
         k = 1e5
         nets = [models.step_network(f, low=low, high=1.0, width=N, steepness=k) for N in widths]
-        error = np.array([np.abs(on(net, x) - by_numpy(x)).max() for net in nets])
+        error = np.array([np.abs(on_grid(net, x) - by_numpy(x)).max() for net in nets])
         t = np.linspace(low, 1, widths[0] + 2)
         c = by_numpy((t[1:] + t[:-1]) / 2)
         formula = c[0] + expit(k * (x[:, None] - t[1:-1])) @ np.diff(c)
         h = (1 - low) / (np.array(widths) + 1)
         curves[name] = np.array(widths), error
         checks += [
-            close(f"{name}, N = 50: unit by unit", on(nets[0], x), formula, tolerance=1e-12),
+            close(f"{name}, N = 50: unit by unit", on_grid(nets[0], x), formula),
             at_most(f"{name}, N = 400: largest error on 10,001 points", error[-1], 1e-2),
             falls(f"{name}: error by N", error),
             close(
@@ -74,7 +73,7 @@ def uat(key):
     xs, new = (
         square(np.linspace(-1, 1, 40)),
         square((np.arange(39) - 19) / 19.5),
-    )  # the middles of the cells
+    )  # the midpoints of the cells
     g = lambda x: np.sin(6 * x[:, 0]) * np.cos(5 * x[:, 1])
     fits = [
         models.ridge_network(xs, g(xs), width=M, activation=layers.sigmoid, spread=4.0, key=key)
@@ -115,16 +114,16 @@ def uat(key):
 )
 def uat_control(key):
     r"""If $\sigma$ is a polynomial of degree $k$, so is every network, whatever its width: with
-    $\sigma(z) = z^2$ the best fit of $|x|$ is the best parabola for $M = 10$, 100 and 1000 alike.
+    $\sigma(z) = z^2$ the best fit of $|x|$ is the best parabola for $M = 10$, 100 and 1000.
     """
     x = np.linspace(-1, 1, 201)
     parabola = np.polyval(np.polyfit(x, np.abs(x), 2), x)
     fit = lambda M, phi: models.ridge_network(
         x[:, None], np.abs(x), width=M, activation=phi, spread=2.0, key=key
     )
-    squares = [on(fit(M, jnp.square), x) for M in (10, 100, 1000)]
+    squares = [on_grid(fit(M, jnp.square), x) for M in (10, 100, 1000)]
     miss = lambda y: np.sqrt(np.mean((y - np.abs(x)) ** 2))
-    sigmoids = [miss(on(fit(M, layers.sigmoid), x)) for M in (10, 100)]
+    sigmoids = [miss(on_grid(fit(M, layers.sigmoid), x)) for M in (10, 100)]
     return Verdict(
         *[
             close(
@@ -149,7 +148,7 @@ def uat_control(key):
                 lines={
                     "|x|": (x, np.abs(x)),
                     "1000 squares": (x, squares[-1]),
-                    "100 sigmoids": (x, on(fit(100, layers.sigmoid), x)),
+                    "100 sigmoids": (x, on_grid(fit(100, layers.sigmoid), x)),
                 },
             )
         ),
@@ -162,12 +161,11 @@ def uat_control(key):
     kind="identity",
     of=("models.product_network",),
 )
-def product(key):
-    r"""$x_1 x_2 = \frac14 [(x_1 + x_2)^2 - (x_1 - x_2)^2]$, and more factors by a tree of such
-    products; with squares by a ReLU network each product is one as well.
+def product(rng):
+    r"""$x_1 x_2 = \frac14 [(x_1 + x_2)^2 - (x_1 - x_2)^2]$, and products of more factors follow by
+    a tree; with ReLU networks for the squares, each product is a ReLU network.
     """
-    rng = chance(key)
-    whole = rng.integers(-9, 10, size=(1000, 8)).astype(float)
+    integers = rng.integers(-9, 10, size=(1000, 8)).astype(float)
     gate = lambda a, b: ((a + b) ** 2 - (a - b) ** 2) / 4
 
     def by_tree(factors):
@@ -188,19 +186,23 @@ def product(key):
         checks.append(at_most(f"network of {k} factors: error over its bound", error / bound, 1.0))
     return Verdict(
         equal(
-            "1000 products of two whole numbers",
-            gate(whole[:, 0], whole[:, 1]),
-            whole[:, 0] * whole[:, 1],
+            "1000 products of two integers",
+            gate(integers[:, 0], integers[:, 1]),
+            integers[:, 0] * integers[:, 1],
         ),
         *[
-            equal(f"by a tree, {k} factors", by_tree(whole[:, :k]), np.prod(whole[:, :k], axis=1))
+            equal(
+                f"by a tree, {k} factors",
+                by_tree(integers[:, :k]),
+                np.prod(integers[:, :k], axis=1),
+            )
             for k in (3, 5, 8)
         ],
         refuted(
             equal(
-                "with a half for the quarter",
-                2 * gate(whole[:, 0], whole[:, 1]),
-                whole[:, 0] * whole[:, 1],
+                "with a half instead of the quarter",
+                2 * gate(integers[:, 0], integers[:, 1]),
+                integers[:, 0] * integers[:, 1],
             )
         ),
         *checks,
@@ -216,13 +218,13 @@ def product(key):
 )
 def squaring(key):
     r"""With $g(x) = \min(2x, 2 - 2x)$, $x - \sum_{s=1}^m g^{\circ s}(x) / 4^s$ is a ReLU network of
-    $O(m)$ units that is off $x^2$ on $[0, 1]$ by exactly $4^{-(m+1)}$ at worst. So $x_1 x_2$ on
-    $[-M, M]^2$ costs $M^2\, 4^{-(m+1)}$.
+    $O(m)$ units whose largest error from $x^2$ on $[0, 1]$ is exactly $4^{-(m+1)}$. So $x_1 x_2$ on
+    $[-M, M]^2$ has an error of at most $M^2\, 4^{-(m+1)}$.
     """
     depths = np.arange(1, 7)
     x = np.arange(2**9 + 1) / 2**9
     nets = [models.square_network(int(m)) for m in depths]
-    values = np.stack([on(net, x) for net in nets])
+    values = np.stack([on_grid(net, x) for net in nets])
     folded = [x]
     sums = x
     z = x
@@ -258,7 +260,7 @@ def squaring(key):
         figure=Chart(
             Panel(
                 "x",
-                "approximation less x²",
+                "approximation minus x²",
                 lines={f"m = {m}": (x, values[m - 1] - x**2) for m in (1, 2, 3)},
             ),
             Panel(
@@ -276,16 +278,15 @@ def squaring(key):
     "L10-2.2-narrow-uat",
     title="Deep and narrow: width d + 1 suffices, d does not",
     kind="theorem",
-    of=("models.max_affine_network", "models.multiply", "train.descend"),
+    of=("models.max_affine_network", "models.scale_network", "train.descend"),
     cites="Hanin 2019; Johnson 2019",
 )
-def narrow(key):
+def narrow(key, rng):
     r"""A ReLU network of width $d + 1$ is exactly $\max_j (a_j^\top x + b_j)$ on $[0, 1]^d$ with a
-    layer for each form, and so comes near every convex function. Of width $d$ it cannot: where it
-    is at least its value at the centre it is so out to the border, so it misses $1 - \|x\|^2$ on
-    $[-1, 1]^2$ by $\frac12$ or more.
+    layer for each affine form, and so approximates every convex function. With width $d$ it cannot:
+    its superlevel set at the value of the centre reaches the border, so its error from
+    $1 - \|x\|^2$ on $[-1, 1]^2$ is at least $\frac12$.
     """
-    rng = chance(key)
     checks = []
     for d in (2, 3):
         A = rng.normal(size=(9, d))
@@ -294,12 +295,7 @@ def narrow(key):
         net = models.max_affine_network(A, b)
         got = np.asarray(_values(net, jnp.asarray(xs)))[:, 0]
         checks += [
-            close(
-                f"d = {d}: nine forms at 10,000 points",
-                got,
-                (xs @ A.T + b).max(axis=1),
-                tolerance=1e-12,
-            ),
+            close(f"d = {d}: nine affine forms at 10,000 points", got, (xs @ A.T + b).max(axis=1)),
             equal(
                 f"d = {d}: widths of the hidden layers",
                 [len(part.W) for part in net.body.layers[:-1:2]],
@@ -310,7 +306,7 @@ def narrow(key):
     xs = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     ys = 1 - np.sum(xs**2, axis=1)
     spots = np.stack(np.meshgrid(*[np.linspace(-0.8, 0.8, 5)] * 2), axis=-1).reshape(-1, 2)
-    tangent = lambda spots: models.multiply(
+    tangent = lambda spots: models.scale_network(
         models.max_affine_network(2 * spots, -np.sum(spots**2, axis=1) - 1, low=-1.0), -1.0
     )
     written = np.abs(np.asarray(_values(tangent(spots), jnp.asarray(xs)))[:, 0] - ys).max()
@@ -338,7 +334,7 @@ def narrow(key):
                 "seed",
                 "largest error on [−1, 1]²",
                 points={"width 2": (seeds, two), "width 3": (seeds, three)},
-                bounds={"least for width 2": (seeds, np.full(5, 0.5))},
+                bounds={"lower bound for width 2": (seeds, np.full(5, 0.5))},
             )
         ),
     )
@@ -346,7 +342,7 @@ def narrow(key):
 
 @jax.jit
 def _trained(nets, xs, ys):
-    """The largest error of each network after training, the best on the way counting."""
+    """The largest error of each network, the smallest during training."""
     step = train.descend(
         lambda net, batch, key: train.squared_error(net, (xs, ys)), optax.adam(0.01)
     )

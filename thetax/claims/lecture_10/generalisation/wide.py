@@ -1,5 +1,5 @@
-"""Networks of one hidden layer on a noisy sine, many trained together: what §4.1, §4.2 and §4.5 are
-tried on.
+"""Many networks of one hidden layer trained together on a noisy sine, for the experiments of §4.1,
+§4.2 and §4.5.
 """
 
 from typing import Any
@@ -10,13 +10,13 @@ import jax.random as jr
 import numpy as np
 import optax
 
-from ... import layers, models, train
+from .... import layers, models, train
 
 
 def sine(
     rng: np.random.Generator, count: int, n: int, *, noise: float, waves: float = 1.0
 ) -> tuple[Any, Any]:
-    """`count` sets of n places evenly over a period, and the sine there under noise, in single
+    """`count` datasets of n equidistant points over a period and the noisy sine at them, in single
     precision.
     """
     xs = np.tile(np.linspace(-np.pi, np.pi, n), (count, 1))
@@ -27,7 +27,7 @@ def sine(
 def networks(
     rng: np.random.Generator, count: int, width: int, *, steepness: float, scale: float
 ) -> models.MLP:
-    """Stacked networks of tanh units whose centres are spread evenly over the period, in single
+    """Stacked networks of tanh units whose centres are equidistant over the period, in single
     precision.
     """
     W = (
@@ -41,7 +41,7 @@ def networks(
 
 
 def stacked(W: np.ndarray, b: np.ndarray, beta: np.ndarray) -> models.MLP:
-    """The networks of these weights, without an offset at first."""
+    """The networks with these weights, and output bias 0."""
 
     def one(W, b, beta):
         last = layers.Linear(beta, jnp.zeros(1, jnp.float32))
@@ -51,22 +51,21 @@ def stacked(W: np.ndarray, b: np.ndarray, beta: np.ndarray) -> models.MLP:
 
 
 def repeat(tree: Any, times: int) -> Any:
-    """Every member so many times, one after another."""
+    """Every member repeated `times` times in succession."""
     return jax.tree.map(lambda a: jnp.repeat(a, times, axis=0), tree)
 
 
 def trained(
-    nets: Any, data: Any, strengths: Any, *, steps: int, rate: float = 1e-2, looks: int = 1
+    nets: Any, data: Any, strengths: Any, *, steps: int, learning_rate: float = 1e-2, looks: int = 1
 ) -> Any:
-    """Each network after each of `looks` equal parts of the steps of Adam on its own data, with its
-    own decay.
+    """Each network, trained by Adam on its own data with its own weight decay, after each of
+    `looks` equal parts of the steps.
 
-    The rate falls to zero along a cosine. All of them are one program.
-    """
+    The learning rate follows a cosine to zero. All networks are trained by one compiled program."""
 
     def one(net, xs, ys, strength):
         objective = train.weight_decay(train.squared_error, strength=strength)
-        adam = optax.adam(optax.cosine_decay_schedule(rate, steps))
+        adam = optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
         iteration = train.descend(lambda model, batch, key: objective(model, (xs, ys)), adam)
         step = lambda state, _: iteration.step(state, None, key=jr.key(0))
         part = lambda state, _: (
@@ -80,6 +79,6 @@ def trained(
 
 @jax.jit
 def errors(nets: Any, data: Any) -> Any:
-    """The mean squared error of every network, after every look, on the data of its own."""
+    """The mean squared error of every network on its own data, after every look."""
     each = lambda looks, xs, ys: jax.vmap(lambda net: 2 * train.squared_error(net, (xs, ys)))(looks)
     return jax.vmap(each)(nets, *data)

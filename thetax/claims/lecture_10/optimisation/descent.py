@@ -1,4 +1,4 @@
-"""Lecture 10, §3.3 and §3.4: the direction of a step, its length, and where the steps lead."""
+"""Lecture 10, §3.3 and §3.4: steepest descent, learning rates, and convergence."""
 
 import jax
 import jax.numpy as jnp
@@ -7,13 +7,12 @@ import numpy as np
 import optax
 from scipy.optimize import minimize
 
-from ... import layers, models, train, tree
-from ...core import run
-from ...plot import Chart, Panel
-from ..ch03_gradients.problems import descent, quadratic, spectrum
-from ..engine.chance import chance
-from ..engine.check import at_least, at_most, close, equal, falls, refuted
-from ..engine.claim import Verdict, claim, erratum
+from .... import layers, models, train, tree
+from ....core import run
+from ....plot import Chart, Panel
+from ...ch03_gradients.problems import descent, quadratic, spectrum
+from ...engine.check import at_least, at_most, close, equal, falls, refuted
+from ...engine.claim import Verdict, claim, erratum
 
 
 @claim(
@@ -22,12 +21,11 @@ from ..engine.claim import Verdict, claim, erratum
     kind="theorem",
     of=("train.descend",),
 )
-def steepest(key):
+def steepest(key, rng):
     r"""Among all unit vectors $u$ the slope $u^\top \nabla\hat R(\theta)$ is largest for
-    $u = \nabla\hat R / \|\nabla\hat R\|$, where it is $\|\nabla\hat R\|$; a step of descent goes
-    the opposite way.
+    $u = \nabla\hat R / \|\nabla\hat R\|$, where it is $\|\nabla\hat R\|$; a step of gradient
+    descent goes in the opposite direction.
     """
-    rng = chance(key)
     data = jnp.asarray(rng.normal(size=(10, 3))), jnp.asarray(rng.normal(size=10))
     net = models.MLP.init(3, 4, 1, activation=layers.tanh, key=key)
     theta, back = tree.ravel(net)
@@ -42,7 +40,7 @@ def steepest(key):
         )
     )
     step = train.descend(lambda theta, batch, key: risk(theta), optax.sgd(0.1))
-    moved = np.asarray(step.step(step.init(theta), None, key=key)[0].model - theta)
+    update = np.asarray(step.step(step.init(theta), None, key=key)[0].model - theta)
     return Verdict(
         at_most("slopes along 10,000 directions, by differences", along[:-2], length, slack=1e-8),
         close(
@@ -61,8 +59,8 @@ def steepest(key):
             method="finite differences",
         ),
         close(
-            "the step of descent, of length 1",
-            moved / np.linalg.norm(moved),
+            "the normalised step of gradient descent",
+            update / np.linalg.norm(update),
             -gradient / length,
             tolerance=1e-13,
         ),
@@ -84,19 +82,19 @@ def _slopes(risk, theta, u, step=1e-3):
 
 @claim(
     "L10-3.3-lr-schedule",
-    title="Rates that fall",
+    title="Learning-rate schedules",
     kind="algorithm",
     of=("train.descend",),
     cites="Robbins & Monro 1951; Loshchilov & Hutter 2017",
 )
 def schedules(key):
-    r"""A rate that falls by a factor, $\eta_0 \alpha^t$, by steps, by a power,
+    r"""A learning rate that decays exponentially, $\eta_0 \alpha^t$, by steps, by a power,
     $\eta_0 (1 + \beta t)^{-\alpha}$, along a cosine, $\frac{\eta_0}{2}(1 + \cos \frac{\pi t}{T})$,
-    or that first warms up. Under noise it ends nearer to the minimum than a constant.
+    or with a warm-up. With noisy gradients it ends nearer to the minimum than a constant rate.
     """
     T = 40
     t = np.arange(40)
-    made = {
+    cases = {
         "factor": (optax.exponential_decay(0.5, 1, 0.9), 0.5 * 0.9**t),
         "steps": (
             optax.piecewise_constant_schedule(0.5, {15: 0.1, 30: 0.1}),
@@ -110,9 +108,9 @@ def schedules(key):
         ),
     }
     slope = lambda theta, batch=None, key=None: theta.sum()
-    taken = {
+    steps = {
         name: -np.diff(descent(slope, optax.sgd(rate), [0.0], T)[:, 0])
-        for name, (rate, _) in made.items()
+        for name, (rate, _) in cases.items()
     }
 
     def noisy(theta, batch, key):
@@ -129,18 +127,18 @@ def schedules(key):
     stay = ends(0.5)
     return Verdict(
         *[
-            close(f"{name}: 40 rates, from the steps taken", taken[name], rate, tolerance=1e-6)
-            for name, (_, rate) in made.items()
+            close(f"{name}: 40 learning rates, from the steps", steps[name], rate, tolerance=1e-6)
+            for name, (_, rate) in cases.items()
         ],
         at_least(
-            "noisy quadratic: seeds of 10 that end nearer with the cosine",
+            "noisy quadratic: seeds of 10 that end nearer to the minimum with the cosine",
             int((fall < stay).sum()),
             9,
             method="trend",
         ),
         figure=Chart(
             *[
-                Panel("step", "rate", lines={name: (t, taken[name]) for name in names})
+                Panel("step", "rate", lines={name: (t, steps[name]) for name in names})
                 for names in (("factor", "steps", "power"), ("cosine", "warm-up, cosine"))
             ]
         ),
@@ -153,12 +151,11 @@ def schedules(key):
     kind="algorithm",
     of=("train.descend", "train.binary_cross_entropy"),
 )
-def gd(key):
+def gd(key, rng):
     r"""$\theta^{k+1} = \theta^k - \eta \nabla\hat R(\theta^k)$: on a quadratic
-    $\theta^k = (I - \eta H)^k \theta^0$, and on the logistic risk it arrives where SciPy's
-    minimiser does.
+    $\theta^k = (I - \eta H)^k \theta^0$, and on the logistic risk it reaches the minimiser found by
+    SciPy.
     """
-    rng = chance(key)
     H = spectrum(rng, [0.2, 0.7, 1.5])
     eta = 0.6
     start = rng.normal(size=3)
@@ -171,12 +168,12 @@ def gd(key):
     step = train.descend(
         lambda net, batch, key: train.binary_cross_entropy(net, data), optax.sgd(2.0)
     )
-    found, (_, info) = jax.jit(lambda net: run(step, net, jnp.zeros(1500), key=key))(model)
+    result, (_, info) = jax.jit(lambda net: run(step, net, jnp.zeros(1500), key=key))(model)
     risk = lambda w: np.mean(np.logaddexp(0, X @ w[:2] + w[2]) - y * (X @ w[:2] + w[2]))
     best = minimize(risk, np.zeros(3), method="BFGS", options={"gtol": 1e-10}).x
     losses = np.asarray(info.loss)
     return Verdict(
-        close("quadratic: the iterates, against the powers", path, powers, tolerance=1e-12),
+        close("quadratic: the iterates, against the powers", path, powers),
         refuted(
             close(
                 "with the other sign",
@@ -189,15 +186,15 @@ def gd(key):
         ),
         close(
             "logistic risk: the limit, against SciPy's",
-            tree.ravel(found.model)[0],
+            tree.ravel(result.model)[0],
             best,
             tolerance=1e-6,
         ),
-        close("its gradient there", info.gradient[-1], 0.0, tolerance=1e-9),
+        close("the gradient there", info.gradient[-1], 0.0, tolerance=1e-9),
         figure=Chart(
             Panel(
                 "step",
-                "logistic risk above its least",
+                "logistic risk above its minimum",
                 lines={"descent": (np.arange(400), np.maximum(losses[:400] - risk(best), 1e-15))},
                 log="y",
             )
@@ -219,20 +216,18 @@ wave_slope = lambda t: t / 2 + 2 * np.cos(2 * t) + 2.5 * np.cos(5 * t)
 
 @claim(
     "L10-3.4-gd-stationary",
-    title="Descent comes to rest",
+    title="Gradients tend to zero",
     kind="theorem",
     of=("train.descend", "train.binary_log_loss"),
     cites="Nesterov 2004, §1.2.3",
 )
-def stationary(key):
+def stationary(rng):
     r"""If $\nabla\hat R$ is $L$-Lipschitz, $\hat R$ is bounded below and $0 < \eta < 2/L$, each
-    step gains $\eta (1 - \frac{\eta L}{2}) \|\nabla\hat R\|^2$ and
+    step decreases $\hat R$ by at least $\eta (1 - \frac{\eta L}{2}) \|\nabla\hat R\|^2$ and
     $\min_{k<K} \|\nabla\hat R(\theta^k)\|^2 \le \frac{\hat R_0 - \inf \hat R}{K \eta (1 - \eta L /
-    2)}$,
-    so that $\|\nabla\hat R\| \to 0$. The iterates need not converge: on separable data
-    $\|\theta^k\| \to \infty$.
+    2)}$, so that $\|\nabla\hat R\| \to
+    0$. The iterates need not converge: on separable data $\|\theta^k\| \to \infty$.
     """
-    rng = chance(key)
     K = 300
     starts = rng.uniform(-6, 6, size=(40, 2))
     least = 2 * wave(np.linspace(-4, 4, 400_001)[:, None]).min()
@@ -247,34 +242,34 @@ def stationary(key):
         lowest = np.minimum.accumulate(g[:-1], axis=0)
         checks += [
             at_most(
-                f"η = {share:g}/L: h after each step, against the promise",
+                f"η = {share:g}/L: h after each step, against the bound",
                 h[1:] - h[:-1] + gain * g[:-1],
                 0.0,
                 slack=1e-12,
             ),
             at_most(
-                f"η = {share:g}/L: least ‖∇‖² of K steps, over its bound",
+                f"η = {share:g}/L: smallest ‖∇‖² of K steps, over its bound",
                 lowest * k * gain / (h[0] - least),
                 1.0,
             ),
             at_most(f"η = {share:g}/L: ‖∇‖ after {K} steps", np.sqrt(g[-1]), 1e-3),
         ]
-    away, apart = separable(rng)
-    lengths = np.linalg.norm(away, axis=1)
+    path_norms, apart = separable(rng)
+    lengths = np.linalg.norm(path_norms, axis=1)
     slopes = np.linalg.norm(apart, axis=1)
     marks = [10, 100, 1000, 10_000]
     return Verdict(
         *checks,
         falls("separable data: ‖∇‖ at k = 10, 100, 1000, 10,000", slopes[marks]),
         at_most("and at the end", slopes[-1], 1e-3),
-        at_least("‖θ‖ there grows with each tenfold by", np.diff(lengths[marks]), 0.5),
+        at_least("growth of ‖θ‖ from one to the next", np.diff(lengths[marks]), 0.5),
         assumptions=[
-            at_most("the curvature on a grid", np.abs(_bend(np.linspace(-6, 6, 4001))), BEND)
+            at_most("largest curvature on a grid", np.abs(_bend(np.linspace(-6, 6, 4001))), BEND)
         ],
         figure=Chart(
             Panel(
                 "step K",
-                "least ‖∇R‖² so far, η = 1.9/L",
+                "smallest ‖∇R‖² so far, η = 1.9/L",
                 log="xy",
                 lines={"run 1": (k[:, 0], np.maximum(lowest[:, 0], 1e-20))},
                 bounds={"promised": (k[:, 0], (h[0] - least)[0] / (k[:, 0] * gain))},
@@ -297,8 +292,8 @@ def _bend(t):
 
 
 def separable(rng):
-    """Descent on the logistic risk of data that a line separates: its path, and the gradients along
-    it by NumPy.
+    """Gradient descent on the logistic risk of linearly separable data: its path, and the gradients
+    along it by NumPy.
     """
     side = rng.choice([-1.0, 1.0], size=30)
     X = rng.normal(size=(30, 2))
@@ -323,20 +318,21 @@ def separable(rng):
     of=("train.descend",),
     slip=True,
 )
-def stationary_printed(key):
-    r"""What is printed as an example of "sufficiently well-behaved" is not sufficient by itself:
-    $\hat R(\theta) = -\theta$ has a constant gradient, and descent on it never comes to rest. With
-    $\hat R$ bounded below, as every risk of losses $\ge 0$ is, it does."""
-    start = chance(key).uniform(-3, 3, size=1)
+def stationary_printed(rng):
+    r"""The printed example of "sufficiently well-behaved" is not sufficient by itself:
+    $\hat R(\theta) = -\theta$ has a constant gradient, so the gradient never tends to 0. With
+    $\hat R$ bounded below, as every risk with losses $\ge 0$ is, it does.
+    """
+    start = rng.uniform(-3, 3, size=1)
     down = lambda theta, batch=None, key=None: -theta.sum()
-    seen = {name: _lengths(f, start) for name, f in {"−θ": down, "waves": waves}.items()}
+    norms = {name: _lengths(f, start) for name, f in {"−θ": down, "waves": waves}.items()}
     rest = lambda name, sizes: at_most(f"{name}: ‖∇‖ after 300 steps", sizes[-1], 1e-3)
     grid = np.linspace(-100, 100, 20_001)
     return Verdict(
-        rest("θ²/4 + sin 2θ + ½ sin 5θ", seen["waves"]),
+        rest("θ²/4 + sin 2θ + ½ sin 5θ", norms["waves"]),
         at_least("which is bounded below by −3/2", wave(grid[:, None]), -1.5),
-        equal("−θ: ‖∇‖ at every step", np.unique(seen["−θ"]), [1.0]),
-        printed=[rest("−θ, of Lipschitz constant 0", seen["−θ"])],
+        equal("−θ: ‖∇‖ at every step", np.unique(norms["−θ"]), [1.0]),
+        printed=[rest("−θ, of Lipschitz constant 0", norms["−θ"])],
     )
 
 

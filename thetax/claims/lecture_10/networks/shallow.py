@@ -1,4 +1,4 @@
-"""Lecture 10, §1.3 and §1.5: one hidden layer, and the two classes of functions it gives."""
+"""Lecture 10, §1.3 and §1.5: one hidden layer, with fixed and with trained units."""
 
 import jax
 import jax.numpy as jnp
@@ -7,14 +7,13 @@ import numpy as np
 import optax
 from scipy.special import expit
 
-from ... import explain, layers, models, train, tree
-from ...core import predict, run
-from ...layers import Chain, Linear
-from ...plot import Chart, Panel
-from ..engine import differences
-from ..engine.chance import chance
-from ..engine.check import at_least, at_most, close, equal
-from ..engine.claim import Verdict, claim
+from .... import explain, layers, models, train, tree
+from ....core import predict, run
+from ....layers import Chain, Linear
+from ....plot import Chart, Panel
+from ...engine import differences
+from ...engine.check import at_least, at_most, close, equal
+from ...engine.claim import Verdict, claim
 
 
 def shallow(W, b, beta, activation=layers.sigmoid):
@@ -34,12 +33,11 @@ PAIRS = [(1, 1), (1, 7), (2, 3), (3, 2), (5, 5), (7, 1), (10, 4), (13, 20), (64,
     kind="model",
     of=("models.MLP", "layers.Linear"),
 )
-def snn(key):
+def snn(key, rng):
     r"""$f(x) = \sum_{m=1}^M \beta_m\, \sigma(w_m^\top x + b_m)$: the units
-    $h_m = \sigma(w_m^\top x + b_m)$ are features that are learned too. With inputs in
-    $\mathbb{R}^d$ it has $(d + 2) M$ parameters.
+    $h_m = \sigma(w_m^\top x + b_m)$ are learned features. With inputs in $\mathbb{R}^d$ it has
+    $(d + 2) M$ parameters.
     """
-    rng = chance(key)
     W = rng.normal(size=(4, 3))
     b = rng.normal(size=4)
     beta = rng.normal(size=4)
@@ -49,7 +47,9 @@ def snn(key):
     value = lambda theta: back(theta)(jnp.asarray(x))[0]
     slopes = jax.grad(value)(theta)
     units = [expit(sum(W[m, j] * x[j] for j in range(3)) + b[m]) for m in range(4)]
-    bare = lambda net: models.MLP(Chain(*net.body.layers[:-1], Linear(net.body.layers[-1].W)))
+    without_bias = lambda net: models.MLP(
+        Chain(*net.body.layers[:-1], Linear(net.body.layers[-1].W))
+    )
     draw = lambda d, M, change=lambda net: net: jax.eval_shape(
         lambda: change(models.MLP.init(d, M, 1, key=key))
     )
@@ -71,11 +71,11 @@ def snn(key):
             "gradient by β: the features", back(slopes).body.layers[-1].W[0], units, tolerance=1e-14
         ),
         equal(
-            "parameters, of ten (d, M)",
-            [tree.size(draw(d, M, bare)) for d, M in PAIRS],
+            "number of parameters for ten (d, M)",
+            [tree.size(draw(d, M, without_bias)) for d, M in PAIRS],
             [sum(d + 1 + 1 for _ in range(M)) for d, M in PAIRS],
         ),
-        equal("and one more with a constant", tree.size(draw(7, 5)), (7 + 2) * 5 + 1),
+        equal("and one more with an output bias", tree.size(draw(7, 5)), (7 + 2) * 5 + 1),
     )
 
 
@@ -85,12 +85,11 @@ def snn(key):
     kind="definition",
     of=("models.random_units", "models.ridge_network", "explain.convexity"),
 )
-def hypothesis_linear(key):
+def hypothesis_linear(key, rng):
     r"""With $(w_j, b_j)$ fixed, the functions $\sum_{j=1}^M \beta_j\, \sigma(w_j^\top x + b_j)$ are
     a vector space of dimension at most $M$, and fitting $\beta$ is a convex least-squares problem,
     whose solution is global.
     """
-    rng = chance(key)
     M = 6
     xs = jnp.asarray(rng.uniform(-1, 1, size=(200, 3)))
     ys = jnp.asarray(np.sin(3 * xs[:, 0]) + xs[:, 1])
@@ -108,7 +107,7 @@ def hypothesis_linear(key):
     chords = explain.convexity(risk, left, right, (jnp.asarray(features), ys))
     return Verdict(
         close(
-            "the sum of two is the one with β + β'",
+            "the sum of two networks is the one with β + β'",
             of(betas[0] + betas[1]),
             values[0] + values[1],
             tolerance=1e-13,
@@ -125,7 +124,7 @@ def hypothesis_linear(key):
             tolerance=1e-9,
         ),
         close(
-            "its weights",
+            "the weights of the fit",
             np.r_[np.asarray(fit.body.layers[-1].W)[0], np.asarray(fit.body.layers[-1].b)],
             best[0],
             tolerance=1e-8,
@@ -139,18 +138,17 @@ def hypothesis_linear(key):
     "L10-1.5-hypothesis-snn",
     title="Trained units: not a vector space",
     kind="definition",
-    of=("models.add", "models.permute", "explain.convexity", "train.descend"),
+    of=("models.add_networks", "models.permute_units", "explain.convexity", "train.descend"),
 )
-def hypothesis_snn(key):
-    r"""With trainable $(w_j, b_j)$ the class of $M$ units adapts to the function but is no vector
-    space: the sum of two single units needs two. Its empirical risk is not convex: halfway between
-    a network and the same with its units in another order lies a worse one.
+def hypothesis_snn(key, rng):
+    r"""With trainable $(w_j, b_j)$ the class of $M$ units adapts to the function but is not a
+    vector space: the sum of two single units needs two units. Its empirical risk is not convex:
+    halfway between a network and the same network with permuted units lies a worse one.
     """
-    rng = chance(key)
     kinks = np.array([rng.uniform(-0.6, -0.2), rng.uniform(0.2, 0.6)])
     slopes = rng.uniform(0.5, 1.5, size=2)
     ends = [shallow([[1.0]], [-kink], [slope], layers.relu) for kink, slope in zip(kinks, slopes)]
-    both = models.add(*ends)
+    both = models.add_networks(*ends)
     x = np.linspace(-1, 1, 201)
     xs = jnp.asarray(x)[:, None]
     target = sum(slope * np.maximum(x - kink, 0) for kink, slope in zip(kinks, slopes))
@@ -170,19 +168,19 @@ def hypothesis_snn(key):
     chord = explain.convexity(
         train.squared_error,
         stack(both),
-        stack(models.permute(both, 0, [1, 0])),
+        stack(models.permute_units(both, 0, [1, 0])),
         (xs, jnp.asarray(target)),
     )
     on = np.asarray(predict(both, xs))[:, 0]
     return Verdict(
-        close("two units: the sum exactly", on, target, tolerance=1e-13),
+        close("two units represent the sum exactly", on, target, tolerance=1e-13),
         at_least(
-            "one unit: least misfit over kinks and sides, against the target's size",
+            "one unit: smallest error over kinks and signs, against the norm of the target",
             best / np.sqrt(np.mean(target**2)),
             0.01,
         ),
-        at_least("one unit trained from 30 starts: none is better", trained, best, slack=1e-6),
-        at_least("the risk above a chord between two orders of the units", chord.excess, 1e-4),
+        at_least("one unit trained from 30 starts is not better", trained, best, slack=1e-6),
+        at_least("risk minus the chord between two orders of the units", chord.excess, 1e-4),
         close("the risk at both ends of it", chord.losses[[0, -1]], 0.0, tolerance=1e-20),
         figure=Chart(
             Panel(
@@ -191,17 +189,17 @@ def hypothesis_snn(key):
                 lines={"sum of two units": (x, target), "best single unit": (x, single_fit)},
             ),
             Panel(
-                "share of the first order",
+                "weight of the first order",
                 "risk",
-                lines={"along the chord": (chord.shares, chord.losses)},
+                lines={"along the chord": (chord.fractions, chord.losses)},
             ),
         ),
     )
 
 
 def _best(x, target):
-    """The best single unit: every kink and side on a grid, then on a grid a thousand times finer
-    about the best.
+    """The best single unit: every kink and sign on a grid, then on a grid a thousand times finer
+    around the best.
     """
     unit = lambda t, side: np.maximum(side * (x - t), 0)
     fit = lambda h: h * (h @ target) / max(h @ h, 1e-12)
@@ -218,13 +216,12 @@ def _best(x, target):
     of=("models.MLP", "models.ridge_network", "train.descend"),
     cites="Barron 1993",
 )
-def efficiency(key):
+def efficiency(key, rng):
     r"""A function of one direction, $\sigma(3 w^\top x)$ in ten dimensions, is learned better by
-    four trained units than by 100 random ones with the best output weights, whichever of three
-    spreads they are drawn with.
+    four trained units than by 100 random ones with the best output weights, for each of three
+    scales of the random units.
     """
     seeds, n, d = 5, 400, 10
-    rng = chance(key)
     w = rng.normal(size=(seeds, d, 1))
     w /= np.linalg.norm(w, axis=1, keepdims=True)
     xs = rng.normal(size=(seeds, n + 1000, d))
@@ -247,8 +244,14 @@ def efficiency(key):
         at_most(
             "test error of 4 trained units, against 100 fixed ones, 5 of 5 seeds", trained, fixed
         ),
-        at_most("the former, against predicting the mean", trained, 0.01 * ys[:, n:].var(axis=1)),
-        equal("numbers fitted", [_size(d, 4), _size(d, 100, fixed=True)], [4 * (d + 2) + 1, 101]),
+        at_most(
+            "trained units, against predicting the mean", trained, 0.01 * ys[:, n:].var(axis=1)
+        ),
+        equal(
+            "number of fitted parameters",
+            [_size(d, 4), _size(d, 100, fixed=True)],
+            [4 * (d + 2) + 1, 101],
+        ),
         figure=Chart(
             Panel(
                 "seed",
@@ -261,7 +264,7 @@ def efficiency(key):
 
 
 def _fixed(xs, ys, n, key):
-    """The test error of 100 random units, of the best of three spreads."""
+    """The test error of 100 random units, with the best of three scales."""
     draw = lambda spread: models.ridge_network(
         xs[:n], ys[:n], width=100, activation=layers.sigmoid, spread=spread, key=key
     )

@@ -1,16 +1,15 @@
-"""Lecture 10, §4.1 and §4.2: a network wide enough to fit the noise, and what keeps it from doing
-so.
+"""Lecture 10, §4.1 and §4.2: a network wide enough to fit the noise, early stopping and weight
+decay.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core import predict
-from ...plot import Chart, Panel
-from ..engine.chance import chance
-from ..engine.check import at_least, at_most, equal, falls
-from ..engine.claim import Verdict, claim
+from ....core import predict
+from ....plot import Chart, Panel
+from ...engine.check import at_least, at_most, equal, falls
+from ...engine.claim import Verdict, claim
 from .wide import errors, networks, repeat, sine, trained
 
 SEEDS, LOOKS, STEPS = 10, 100, 2000
@@ -20,22 +19,21 @@ DECAYS = np.array([0.0, 1e-4, 1e-3, 1e-2])
 @claim(
     "L10-4.1-overfit",
     "L10-4.2-wd-smooth",
-    title="A wide network fits the noise; decay makes it smooth",
+    title="A wide network fits the noise; weight decay makes it smooth",
     kind="experiment",
     of=("models.MLP", "train.weight_decay", "train.descend"),
     cites="Hastie, Tibshirani & Friedman 2009, §11.5",
 )
-def overfit(key):
+def overfit(rng):
     r"""Two hundred units trained long enough on thirty noisy points pass through nearly all of
-    them, and predict worse than the same network stopped where the validation error was least. With
-    decay $\lambda$ the fit bends less: $\int f''(x)^2 dx$ is smaller.
+    them, and predict worse than the same network stopped at the smallest validation error. With
+    weight decay $\lambda$ the fit is smoother: $\int f''(x)^2 dx$ is smaller.
     """
-    rng = chance(key)
     data, valid, test = (sine(rng, SEEDS, n, noise=0.5) for n in (30, 101, 201))
     start = networks(rng, SEEDS, 200, steepness=6.0, scale=0.1)
     rows = lambda a: repeat(a, len(DECAYS))
     nets = trained(rows(start), rows(data), np.tile(DECAYS, SEEDS), steps=STEPS, looks=LOOKS)
-    free = jax.tree.map(lambda a: a[:: len(DECAYS)], nets)  # those without decay
+    free = jax.tree.map(lambda a: a[:: len(DECAYS)], nets)  # those without weight decay
     fitted, judged, true = (np.asarray(errors(free, part)) for part in (data, valid, test))
     stop = judged.argmin(axis=1)
     stopped = true[np.arange(SEEDS), stop]
@@ -49,12 +47,12 @@ def overfit(key):
     return Verdict(
         at_most("training error of 10 networks at the end", fitted[:, -1], 1e-3),
         at_least(
-            "those that then predict worse than where they stopped",
+            "networks of 10 that then predict worse than at the early stop",
             int((true[:, -1] > stopped).sum()),
             9,
         ),
         equal(
-            "of 5 seeds, those with ∫f''² less at λ = 10⁻² than at 0",
+            "seeds of 5 with ∫f''² smaller at λ = 10⁻² than at 0",
             int((bend[:5, 3] < bend[:5, 0]).sum()),
             5,
         ),

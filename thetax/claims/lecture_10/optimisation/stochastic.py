@@ -1,4 +1,4 @@
-"""Lecture 10, §3.8 and §3.9: descent by batches, by adaptive steps, and from where it begins."""
+"""Lecture 10, §3.8 and §3.9: mini-batches, adaptive optimisers, and initialisation."""
 
 from itertools import combinations, product
 from typing import Any, NamedTuple
@@ -10,33 +10,32 @@ import numpy as np
 import optax
 from scipy import stats
 
-from ... import layers, models, train
-from ...core import Iteration, run
-from ...layers import Chain, Linear
-from ...plot import Chart, Panel
-from ..ch03_gradients.problems import descent, quadratic
-from ..engine.chance import chance
-from ..engine.check import at_least, at_most, close, equal, likely, refuted
-from ..engine.claim import Verdict, claim
+from .... import layers, models, train
+from ....core import Iteration, iterate, run
+from ....layers import Chain, Linear
+from ....plot import Chart, Panel
+from ...ch03_gradients.problems import descent, quadratic
+from ...engine.check import at_least, at_most, close, equal, likely, refuted
+from ...engine.claim import Verdict, claim
 
 
-class Drawn(NamedTuple):
-    """The state of a fit that counts: in place of weights, how often each batch came."""
+class DrawCounts(NamedTuple):
+    """The state of a counting fit: how often each batch was drawn, in place of weights."""
 
     model: Linear
 
 
 def subsets_drawn(key: Any, n: int, size: int, times: int) -> np.ndarray:
-    """How often a fit draws each subset of the examples, as the bits of its place; one batch an
-    epoch.
+    """How often a fit draws each subset of the examples, indexed by the bits of the subset; one
+    batch per epoch.
     """
 
     def step(state, batch, *, key):
         place = jnp.sum(batch[0]).astype(int)
-        return Drawn(Linear(state.model.W.at[0, place].add(1.0))), {"loss": jnp.zeros(())}
+        return DrawCounts(Linear(state.model.W.at[0, place].add(1.0))), {"loss": jnp.zeros(())}
 
     data = 2.0 ** jnp.arange(n)[:, None] * jnp.eye(2**n)[:1], jnp.zeros((n, 1))
-    counting = Iteration(Drawn, step)
+    counting = Iteration(DrawCounts, step)
     counts = Linear(jnp.zeros((1, 2**n)))
     return np.asarray(
         train.fit(
@@ -47,24 +46,23 @@ def subsets_drawn(key: Any, n: int, size: int, times: int) -> np.ndarray:
 
 @claim(
     "L10-3.8-sgd",
-    title="Descent by batches",
+    title="Stochastic gradient descent",
     kind="algorithm",
     of=("train.fit", "train.descend", "train.squared_error"),
     cites="Robbins & Monro 1951",
 )
-def sgd(key):
+def sgd(key, rng):
     r"""Draw $B$ of the $N$ indices, all subsets equally likely, take
     $g = \frac1B \sum_j \nabla\hat R^{(i_j)}$ and step by $-\eta g$. With $B = N$ drawn without
     replacement this is gradient descent; with small batches it still finds the solution of a
-    least-squares problem that has one.
+    consistent least-squares problem.
     """
-    rng = chance(key)
     X = rng.integers(-1, 2, size=(8, 3)).astype(float)
     y = rng.integers(-2, 3, size=8).astype(float)
     w = np.zeros(3)
     watch = {"key": key, "progress": train.Silent()}
     step = train.descend(train.squared_error, optax.sgd(0.25))
-    whole = train.fit(
+    full_batch = train.fit(
         step,
         Linear(jnp.zeros((1, 3))),
         (jnp.asarray(X), jnp.asarray(y)),
@@ -72,7 +70,7 @@ def sgd(key):
         batch_size=8,
         **watch,
     )
-    for _ in range(6):  # short binary fractions: no order of summation rounds
+    for _ in range(6):  # short binary fractions: no rounding in any order of summation
         w = w - 0.25 * X.T @ (X @ w - y) / 8
     Z = rng.normal(size=(64, 3))
     truth = rng.normal(size=3)
@@ -86,24 +84,28 @@ def sgd(key):
         batch_size=4,
         **watch,
     )
-    drawn = subsets_drawn(key, 6, 4, 600)
+    subsets = subsets_drawn(key, 6, 4, 600)
     all_of_them = [sum(2**i for i in subset) for subset in combinations(range(6), 4)]
     return Verdict(
-        equal("B = N: weights after 6 epochs, against descent by hand", whole.model.W[0], w),
-        equal("steps taken", whole.steps, 6),
+        equal(
+            "B = N: weights after 6 epochs, against gradient descent by hand",
+            full_batch.model.W[0],
+            w,
+        ),
+        equal("steps taken", full_batch.steps, 6),
         close(
-            "B = 4 of 64: the weights found, against those that made the data",
+            "B = 4 of 64: the weights, against those that generated the data",
             few.model.W[0],
             truth,
             tolerance=1e-8,
         ),
         equal("steps taken", few.steps, 60 * 16),
         equal(
-            "600 draws of 4 of 6 indices: those of four different ones",
-            drawn[all_of_them].sum(),
+            "600 draws of 4 of 6 indices: draws with four distinct ones",
+            subsets[all_of_them].sum(),
             600,
         ),
-        likely("the 15 subsets equally often: χ²", stats.chisquare(drawn[all_of_them]).pvalue),
+        likely("the 15 subsets equally often: χ²", stats.chisquare(subsets[all_of_them]).pvalue),
         figure=Chart(
             Panel(
                 "epoch",
@@ -117,16 +119,15 @@ def sgd(key):
 
 @claim(
     "L10-3.8-sgd-unbiased",
-    title="A batch's gradient is right on average",
+    title="The mini-batch gradient is unbiased",
     kind="theorem",
     of=("train.binary_cross_entropy",),
 )
-def unbiased(key):
+def unbiased(rng):
     r"""$E[g \mid \theta] = \nabla\hat R(\theta)$, with variance $\frac{N - B}{B (N - 1)} \Sigma^2$
     if the batch is drawn without replacement and $\frac{\Sigma^2}{B}$ if with, where $\Sigma^2$ is
     the variance among the $N$ gradients.
     """
-    rng = chance(key)
     N = 6
     X = rng.normal(size=(N, 2))
     y = rng.integers(0, 2, size=N)
@@ -139,7 +140,7 @@ def unbiased(key):
     )
     sizes = np.arange(1, N + 1)
     without = []
-    again = []
+    with_replacement = []
     middle = []
     other = []
     for B in sizes:
@@ -148,7 +149,7 @@ def unbiased(key):
         middle = [*middle, g.mean(axis=0)]
         if B <= 3:
             g = of(np.array(list(product(range(N), repeat=int(B)))))
-            again = [*again, np.mean(np.sum((g - mean) ** 2, axis=1))]
+            with_replacement = [*with_replacement, np.mean(np.sum((g - mean) ** 2, axis=1))]
             other = [*other, g.mean(axis=0)]
     expected = (N - sizes) / (sizes * (N - 1)) * spread
     return Verdict(
@@ -165,13 +166,16 @@ def unbiased(key):
             tolerance=1e-14,
         ),
         close("without: variance", without, expected, tolerance=1e-14),
-        close("with: variance", again, spread / sizes[:3], tolerance=1e-14),
+        close("with: variance", with_replacement, spread / sizes[:3], tolerance=1e-14),
         refuted(close("without, against Σ²/B", without, spread / sizes, tolerance=1e-6)),
         figure=Chart(
             Panel(
                 "examples in a batch",
                 "variance of its gradient",
-                points={"without replacement": (sizes, without), "with": (sizes[:3], again)},
+                points={
+                    "without replacement": (sizes, without),
+                    "with": (sizes[:3], with_replacement),
+                },
                 bounds={"Σ²/B": (sizes, spread / sizes), "(N − B)Σ²/B(N − 1)": (sizes, expected)},
             )
         ),
@@ -187,21 +191,21 @@ def _gradients(w, X, y):
 
 
 @claim("L10-3.8-epoch", title="An epoch", kind="identity", of=("train.fit",))
-def epoch(key):
+def epoch(key, rng):
     r"""An epoch visits every example once: $N/B$ updates, or $\lceil N/B \rceil$ if the last,
-    smaller batch is kept. The library's in-memory epochs leave it for the next order,
-    $\lfloor N/B \rfloor$ updates; a stream may keep it.
+    smaller batch is kept. The library's in-memory epochs drop it, $\lfloor N/B \rfloor$ updates; a
+    stream may keep it.
     """
     N = 12
     cells = (jnp.eye(12), jnp.zeros(12))
-    count = train.average(lambda f, y: f.sum())
-    order = chance(key).permuted(np.tile(np.arange(N), (3, 1)), axis=1)
+    count = train.batch_mean(lambda f, y: f.sum())
+    order = rng.permuted(np.tile(np.arange(N), (3, 1)), axis=1)
 
     def visits(data, batch, epochs):
-        """How much each example's own weight has moved, and the number of updates."""
+        """How often each example was visited, and the number of updates."""
         summed = lambda model, batch, key=None: len(batch[1]) * count(model, batch)
         step = train.descend(summed, optax.sgd(1.0))
-        found = train.fit(
+        result = train.fit(
             step,
             Linear(jnp.zeros((1, N))),
             data,
@@ -210,7 +214,7 @@ def epoch(key):
             key=key,
             progress=train.Silent(),
         )
-        return -np.asarray(found.model.W[0]), found.steps
+        return -np.asarray(result.model.W[0]), result.steps
 
     def stream(epoch):
         rows = [order[epoch][i : i + 5] for i in range(0, N, 5)]
@@ -219,7 +223,7 @@ def epoch(key):
     fours, steps = visits(cells, 4, 1)
     threes, more = visits(cells, 3, 3)
     fives, few = visits(cells, 5, 1)
-    kept, all_kept = visits(stream, 5, 3)
+    with_last, all_kept = visits(stream, 5, 3)
     return Verdict(
         equal("B = 4, one epoch: visits to each of 12", fours, np.ones(12)),
         equal("updates", steps, 3),
@@ -231,7 +235,7 @@ def epoch(key):
             np.r_[np.zeros(2), np.ones(10)],
         ),
         equal("updates, ⌊12/5⌋", few, 2),
-        equal("B = 5 with the last batch kept, three epochs: visits", kept, np.full(12, 3.0)),
+        equal("B = 5 with the last batch kept, three epochs: visits", with_last, np.full(12, 3.0)),
         equal("updates, 3 ⌈12/5⌉", all_kept, 9),
     )
 
@@ -243,17 +247,17 @@ def epoch(key):
     of=("train.rmsprop", "train.adam"),
     cites="Hinton 2012; Kingma & Ba 2015",
 )
-def adaptive(key):
-    r"""RMSprop divides by the root of a fading mean of squared gradients, Adam does so for a fading
-    mean of gradients, both corrected for their start at 0. Adam's first step is
-    $\eta\,\mathrm{sgn}(g)$. On an ill-conditioned quadratic both are faster than plain descent.
+def adaptive(rng):
+    r"""RMSprop divides the gradient by the root of a moving average of squared gradients; Adam does
+    the same to a moving average of gradients, with both averages corrected for their start at 0.
+    Adam's first step is $\eta\,\mathrm{sgn}(g)$. On an ill-conditioned quadratic both are faster
+    than plain gradient descent.
     """
-    rng = chance(key)
     H = np.diag([1.0, 10.0, 100.0])
     bowl = quadratic(H)
     start = rng.choice([-1.0, 1.0], size=3) * rng.uniform(0.5, 1.5, size=3)
     eta = 0.1
-    found = {
+    results = {
         "rmsprop": descent(bowl.objective, train.rmsprop(eta), start, 3),
         "adam": descent(bowl.objective, train.adam(eta), start, 3),
     }
@@ -274,7 +278,7 @@ def adaptive(key):
     ill = quadratic(np.diag([1e-4, 1e-2, 1.0]))
     falling = optax.cosine_decay_schedule(0.1, 200)
     rules = {
-        "descent, η = 1/L": optax.sgd(1.0),
+        "gradient descent, η = 1/L": optax.sgd(1.0),
         "RMSprop": train.rmsprop(falling),
         "Adam": train.adam(falling),
     }
@@ -287,29 +291,34 @@ def adaptive(key):
         *[
             close(
                 f"{name}: three steps, by hand",
-                found[name],
+                results[name],
                 np.stack(expected[name]),
                 tolerance=1e-9,
             )
-            for name in found
+            for name in results
         ],
         close(
-            "Adam's first step", found["adam"][1] - start, -eta * np.sign(H @ start), tolerance=1e-8
+            "Adam's first step",
+            results["adam"][1] - start,
+            -eta * np.sign(H @ start),
+            tolerance=1e-8,
         ),
         refuted(
             close(
                 "RMSprop's first step",
-                found["rmsprop"][1] - start,
+                results["rmsprop"][1] - start,
                 -eta * np.sign(H @ start),
                 tolerance=1e-3,
             )
         ),
         at_most(
-            "condition 10⁴, after 200 steps: RMSprop over descent",
-            last["RMSprop"] / last["descent, η = 1/L"],
+            "condition number 10⁴, after 200 steps: RMSprop over gradient descent",
+            last["RMSprop"] / last["gradient descent, η = 1/L"],
             0.1,
         ),
-        at_most("Adam over descent", last["Adam"] / last["descent, η = 1/L"], 0.1),
+        at_most(
+            "Adam over gradient descent", last["Adam"] / last["gradient descent, η = 1/L"], 0.1
+        ),
         figure=Chart(
             Panel(
                 "step",
@@ -322,7 +331,7 @@ def adaptive(key):
 
 
 def steps_to(losses, level):
-    """The first step at which each run is below the level; the length of the run where it never
+    """The first step at which each run is below the level, or the length of the run if it never
     is.
     """
     below = losses <= level
@@ -331,21 +340,20 @@ def steps_to(losses, level):
 
 @claim(
     "L10-3.9-init-matters",
-    title="Where training begins",
+    title="Initialisation matters",
     kind="experiment",
     of=("layers.he", "layers.gaussian", "train.descend"),
     cites="He et al. 2015",
 )
-def init_matters(key):
-    r"""A convex problem ends at the same loss from every start. A deep network does not, and small
-    random weights cost it at least twice the steps of He's to the same loss; weights that are all
-    equal stay equal within a layer, so that it is as good as one unit.
+def init_matters(key, rng):
+    r"""A convex problem reaches the same loss from every start. A deep network does not, and from
+    small random weights it needs at least twice as many steps as from He's to the same loss;
+    weights that are all equal stay equal within a layer, so that the layer acts as one unit.
     """
-    rng = chance(key)
     X = jnp.asarray(rng.uniform(-1, 1, size=(40, 2)))
     y = jnp.sin(3 * X[:, 0]) * X[:, 1]
     step = train.descend(lambda net, batch, key: train.squared_error(net, (X, y)), optax.sgd(0.1))
-    go = lambda steps: jax.jit(jax.vmap(lambda net: run(step, net, jnp.zeros(steps), key=key)))
+    go = lambda steps: jax.jit(jax.vmap(lambda net: iterate(step, net, steps, key=key)))
     starts = jax.vmap(lambda key: Linear.init(2, 1, key=key))(jr.split(key, 10))
     straight = np.asarray(go(1200)(starts)[1][1].loss)
     make = lambda initialiser: jax.vmap(
@@ -364,14 +372,16 @@ def init_matters(key):
             Linear(jnp.full((1, 4), 0.2), jnp.zeros(1)),
         )
     )
-    ended = jax.jit(lambda net: run(step, net, jnp.zeros(200), key=key)[0].model)(same).body.layers
-    rows = np.asarray(ended[0].W)
-    heard = np.asarray(ended[2].W)[0]
-    shown = np.unique(np.geomspace(1, 1200, 200).astype(int)) - 1
+    trained_layers = jax.jit(lambda net: run(step, net, jnp.zeros(200), key=key)[0].model)(
+        same
+    ).body.layers
+    rows = np.asarray(trained_layers[0].W)
+    heard = np.asarray(trained_layers[2].W)[0]
+    indices = np.unique(np.geomspace(1, 1200, 200).astype(int)) - 1
     return Verdict(
-        at_most("convex: spread of the last losses of 10 starts", np.ptp(straight[:, -1]), 1e-8),
+        at_most("convex: range of the final losses of 10 starts", np.ptp(straight[:, -1]), 1e-8),
         at_least(
-            "two hidden layers: spread of the last losses of 10 starts", np.ptp(he[:, -1]), 1e-4
+            "two hidden layers: range of the final losses of 10 starts", np.ptp(he[:, -1]), 1e-4
         ),
         at_least(
             "steps to the same loss, small weights over He's, medians",
@@ -381,17 +391,17 @@ def init_matters(key):
         ),
         equal("all weights equal: rows of W after 200 steps", rows, np.tile(rows[0], (4, 1))),
         equal("and the output weights", heard, np.full(4, heard[0])),
-        at_least("though they have moved, by", np.abs(rows - 0.3).max(), 1e-3),
+        at_least("although the weights have changed by", np.abs(rows - 0.3).max(), 1e-3),
         figure=Chart(
             Panel(
                 "step",
                 "loss of two hidden layers",
                 log="xy",
                 lines={
-                    f"{name}, start {i + 1}": (shown + 1, losses[i, shown])
+                    f"{name}, start {i + 1}": (indices + 1, losses[i, indices])
                     for name, losses in {"He": he, "small": poor}.items()
                     for i in (0, 1)
                 },
-            ),
+            )
         ),
     )
