@@ -1,4 +1,4 @@
-"""Additive attention: a weighted mean, by its own formula and its laws."""
+"""Additive attention against its formula; masks and invariances."""
 
 import jax
 import jax.numpy as jnp
@@ -6,15 +6,15 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.layers import Additive
+from thetax.layers import AdditiveAttention
 from thetax.layers.attention.dot_product import masked_softmax
 
-LAYER = Additive.init(2, 3, 4, key=jr.key(0))
+LAYER = AdditiveAttention.init(2, 3, 4, key=jr.key(0))
 MEMORY = jr.normal(jr.key(1), (5, 3))
 Z = jnp.array([0.3, -1.0])
 
 
-def test_it_is_the_formula():
+def test_formula():
     W, M, v = (np.asarray(a) for a in (LAYER.W, LAYER.M, LAYER.v))
     scores = np.array([v @ np.tanh(W @ Z + M @ zeta) for zeta in np.asarray(MEMORY)])
     a = np.exp(scores) / np.exp(scores).sum()
@@ -22,7 +22,7 @@ def test_it_is_the_formula():
     np.testing.assert_allclose(LAYER(Z, MEMORY), a @ np.asarray(MEMORY), atol=1e-6)
 
 
-def test_order_does_not_matter():
+def test_order_of_the_memory_is_irrelevant():
     order = jnp.array([3, 0, 4, 1, 2])
     np.testing.assert_allclose(LAYER(Z, MEMORY[order]), LAYER(Z, MEMORY), atol=1e-6)
     np.testing.assert_allclose(
@@ -30,7 +30,7 @@ def test_order_does_not_matter():
     )
 
 
-def test_what_is_masked_is_not_there():
+def test_masked_entries_are_ignored():
     mask = jnp.array([True, False, True, False, False])
     seen = LAYER(Z, MEMORY, mask=mask)
     np.testing.assert_allclose(seen, LAYER(Z, MEMORY[mask]), atol=1e-6)
@@ -38,7 +38,7 @@ def test_what_is_masked_is_not_there():
     assert not slope[~mask].any()
 
 
-def test_nothing_to_see():
+def test_fully_masked_memory():
     nothing = jnp.zeros(5, bool)
     slope = jax.grad(lambda memory: LAYER(Z, memory, mask=nothing).sum())(MEMORY)
     assert not LAYER(Z, MEMORY, mask=nothing).any()
@@ -53,9 +53,9 @@ def test_large_scores():
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_shapes():
-    with pytest.raises(ValueError, match=r"expected a memory \(t, 3\), got \(5, 2\)"):
+    with pytest.raises(ValueError, match=r"expected a memory of shape \(t, 3\), got \(5, 2\)"):
         LAYER(Z, jnp.ones((5, 2)))
     with pytest.raises(ValueError, match=r"expected one example of shape \(2,\)"):
         LAYER(jnp.ones(3), MEMORY)
     with pytest.raises(ValueError, match=r"W must be \(h, m\), M \(h, n\) and v \(h,\)"):
-        Additive(jnp.ones((4, 2)), jnp.ones((3, 3)), jnp.ones(4))
+        AdditiveAttention(jnp.ones((4, 2)), jnp.ones((3, 3)), jnp.ones(4))

@@ -1,4 +1,4 @@
-"""The kernels for long sequences against the tables they do not make."""
+"""The kernels for long sequences against the full tables of scores."""
 
 import itertools
 from functools import partial
@@ -11,13 +11,13 @@ import pytest
 from contracts import close, normal, same_bits
 
 from thetax.layers import (
-    ALL,
     CAUSAL,
+    FULL,
     ALiBi,
     Attention,
     Mask,
-    attend,
     block_pairs,
+    dot_product_attention,
     hierarchical_attention,
     linear_attention,
     sparse_attention,
@@ -25,7 +25,7 @@ from thetax.layers import (
 from thetax.layers.attention import long_attention
 from thetax.models import Trunk
 
-PAIRS = block_pairs(5, window=1, everywhere=1, random=1, seed=3)
+PAIRS = block_pairs(5, window=1, global_blocks=1, random_blocks=1, seed=3)
 KERNELS = {
     "linear": linear_attention,
     "sparse": sparse_attention(PAIRS, 3),
@@ -40,13 +40,13 @@ def parts(t=13, s=None, h=4, g=2, d=2, e=3):
 
 
 def both(kernel, mask, q, k, v):
-    """The sum of the outputs under fixed weights, and its gradients."""
+    """The sum of the outputs with fixed weights, and its gradients."""
     weights = normal(3, *q.shape[:2], v.shape[2])
     return jax.jit(jax.value_and_grad(lambda qkv: jnp.vdot(kernel(*qkv, mask), weights)))((q, k, v))
 
 
 def computed(kernel, *parts):
-    """Compiled as one, which is faster than part by part."""
+    """Compiled together, which is faster than separately."""
     return jax.jit(lambda *parts: kernel(*parts))(*parts)
 
 
@@ -58,7 +58,7 @@ def length(n):
 
 
 def quadratic(q, k, v, mask):
-    """The other order of the products: a table of all pairs."""
+    """Linear attention computed from the table of all pairs."""
     phi = lambda x: jnp.where(x > 0, x + 1, jnp.exp(x))
     k, v = (jnp.repeat(a, q.shape[1] // a.shape[1], axis=1) for a in (k, v))
     A = jnp.where(mask.table(len(q), len(k))[None], jnp.einsum("ihd,jhd->hij", phi(q), phi(k)), 0)
@@ -70,10 +70,10 @@ def quadratic(q, k, v, mask):
 @pytest.mark.parametrize("chunk", [64, 2])
 @pytest.mark.parametrize(("t", "s"), [(13, 13), (13, 5), (5, 13)])
 @pytest.mark.usefixtures("x64", "strict")
-def test_linear_attention_is_the_table(t, s, chunk, monkeypatch):
-    """Both orders of the products; causal, the recurrence over chunks; values and gradients."""
-    monkeypatch.setattr(long_attention, "CHUNK", chunk)
-    for mask in (ALL, Mask(length=length(4)), CAUSAL, Mask(after=0, length=length(4))):
+def test_linear_attention_equals_the_quadratic_form(t, s, chunk, monkeypatch):
+    """Values and gradients, without a mask and causal (the recurrence over chunks)."""
+    monkeypatch.setattr(long_attention, "MIN_CHUNK_SIZE", chunk)
+    for mask in (FULL, Mask(length=length(4)), CAUSAL, Mask(after=0, length=length(4))):
         found = both(linear_attention, mask, *parts(t, s))
         expected = both(quadratic, mask, *parts(t, s))
         assert close(found, expected, rtol=1e-10, atol=1e-12)
@@ -81,7 +81,7 @@ def test_linear_attention_is_the_table(t, s, chunk, monkeypatch):
 
 @pytest.mark.usefixtures("x64")
 def test_linear_attention_is_a_recurrence():
-    """Token by token: a matrix and a vector are all that is kept."""
+    """Token by token, with a matrix and a vector as the state."""
     q, k, v = (np.asarray(a[:, 0]) for a in parts(h=1, g=1))
     phi = lambda x: np.where(x > 0, x + 1, np.exp(x))
     S = np.zeros((2, 3))
@@ -96,14 +96,16 @@ def test_linear_attention_is_a_recurrence():
 
 
 @pytest.mark.slow
-def test_features_that_all_but_vanish():
-    """exp(-200) is no float32: a query's own factor cancels, and keys without features give 0."""
+def test_underflowing_features():
+    """exp(-200) underflows in float32: the scale of a query cancels, and keys without features give
+    0.
+    """
     q, k, v = parts()
     shifted = computed(linear_attention, q - 200, k, v)
     expected = computed(linear_attention, q - 50, k, v)
     np.testing.assert_allclose(shifted, expected, rtol=1e-4, atol=1e-5)
     assert shifted.any()
-    for mask in (ALL, CAUSAL):
+    for mask in (FULL, CAUSAL):
         _, slopes = both(linear_attention, mask, q - 200, k - 200, v)
         assert all(np.isfinite(slope).all() for slope in slopes)
 
@@ -112,7 +114,7 @@ def test_features_that_all_but_vanish():
 
 
 def dense(pairs, size, q, k, v, mask):
-    """`attend` with a table that forbids all other blocks."""
+    """`dot_product_attention` with a mask that forbids all other blocks."""
     t = len(q)
     s = len(k)
     links = np.zeros((-(-t // size), -(-s // size)), bool)
@@ -120,26 +122,29 @@ def dense(pairs, size, q, k, v, mask):
         if i < links.shape[0] and j < links.shape[1]:
             links[i, j] = True
     whole = np.kron(links, np.ones((size, size), bool))[:t, :s]
-    return attend(
-        q, k, v, Mask(there=jnp.asarray(whole) & mask.table(t, s), fade=mask.fade, first=mask.first)
+    return dot_product_attention(
+        q,
+        k,
+        v,
+        Mask(allowed=jnp.asarray(whole) & mask.table(t, s), slopes=mask.slopes, offset=mask.offset),
     )
 
 
 SPARSE_MASKS = {
-    "all": lambda: ALL,
+    "all": lambda: FULL,
     "causal": lambda: CAUSAL,
     "length": lambda: Mask(length=length(7)),
     "window": lambda: Mask(before=2, after=4),
-    "keys": lambda: Mask(there=jnp.arange(13) % 2 == 0),
-    "pairs": lambda: Mask(there=jnp.asarray(np.random.default_rng(0).random((13, 13)) < 0.5)),
-    "fade": lambda: Mask(after=0, fade=jnp.array([1.0, 0.5, 0.25, 0.1])),
+    "keys": lambda: Mask(allowed=jnp.arange(13) % 2 == 0),
+    "pairs": lambda: Mask(allowed=jnp.asarray(np.random.default_rng(0).random((13, 13)) < 0.5)),
+    "slopes": lambda: Mask(after=0, slopes=jnp.array([1.0, 0.5, 0.25, 0.1])),
 }
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", SPARSE_MASKS.values(), ids=list(SPARSE_MASKS))
 @pytest.mark.usefixtures("x64", "strict")
-def test_sparse_attention_is_dense_with_a_mask(make):
+def test_sparse_attention_equals_masked_dense_attention(make):
     kernel = sparse_attention(PAIRS, 3)
     table = partial(dense, PAIRS, 3)
     assert close(
@@ -148,11 +153,11 @@ def test_sparse_attention_is_dense_with_a_mask(make):
 
 
 @pytest.mark.usefixtures("x64")
-def test_sequences_of_two_lengths_and_blocks_without_links():
+def test_unequal_lengths_and_blocks_without_pairs():
     pairs = ((0, 1), (2, 0), (4, 4))
     for t, s in ((7, 9), (13, 15)):
         found = computed(sparse_attention(pairs, 3), *parts(t, s))
-        expected = computed(partial(dense, pairs, 3), *parts(t, s), ALL)
+        expected = computed(partial(dense, pairs, 3), *parts(t, s), FULL)
         np.testing.assert_allclose(found, expected, atol=1e-12)
         assert not found[3:6].any()
 
@@ -160,20 +165,20 @@ def test_sequences_of_two_lengths_and_blocks_without_links():
 def test_all_pairs_are_full_attention():
     for pairs, size in (
         (block_pairs(5, window=4), 3),
-        (block_pairs(13, everywhere=13), 1),
+        (block_pairs(13, global_blocks=13), 1),
         (((0, 0),), 13),
     ):
         np.testing.assert_allclose(
-            computed(sparse_attention(pairs, size), *parts()), attend(*parts()), atol=1e-6
+            computed(sparse_attention(pairs, size), *parts()),
+            dot_product_attention(*parts()),
+            atol=1e-6,
         )
 
 
-def test_how_many_pairs():
-    """The band, what is seen everywhere, and the random ones, counted one by one and by the
-    formula.
-    """
+def test_number_of_pairs():
+    """The window, the global blocks and the random blocks, counted and by the formula."""
     for n, w, g, r in itertools.product((6, 9), (0, 1, 2), (0, 1, 3), (0, 1)):
-        pairs = block_pairs(n, window=w, everywhere=g, random=r)
+        pairs = block_pairs(n, window=w, global_blocks=g, random_blocks=r)
         m = n - g
         plain = n * n - m * m + m * (2 * w + 1) - w * (w + 1)
         counted = sum(abs(i - j) <= w or min(i, j) < g for i in range(n) for j in range(n))
@@ -181,20 +186,20 @@ def test_how_many_pairs():
         assert counted == plain
         assert len(set(pairs)) == len(pairs) == plain + sum(min(r, f) for f in free)
         assert list(pairs) == sorted(pairs)
-    assert block_pairs(9, random=2, seed=1) != block_pairs(9, random=2, seed=2)
-    assert block_pairs(9, random=2, seed=1) == block_pairs(9, random=2, seed=1)
+    assert block_pairs(9, random_blocks=2, seed=1) != block_pairs(9, random_blocks=2, seed=2)
+    assert block_pairs(9, random_blocks=2, seed=1) == block_pairs(9, random_blocks=2, seed=1)
 
 
 @pytest.mark.slow
-def test_two_layers_reach_everything():
-    """By way of the block that all see; without it a window is not enough."""
+def test_two_layers_connect_all_tokens():
+    """Through the global block; a window alone does not."""
     reach = lambda pairs: np.linalg.matrix_power(
         np.array([[(i, j) in pairs for j in range(8)] for i in range(8)], int), 2
     )
-    assert (reach(block_pairs(8, everywhere=1)) > 0).all()
+    assert (reach(block_pairs(8, global_blocks=1)) > 0).all()
     assert not (reach(block_pairs(8, window=2)) > 0).all()
     layer = Attention.init(
-        4, 2, kernel=sparse_attention(block_pairs(4, everywhere=1), 2), key=jr.key(0)
+        4, 2, kernel=sparse_attention(block_pairs(4, global_blocks=1), 2), key=jr.key(0)
     )
     slope = jax.jacobian(lambda x: layer(layer(x))[7])(normal(0, 8, 4))
     assert (jnp.abs(slope).sum(axis=(0, 2)) > 0).all()
@@ -204,7 +209,7 @@ def test_two_layers_reach_everything():
 
 
 def by_blocks(q, k, v, mask, size):
-    """Token by token and block by block, for one head."""
+    """Hierarchical attention token by token and block by block, for one head."""
     q, k, v = (np.asarray(a[:, 0], float) for a in (q, k, v))
     t, d = q.shape
     n = t if mask.length is None else int(mask.length)
@@ -232,7 +237,7 @@ def by_blocks(q, k, v, mask, size):
 @pytest.mark.usefixtures("x64", "strict")
 def test_hierarchical_attention_block_by_block(size):
     q, k, v = parts(h=1, g=1)
-    for mask in (ALL, CAUSAL, Mask(length=length(8)), Mask(after=0, length=length(9))):
+    for mask in (FULL, CAUSAL, Mask(length=length(8)), Mask(after=0, length=length(9))):
         expected = by_blocks(q, k, v, mask, size)
         found = computed(hierarchical_attention(size), q, k, v, mask)[: len(expected), 0]
         np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -241,10 +246,10 @@ def test_hierarchical_attention_block_by_block(size):
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_one_block_is_full_attention():
-    for size, mask in itertools.product((13, 20), (ALL, CAUSAL, Mask(length=length(8)))):
+    for size, mask in itertools.product((13, 20), (FULL, CAUSAL, Mask(length=length(8)))):
         assert close(
             both(hierarchical_attention(size), mask, *parts()),
-            both(attend, mask, *parts()),
+            both(dot_product_attention, mask, *parts()),
             rtol=1e-10,
         )
 
@@ -259,8 +264,10 @@ def flops(kernel, t):
 
 
 @pytest.mark.slow
-def test_the_work_of_hierarchical_attention():
-    """T b + (T/b)² pairs: a block longer there are more within, a block shorter more between."""
+def test_flops_of_hierarchical_attention():
+    """T b + (T/b)² pairs: larger blocks have more pairs within, smaller blocks more between
+    them.
+    """
     count = lambda t, b: t * b + (t / b) ** 2
     work = {
         (t, b): flops(hierarchical_attention(b), t)
@@ -268,29 +275,29 @@ def test_the_work_of_hierarchical_attention():
     }
     for one, two in itertools.combinations(work, 2):
         assert work[one] / work[two] == pytest.approx(count(*one) / count(*two), rel=0.5)
-    assert work[1024, 32] < flops(attend, 1024) / 8
+    assert work[1024, 32] < flops(dot_product_attention, 1024) / 8
 
 
-def spent(kernel, t, mask):
+def compiled_memory(kernel, t, mask):
     shape = jax.ShapeDtypeStruct((t, 1, 8), jnp.float32)
     f = jax.value_and_grad(lambda *qkv: jnp.square(kernel(*qkv, mask)).sum(), argnums=(0, 1, 2))
     return jax.jit(f).lower(shape, shape, shape).compile().memory_analysis().temp_size_in_bytes
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("mask", [ALL, CAUSAL], ids=["all", "causal"])
+@pytest.mark.parametrize("mask", [FULL, CAUSAL], ids=["all", "causal"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_memory_grows_with_the_length(name, mask):
-    """On the way back too: no table of 4096 by 4096, and for linear attention no state of each
-    token.
+def test_memory_is_linear_in_the_length(name, mask):
+    """Also in the backward pass: no table of 4096 by 4096, and no per-token states of linear
+    attention.
     """
     make = {
         "linear": lambda t: linear_attention,
-        "sparse": lambda t: sparse_attention(block_pairs(t // 32, window=1, everywhere=1), 32),
+        "sparse": lambda t: sparse_attention(block_pairs(t // 32, window=1, global_blocks=1), 32),
         "hierarchical": lambda t: hierarchical_attention(32),
     }[name]
-    one = spent(make(4096), 4096, mask)
-    two = spent(make(8192), 8192, mask)
+    one = compiled_memory(make(4096), 4096, mask)
+    two = compiled_memory(make(8192), 8192, mask)
     assert one < 4 * 4096**2 / 4
     assert two < 2.5 * one
     if name == "linear":
@@ -299,8 +306,8 @@ def test_memory_grows_with_the_length(name, mask):
 
 @kernels
 @pytest.mark.parametrize("after", [None, 0])
-def test_padding_changes_nothing(kernel, after):
-    """Neither what stands in it nor how much there is."""
+def test_padding_is_ignored(kernel, after):
+    """Neither its content nor its length matters."""
     q, k, v = parts(13)
     mask = Mask(after=after, length=length(8))
     f = jax.jit(lambda *parts: kernel(*parts))
@@ -312,16 +319,16 @@ def test_padding_changes_nothing(kernel, after):
 
 
 @kernels
-def test_nothing_there(kernel):
+def test_fully_masked_keys(kernel):
     value, slopes = both(kernel, Mask(length=length(0)), *parts())
     assert value == 0
     assert all(np.isfinite(slope).all() for slope in slopes)
 
 
 @kernels
-def test_the_future_changes_no_bit(kernel):
-    """On a CPU; a GPU adds up the blocks of a segment in any order, so two equal calls may differ
-    in the last bit.
+def test_causal_mask_hides_the_future(kernel):
+    """On a CPU; a GPU adds the blocks of a segment in any order, so equal calls may differ in the
+    last bit.
     """
     q, k, v = parts()
     f = jax.jit(lambda *qkv: kernel(*qkv, CAUSAL))
@@ -333,7 +340,7 @@ def test_the_future_changes_no_bit(kernel):
 
 
 @kernels
-def test_a_batch_is_its_items(kernel):
+def test_batch_equals_single_calls(kernel):
     q, k, v = (jnp.stack([a, 2 * a]) for a in parts())
     lengths = jnp.array([13, 5], jnp.int32)
     f = lambda q, k, v, n: kernel(q, k, v, Mask(after=0, length=n))
@@ -354,11 +361,13 @@ def test_half_precision(kernel):
 
 
 @kernels
-def test_equal_kernels_are_one_program(kernel):
-    """They are static parts of a model: what is made twice must not be compiled twice."""
+def test_equal_kernels_share_one_compilation(kernel):
+    """Kernels are static fields of a model: equal kernels must compare equal, or they are compiled
+    twice.
+    """
     twin = {
-        "Sparse": lambda: sparse_attention(list(reversed(PAIRS)), 3),
-        "Hierarchical": lambda: hierarchical_attention(3),
+        "SparseAttention": lambda: sparse_attention(list(reversed(PAIRS)), 3),
+        "HierarchicalAttention": lambda: hierarchical_attention(3),
         "function": lambda: linear_attention,
     }[type(kernel).__name__]()
     assert twin == kernel
@@ -368,12 +377,12 @@ def test_equal_kernels_are_one_program(kernel):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear", "sparse"])
 @pytest.mark.usefixtures("x64", "strict")
-def test_going_on_from_a_past(name):
-    """Keys and values are kept, queries come later: the same as all at once."""
+def test_kv_cache(name):
+    """Keys and values from a cache, queries one by one: the same as the full sequence."""
     trunk = Trunk.init(2, 4, 2, 4, kernel=KERNELS[name], key=jr.key(0))
     x = normal(0, 9, 4)
     whole = trunk(x, mask=CAUSAL)
-    past = trunk.start(12)
+    past = trunk.empty_cache(12)
     found = []
     for part in (x[:4], x[4:5], x[5:]):
         y, past = trunk.extend(part, past)
@@ -381,13 +390,15 @@ def test_going_on_from_a_past(name):
     np.testing.assert_allclose(jnp.concatenate(found), whole, atol=1e-10)
 
 
-def test_a_table_of_pairs_from_a_past():
+def test_mask_table_with_a_kv_cache():
     q, k, v = parts(4, 13)
     there = jnp.asarray(np.random.default_rng(1).random((4, 13)) < 0.7)
-    mask = Mask(there=there, first=length(6))
+    mask = Mask(allowed=there, offset=length(6))
     links = np.zeros((13, 13), bool)
     links[6:10] = there
-    whole = attend(jnp.zeros((13, 4, 2)).at[6:10].set(q), k, v, Mask(there=jnp.asarray(links)))
+    whole = dot_product_attention(
+        jnp.zeros((13, 4, 2)).at[6:10].set(q), k, v, Mask(allowed=jnp.asarray(links))
+    )
     found = computed(sparse_attention(block_pairs(5, window=4), 3), q, k, v, mask)
     np.testing.assert_allclose(found, whole[6:10], atol=1e-6)
 
@@ -395,12 +406,13 @@ def test_a_table_of_pairs_from_a_past():
 @pytest.mark.parametrize("name", ["linear", "hierarchical"])
 @pytest.mark.parametrize(
     "mask",
-    [Mask(before=2), Mask(after=1), Mask(there=jnp.ones(13, bool)), Mask(fade=jnp.ones(4))],
-    ids=["before", "after", "there", "fade"],
+    [Mask(before=2), Mask(after=1), Mask(allowed=jnp.ones(13, bool)), Mask(slopes=jnp.ones(4))],
+    ids=["before", "after", "allowed", "slopes"],
 )
-def test_what_cannot_be_honoured_is_refused(name, mask):
+def test_unsupported_masks_raise(name, mask):
     with pytest.raises(
-        ValueError, match=rf"{name}_attention: it has no scores of single pairs.* Use attend"
+        ValueError,
+        match=rf"{name}_attention: .*single pairs have no scores.* Use dot_product_attention",
     ):
         KERNELS[name](*parts(), mask)
 
@@ -408,30 +420,30 @@ def test_what_cannot_be_honoured_is_refused(name, mask):
 @pytest.mark.usefixtures("unchecked")
 def test_bad_shapes():
     for name, kernel in KERNELS.items():
-        with pytest.raises(ValueError, match=rf"{name}_attention: .*must have one size"):
+        with pytest.raises(ValueError, match=rf"{name}_attention: .*must have the same width"):
             kernel(*parts()[:1], jnp.ones((13, 2, 3)), jnp.ones((13, 2, 3)))
     with pytest.raises(
         ValueError,
-        match="the pairs are of 5 by 5 blocks of 3, but 16 queries and 13 keys are 6 by 5",
+        match="the pairs cover 5 by 5 blocks of 3, but 16 queries and 13 keys are 6 by 5",
     ):
         KERNELS["sparse"](*parts(16, 13))
     with pytest.raises(ValueError, match="got 5 queries and 13 keys"):
         KERNELS["hierarchical"](*parts(5, 13))
-    with pytest.raises(ValueError, match="of a past"):
-        KERNELS["hierarchical"](*parts(), Mask(after=0, first=length(0)))
-    with pytest.raises(ValueError, match="no room for 13 queries among 5 keys"):
-        linear_attention(*parts(13, 5), Mask(first=length(0)))
-    with pytest.raises(ValueError, match="a size of at least 1; got 1 pairs and size=0"):
+    with pytest.raises(ValueError, match="and an offset"):
+        KERNELS["hierarchical"](*parts(), Mask(after=0, offset=length(0)))
+    with pytest.raises(ValueError, match="must not outnumber the keys; got 13 queries and 5 keys"):
+        linear_attention(*parts(13, 5), Mask(offset=length(0)))
+    with pytest.raises(ValueError, match="block_size >= 1; got 1 pairs and block_size=0"):
         sparse_attention([(0, 0)], 0)
-    with pytest.raises(ValueError, match="counted from 0"):
+    with pytest.raises(ValueError, match="block indices >= 0"):
         sparse_attention([(0, -1)], 2)
-    with pytest.raises(ValueError, match="at least 1; got 0"):
+    with pytest.raises(ValueError, match="block_size must be an integer >= 1; got 0"):
         hierarchical_attention(0)
-    with pytest.raises(ValueError, match="got blocks=3, window=-1"):
+    with pytest.raises(ValueError, match="got n_blocks=3, window=-1"):
         block_pairs(3, window=-1)
 
 
 def test_alibi_needs_scores():
-    layer = Attention.init(4, 2, relative=ALiBi(), kernel=linear_attention, key=jr.key(0))
-    with pytest.raises(ValueError, match="fade given"):
+    layer = Attention.init(4, 2, position_encoding=ALiBi(), kernel=linear_attention, key=jr.key(0))
+    with pytest.raises(ValueError, match="slopes given"):
         layer(jnp.ones((3, 4)))

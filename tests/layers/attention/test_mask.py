@@ -1,4 +1,4 @@
-"""Masks against their definition, pair by pair."""
+"""Masks against their definition, for every pair of query and key."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thetax.layers import ALL, CAUSAL, Mask, written
+from thetax.layers import CAUSAL, FULL, Mask, sequence_length
 
 T, S = 4, 6
 THERE = {
@@ -36,41 +36,41 @@ def mask_of(before, after, length, there, first):
         after,
         number(length),
         None if there is None else jnp.asarray(THERE[there]),
-        first=number(first),
+        offset=number(first),
     )
 
 
 @pytest.mark.usefixtures("strict")
-def test_every_pair_of_every_mask():
+def test_every_pair():
     for case in CASES:
         expected = [[allowed(i, j, *case) for j in range(S)] for i in range(T)]
         assert mask_of(*case).table(T, S).tolist() == expected, case
 
 
 @pytest.mark.usefixtures("strict", "x64")
-def test_places_of_another_kind_of_number():
-    """Lengths are int32, places int64 in double precision."""
-    mask = Mask(after=0, length=jnp.array(2, jnp.int32), first=jnp.array(1, jnp.int32))
+def test_integer_dtypes():
+    """Lengths are int32, positions int64 in double precision."""
+    mask = Mask(after=0, length=jnp.array(2, jnp.int32), offset=jnp.array(1, jnp.int32))
     assert mask.table(2, 3).astype(int).tolist() == [[1, 1, 0], [1, 1, 0]]
 
 
-def test_open_is_no_mask():
-    assert ALL.open
-    assert Mask(fade=jnp.ones(2)).open
+def test_allows_all():
+    assert FULL.allows_all
+    assert Mask(slopes=jnp.ones(2)).allows_all
     assert not any(
-        mask.open
+        mask.allows_all
         for mask in (
             CAUSAL,
             Mask(before=3),
             Mask(length=jnp.array(9)),
-            Mask(there=jnp.ones(2, bool)),
+            Mask(allowed=jnp.ones(2, bool)),
         )
     )
-    assert ALL.table(2, 3).all()
+    assert FULL.table(2, 3).all()
 
 
-def test_the_bias_falls_with_the_distance():
-    mask = Mask(fade=jnp.array([1.0, 0.5]), first=jnp.array(1))
+def test_bias():
+    mask = Mask(slopes=jnp.array([1.0, 0.5]), offset=jnp.array(1))
     i = jnp.arange(2)[:, None]
     j = jnp.arange(4)[None]
     away = np.abs(np.arange(2)[:, None] + 1 - np.arange(4)[None])
@@ -78,14 +78,16 @@ def test_the_bias_falls_with_the_distance():
     assert CAUSAL.bias(i, j) is None
 
 
-def test_a_mask_can_be_mapped():
-    """Lengths are leaves: a batch of masks is one mask."""
+def test_vmap_over_masks():
+    """Lengths are leaves, so masks can be batched."""
     tables = jax.vmap(lambda n: Mask(after=0, length=n).table(3, 3))(jnp.array([0, 1, 3]))
     assert tables.sum(axis=(1, 2)).tolist() == [0, 3, 6]
 
 
-def test_written():
-    assert [int(written(jnp.array(row))) for row in ([0, 3, 1], [0, -1, -1], [-1, -1, -1])] == [
+def test_sequence_length():
+    assert [
+        int(sequence_length(jnp.array(row))) for row in ([0, 3, 1], [0, -1, -1], [-1, -1, -1])
+    ] == [
         3,
         1,
         0,
@@ -94,11 +96,9 @@ def test_written():
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_masks():
-    with pytest.raises(
-        ValueError, match="before and after count places and are not negative; got -1 and None"
-    ):
+    with pytest.raises(ValueError, match="must not be negative; got -1 and None"):
         Mask(before=-1)
-    with pytest.raises(ValueError, match=r"there must be bool.* got float32\(3,\)"):
-        Mask(there=jnp.ones(3))
-    with pytest.raises(ValueError, match=r"one entry for each of the 4 keys, \(4,\).* got \(3,\)"):
-        Mask(there=jnp.ones(3, bool)).expect("attend", 2, 4)
+    with pytest.raises(ValueError, match=r"allowed must be a bool array.* got float32\(3,\)"):
+        Mask(allowed=jnp.ones(3))
+    with pytest.raises(ValueError, match=r"must have shape \(4,\).* got \(3,\)"):
+        Mask(allowed=jnp.ones(3, bool)).check_shape("attend", 2, 4)

@@ -1,4 +1,4 @@
-"""The modern Hopfield layer: gradient of its energy, attention, and learning (§1.4)."""
+"""The modern Hopfield layer: gradient of its energy, equivalence to attention, training (§1.4)."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ exact = pytest.mark.usefixtures("x64", "strict")
 
 @exact
 def test_energy_and_update_are_the_formulas():
-    """scipy's softmax and logsumexp; the update is a step of length 1 down the gradient."""
+    """SciPy's softmax and logsumexp; the update is a gradient step of length 1."""
     X = normal(0, 7, 4)
     x = normal(1, 4)
     beta = 1.7
@@ -32,7 +32,7 @@ def test_energy_and_update_are_the_formulas():
 
 
 @exact
-def test_steps_are_updates_in_a_row_and_never_raise_the_energy():
+def test_steps_repeat_the_update_and_never_increase_the_energy():
     X = normal(0, 6, 3)
     x = 3 * normal(1, 3)
     energies = []
@@ -45,7 +45,9 @@ def test_steps_are_updates_in_a_row_and_never_raise_the_energy():
 
 
 def test_a_step_is_attention():
-    """jax.nn.dot_product_attention with keys as values, and with values behind a linear map."""
+    """`jax.nn.dot_product_attention` with the keys as values, and with a linear map for the
+    values.
+    """
     Q = normal(0, 5, 8)
     K = normal(1, 9, 8)
     W = normal(2, 3, 8)
@@ -66,8 +68,8 @@ def test_half_precision_keeps_its_dtype():
 
 
 @pytest.mark.slow
-def test_patterns_are_learnt_by_descent():
-    """Shown noisy copies of three prototypes to be denoised, the layer's patterns become the
+def test_patterns_can_be_trained():
+    """Trained to denoise copies of three prototypes, the patterns of the layer become the
     prototypes.
     """
     prototypes = jnp.array([[3.0, 0.0, 0.0, 1.0], [0.0, 3.0, 0.0, -1.0], [0.0, 0.0, -3.0, 0.0]])
@@ -92,12 +94,12 @@ def test_patterns_are_learnt_by_descent():
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_bad_layers_are_refused():
+def test_invalid_arguments():
     for X in (jnp.ones(3), jnp.ones((0, 3))):
         with pytest.raises(ValueError, match=r"patterns as rows, \(n, d\); got"):
             ModernHopfield(X, 1.0)
     for beta, steps in ((0.0, 1), (-1.0, 1), (float("nan"), 1), (1.0, 0)):
-        with pytest.raises(ValueError, match="beta must be positive and steps at least 1"):
+        with pytest.raises(ValueError, match="beta must be positive and steps >= 1"):
             ModernHopfield(jnp.ones((2, 3)), beta, steps)
     for use in (
         ModernHopfield(jnp.ones((2, 3)), 1.0),
@@ -108,7 +110,7 @@ def test_bad_layers_are_refused():
 
 
 @pytest.mark.parametrize("kind", [int, np.float64])
-def test_patterns_of_plain_numpy(kind):
+def test_numpy_patterns(kind):
     with jax.enable_x64(False):
         memory = ModernHopfield(np.array([[1, 1], [-1, 1]], kind), beta=10.0)
         assert memory(jnp.array([0.8, 0.3], jnp.float32)).dtype == jnp.float32

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
-from thetax.layers import ALiBi, Embedding, FeedForward, Learned, Rotary, gelu_tanh, relu
+from thetax.layers import ALiBi, Embedding, FeedForward, LearnedPositions, Rotary, gelu_tanh, relu
 from thetax.models import (
     BERT,
     GPT,
@@ -72,7 +72,9 @@ def trunk(*, activation=relu, key, **options):
 
 
 def gpt(trunk, *, placed: bool = False) -> GPT:
-    return GPT(Embedding(jnp.zeros((5, 8))), trunk, Learned(jnp.zeros((3, 8))) if placed else None)
+    return GPT(
+        Embedding(jnp.zeros((5, 8))), trunk, LearnedPositions(jnp.zeros((3, 8))) if placed else None
+    )
 
 
 MODELS = {
@@ -93,7 +95,7 @@ MODELS = {
         d=8,
         depth=1,
         heads=2,
-        epsilon=1e-6,
+        eps=1e-6,
     ),
     "vit without classes": partial(
         ViT.init, 0, image_size=(4, 4), channels=1, patch_size=2, d=8, depth=1, heads=2
@@ -101,7 +103,16 @@ MODELS = {
     "gpt2": partial(GPT.init, 5, 8, depth=2, heads=2, max_length=3, dropout=0.1),
     "gpt2, untied": partial(GPT.init, 5, 8, depth=2, heads=4, hidden=6, max_length=3, tied=False),
     "llama": partial(
-        GPT.llama, 5, 8, depth=2, heads=2, groups=1, hidden=6, base=777.0, epsilon=1e-3, tied=False
+        GPT.llama,
+        5,
+        8,
+        depth=2,
+        heads=2,
+        kv_heads=1,
+        hidden=6,
+        rope_base=777.0,
+        eps=1e-3,
+        tied=False,
     ),
 }
 
@@ -136,7 +147,7 @@ def test_how_many_classes_there_are():
 
 def test_what_is_not_said_is_as_usual():
     block = model_from_config(GPT2_WORDS).model.trunk.blocks.layers
-    assert (block.feed.up.W.shape, block.feed.activation, block.norm.epsilon) == (
+    assert (block.feed.up.W.shape, block.feed.activation, block.norm.eps) == (
         (2, 32, 8),
         gelu_tanh,
         1e-5,
@@ -144,7 +155,7 @@ def test_what_is_not_said_is_as_usual():
     model = model_from_config(LLAMA_WORDS).model
     assert model.readout.W.shape == (5, 8)
     attention = model.trunk.blocks.layers.attention
-    assert (attention.relative.base, attention.K.W.shape) == (1e4, (2, 4, 8))
+    assert (attention.position_encoding.base, attention.K.W.shape) == (1e4, (2, 4, 8))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +168,9 @@ def test_what_is_not_said_is_as_usual():
 )
 def test_the_base_of_rotary_places(more, base):
     assert (
-        model_from_config(LLAMA_WORDS | more).model.trunk.blocks.layers.attention.relative.base
+        model_from_config(
+            LLAMA_WORDS | more
+        ).model.trunk.blocks.layers.attention.position_encoding.base
         == base
     )
 
@@ -186,7 +199,7 @@ def test_heads_of_another_size():
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({}, "model_type is None; bert, vit, gpt2 and llama can be read"),
+        ({}, "model_type is None; bert, vit, gpt2 and llama are supported"),
         ({"model_type": ["bert"]}, r"model_type is \['bert'\]"),
         (
             BERT_WORDS | {"architectures": ["BertForNextSentencePrediction"]},
@@ -204,26 +217,29 @@ def test_heads_of_another_size():
         ),
         (
             BERT_WORDS | {"hidden_dropout_prob": 1},
-            "hidden_dropout_prob is 1; expected a probability less than 1",
+            r"hidden_dropout_prob is 1; expected a probability in \[0, 1\)",
         ),
-        (BERT_WORDS | {"layer_norm_eps": 0}, "layer_norm_eps is 0; expected a number more than 0"),
+        (BERT_WORDS | {"layer_norm_eps": 0}, "layer_norm_eps is 0; expected a number > 0"),
         (BERT_WORDS | {"layer_norm_eps": 10**400}, "layer_norm_eps is 1000"),
         (
             BERT_WORDS | {"vocab_size": None},
-            "vocab_size is None; expected a whole number from 1 to",
+            "vocab_size is None; expected an integer from 1 to",
         ),
-        (BERT_WORDS | {"vocab_size": True}, "vocab_size is True; expected a whole number"),
+        (BERT_WORDS | {"vocab_size": True}, "vocab_size is True; expected an integer"),
         (
             BERT_WORDS | {"hidden_size": 1 << 40},
-            "hidden_size is 1099511627776; expected a whole number",
+            "hidden_size is 1099511627776; expected an integer",
         ),
         (
             BERT_WORDS | {"num_hidden_layers": 10**6},
-            "num_hidden_layers is 1000000; expected a whole number from 1 to 1,024",
+            "num_hidden_layers is 1000000; expected an integer from 1 to 1,024",
         ),
-        (BERT_WORDS | {"num_attention_heads": 3}, "3 heads do not divide a width of 8"),
+        (BERT_WORDS | {"num_attention_heads": 3}, "divisible by heads; got d=8, heads=3"),
         (VIT_WORDS | {"image_size": [4, 4, 4]}, r"image_size is \[4, 4, 4\]; expected one or two"),
-        (VIT_WORDS | {"image_size": 5}, "image_size is 5; expected .* whole patches of 2"),
+        (
+            VIT_WORDS | {"image_size": 5},
+            "image_size is 5; expected .* divisible by the patch size 2",
+        ),
         (VIT_WORDS | {"qkv_bias": False}, "qkv_bias is False"),
         (VIT_WORDS | {"pooler_act": "relu"}, "pooler_act is 'relu'; expected 'tanh'"),
         (VIT_WORDS | {"pooler_output_size": 4}, "pooler_output_size is 4; expected 8"),
@@ -247,14 +263,14 @@ def test_heads_of_another_size():
         (LLAMA_WORDS | {"attention_bias": True}, "attention_bias is True"),
         (
             LLAMA_WORDS | {"rope_scaling": {"rope_type": "llama3", "factor": 8}},
-            "rope_scaling is .*; expected rotary places",
+            "rope_scaling is .*; expected unscaled rotary position encoding",
         ),
         (LLAMA_WORDS | {"rope_scaling": "yarn"}, "rope_scaling is 'yarn'"),
         (LLAMA_WORDS | {"rope_parameters": {"rope_theta": 1e4, "factor": 2}}, "rope_parameters is"),
         (LLAMA_WORDS | {"head_dim": 3}, "head_dim is 3; expected an even number"),
         (
             LLAMA_WORDS | {"num_key_value_heads": 3},
-            "heads must be a multiple of groups; got 2 and 3",
+            "heads must be a multiple of kv_heads; got 2 and 3",
         ),
     ],
 )
@@ -286,12 +302,12 @@ def test_the_largest_sizes_take_no_room():
             "rotary positions; this model has neither",
         ),
         (
-            lambda *, key: gpt(trunk(relative=ALiBi(), key=key)),
+            lambda *, key: gpt(trunk(position_encoding=ALiBi(), key=key)),
             "rotary positions; this model has neither",
         ),
         (
-            lambda *, key: gpt(trunk(relative=Rotary(), key=key)),
-            "expected Gated and RMSNorm in every block, got FeedF",
+            lambda *, key: gpt(trunk(position_encoding=Rotary(), key=key)),
+            "expected GatedFeedForward and RMSNorm in every block; got FeedF",
         ),
         (
             lambda *, key: gpt(trunk(activation=gelu_tanh, norms="after", key=key), placed=True),
@@ -338,20 +354,23 @@ def test_the_metadata_of_a_gguf_file():
     config = gguf_config(METADATA, {"output.weight": None})
     assert (config["eos_token_id"], config["tie_word_embeddings"]) == (4, False)
     attention = model_from_config(config).model.trunk.blocks.layers.attention
-    assert (attention.heads, attention.groups, attention.relative.base) == (2, 1, 1e5)
+    assert (attention.heads, attention.kv_heads, attention.position_encoding.base) == (2, 1, 1e5)
     assert gguf_config(METADATA, {})["tie_word_embeddings"] is True
 
 
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"general.architecture": "qwen2"}, "general.architecture is 'qwen2'; llama can be read"),
+        (
+            {"general.architecture": "qwen2"},
+            "general.architecture is 'qwen2'; only llama is supported",
+        ),
         (
             {"llama.rope.scaling.type": "yarn"},
-            "llama.rope.scaling.type is 'yarn', which this library does not have",
+            "llama.rope.scaling.type is 'yarn', which is not supported",
         ),
         ({"llama.expert_count": 8}, "llama.expert_count is 8"),
-        ({"llama.rope.dimension_count": 2}, "dimension_count is 2, but a head has 4 numbers"),
+        ({"llama.rope.dimension_count": 2}, "dimension_count must be 4, the head dimension; got 2"),
     ],
 )
 def test_other_gguf_networks_are_refused(more, says):

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thetax.data import load_arrays, read_picture
+from thetax.data import load_arrays, read_image
 from thetax.data.io.bounded_read import Blob
 from thetax.models import resnet_imagenet
-from thetax.models.interop.imagenet import SIDE, imagenet_pixels
+from thetax.models.interop.imagenet import IMAGE_SIZE, imagenet_pixels
 
 pytestmark = pytest.mark.network
 
@@ -27,7 +27,7 @@ def test_the_photographs_are_named():
     files = load_arrays("isl-photographs")
     found = {}
     for name, data in files.items():
-        picture = read_picture(Blob(name, data.tobytes()), side=SIDE)
+        picture = read_image(Blob(name, data.tobytes()), image_size=IMAGE_SIZE)
         p = judge(model, jnp.asarray(picture, jnp.float32) / 255)
         found[name.split(".")[0]] = classes[int(p.argmax())], float(p.max())
     assert (len(files), len(classes)) == (5, 1000)

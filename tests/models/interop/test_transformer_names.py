@@ -35,7 +35,7 @@ vit = partial(
     ViT.init, 3, image_size=(4, 2), channels=1, patch_size=2, d=4, depth=2, heads=2, hidden=6
 )
 gpt2 = partial(GPT.init, 5, 4, depth=2, heads=2, hidden=6, max_length=3)
-llama = partial(GPT.llama, 5, 8, depth=2, heads=2, groups=1, hidden=6)
+llama = partial(GPT.llama, 5, 8, depth=2, heads=2, kv_heads=1, hidden=6)
 in_gguf = gguf_llama(heads=2, kv_heads=1)
 
 
@@ -163,7 +163,7 @@ def test_the_root_may_be_left_out(case):
     bare = {name.removeprefix(names.root): tensor for name, tensor in names.write(model).items()}
     if case != "vit":  # which has a head, and a network with a head has the root
         assert jax.tree.all(jax.tree.map(same_bits, names.read(bare, model), model))
-    with pytest.raises(ValueError, match=r"do not make this model:\n  missing: "):
+    with pytest.raises(ValueError, match=r"do not fit this model:\n  missing: "):
         names.read(dict(list(bare.items())[1:]), model)
 
 

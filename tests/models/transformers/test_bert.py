@@ -26,7 +26,7 @@ SEGMENTS = jnp.array([0, 0, 0, 1, 1], jnp.int32)
 
 def bert(**options):
     return BERT.init(
-        7, 4, depth=2, heads=2, hidden=6, max_length=8, epsilon=1e-5, key=jr.key(0), **options
+        7, 4, depth=2, heads=2, hidden=6, max_length=8, eps=1e-5, key=jr.key(0), **options
     )
 
 
@@ -143,7 +143,7 @@ def test_the_best_span_of_all():
             assert tuple(int(a) for a in best_span(jnp.asarray(scores), max_length=longest)) == best
     outside = jnp.asarray(scores).at[:, :3].set(-jnp.inf)
     assert int(best_span(outside, max_length=3)[0]) >= 3
-    with pytest.raises(ValueError, match="longest counts tokens and must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="max_length must be an integer >= 1; got 0"):
         best_span(outside, max_length=0)
 
 
@@ -172,10 +172,10 @@ def test_sizes_of_bert_base():
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_sentences():
-    with pytest.raises(ValueError, match="there are 8 places, but the sequence has 9"):
+    with pytest.raises(ValueError, match="the table has 8 positions, but the sequence has 9"):
         bert()(jnp.zeros(9, jnp.int32))
     with pytest.raises(
-        ValueError, match=r"expected a segment for each token; got \(5,\) and \(4,\)"
+        ValueError, match=r"expected one segment per token; got shapes \(5,\) and \(4,\)"
     ):
         bert()((TOKENS, SEGMENTS[:4]))
     with pytest.raises(ValueError, match="must lie between 0 and 6"):

@@ -17,7 +17,7 @@ from thetax.models import GPT, beam_search, greedy, sample
 V = 5
 MODELS = {
     "GPT": partial(GPT.init, V, 4, depth=2, heads=2, max_length=9),
-    "llama": partial(GPT.llama, V, 4, depth=2, heads=2, groups=1, hidden=6),
+    "llama": partial(GPT.llama, V, 4, depth=2, heads=2, kv_heads=1, hidden=6),
     "untied": partial(GPT.init, V, 4, depth=1, heads=2, max_length=9, tied=False),
 }
 models = pytest.mark.parametrize("make", MODELS.values(), ids=list(MODELS))
@@ -104,7 +104,7 @@ def test_one_token_at_a_time(make):
     whole = model(TOKENS)
     step = jax.jit(lambda cell, state, token: cell(state, token))
     for n in (0, 1, 4):
-        cell, state = model.decoder(TOKENS[:n] if n else None, length=9)
+        cell, state = model.decoder(TOKENS[:n] if n else None, max_length=9)
         for at in range(n, 6):
             state, logits = step(cell, state, TOKENS[at])
             np.testing.assert_allclose(logits, whole[at], atol=1e-10)
@@ -127,8 +127,8 @@ def anew(model, prompt, count):
 def test_greedy_writes_the_same(make):
     model = sharp(make)
     prompt = [3, 1, 4]
-    cell, state = model.decoder(jnp.array(prompt[:-1]), length=9)
-    said = greedy(cell, state=state, first=prompt[-1], length=5)
+    cell, state = model.decoder(jnp.array(prompt[:-1]), max_length=9)
+    said = greedy(cell, state=state, start_token=prompt[-1], max_new_tokens=5)
     tokens, log_p = anew(model, prompt, 5)
     assert said.tokens.tolist() == tokens
     assert float(said.log_p) == pytest.approx(log_p, abs=1e-10)
@@ -140,8 +140,10 @@ def test_a_beam_is_the_search_of_all():
     """As wide as there are texts of two tokens, in the order of their probability."""
     model = sharp(MODELS["llama"])
     prompt = [3, 1]
-    cell, state = model.decoder(jnp.array(prompt[:-1]), length=6)
-    said = beam_search(cell, state=state, first=prompt[-1], length=2, beam_width=V * V)
+    cell, state = model.decoder(jnp.array(prompt[:-1]), max_length=6)
+    said = beam_search(
+        cell, state=state, start_token=prompt[-1], max_new_tokens=2, beam_width=V * V
+    )
     texts = jnp.array([[*prompt, a, b] for a in range(V) for b in range(V)], jnp.int32)
     log_p = jax.nn.log_softmax(predict(model, texts))
     totals = np.array(
@@ -154,8 +156,8 @@ def test_a_beam_is_the_search_of_all():
 
 @pytest.mark.slow
 def test_it_can_be_sampled():
-    cell, state = MODELS["GPT"](key=jr.key(0)).decoder(TOKENS[:2], length=9)
-    said = sample(cell, state=state, first=2, length=4, key=jr.key(0)).tokens
+    cell, state = MODELS["GPT"](key=jr.key(0)).decoder(TOKENS[:2], max_length=9)
+    said = sample(cell, state=state, start_token=2, max_new_tokens=4, key=jr.key(0)).tokens
     assert said.shape == (4,)
     assert ((said >= 0) & (said < V)).all()
 
@@ -170,6 +172,17 @@ def test_dropout_draws_by_the_key():
 
 
 @pytest.mark.slow
+def test_it_is_initialised_as_gpt_2():
+    """Weights are N(0, 0.02²), those of the residual outputs smaller by √(2 depth)."""
+    model = GPT.init(60, 64, depth=8, heads=2, max_length=32, dropout=0.2, key=jr.key(0))
+    block = model.trunk.blocks.layers
+    inputs = (model.embed.E, block.attention.Q.W, block.attention.K.W, block.feed.up.W)
+    outputs = (block.attention.O.W, block.feed.down.W)
+    for W, std in [(W, 0.02) for W in inputs] + [(W, 0.02 / 4) for W in outputs]:
+        assert abs(W.std() / std - 1) < 4 / np.sqrt(2 * W.size)
+    assert (block.attention.dropout, block.drop.p, model.drop.p) == (0.2, 0.2, 0.2)
+
+
 def test_remat_recomputes_activations():
     slope = jax.grad(lambda model: jnp.square(model(TOKENS)).sum())
     one, two = (
@@ -194,14 +207,14 @@ def test_no_room():
     with pytest.raises(
         ValueError, match="must leave room after a prompt of 6 and be at most 9; got 6"
     ):
-        model.decoder(TOKENS, length=6)
+        model.decoder(TOKENS, max_length=6)
     with pytest.raises(ValueError, match="be at most 9; got 10"):
-        model.decoder(length=10)
+        model.decoder(max_length=10)
     with pytest.raises(ValueError, match="after a prompt of 6 and be at most 4; got 4"):
-        MODELS["llama"](key=jr.key(0)).decoder(TOKENS, length=4)
-    cell, state = model.decoder(TOKENS, length=7)
-    assert np.isfinite(greedy(cell, state=state, first=0, length=1).log_p)
-    assert np.isnan(greedy(cell, state=state, first=0, length=2).log_p)
+        MODELS["llama"](key=jr.key(0)).decoder(TOKENS, max_length=4)
+    cell, state = model.decoder(TOKENS, max_length=7)
+    assert np.isfinite(greedy(cell, state=state, start_token=0, max_new_tokens=1).log_p)
+    assert np.isnan(greedy(cell, state=state, start_token=0, max_new_tokens=2).log_p)
     state, _ = cell(state, jnp.array(0))
     with pytest.raises(ValueError, match="there was room for 7 tokens, and all are read"):
         cell(state, jnp.array(0))
@@ -210,3 +223,20 @@ def test_no_room():
 def test_tokens_that_are_none():
     with pytest.raises(ValueError, match="must lie between 0 and 4"):
         MODELS["GPT"](key=jr.key(0))(jnp.array([0, 5]))
+
+
+def test_weights_of_gpt_2_at_initialisation():
+    r"""Standard deviation 0.02, and $\sqrt{2L}$ times less in the output layers of residual
+    branches.
+    """
+    blocks = GPT.init(V, 64, depth=8, heads=2, max_length=4, key=jr.key(0)).trunk.blocks.layers
+    assert float(blocks.attention.Q.W.std()) == pytest.approx(0.02, rel=0.02)
+    assert float(blocks.feed.up.W.std()) == pytest.approx(0.02, rel=0.02)
+    assert float(blocks.attention.O.W.std()) == pytest.approx(0.02 / 4, rel=0.02)
+    assert float(blocks.feed.down.W.std()) == pytest.approx(0.02 / 4, rel=0.02)
+
+
+def test_dropout_of_gpt_reaches_the_attention_weights():
+    model = GPT.init(V, 4, depth=1, heads=2, max_length=9, dropout=0.25, key=jr.key(0))
+    block = model.trunk.blocks.layers
+    assert (model.drop.p, block.drop.p, block.attention.dropout) == (0.25, 0.25, 0.25)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from contracts import close, filled, normal, same_bits
 
-from thetax.layers import ALL, CAUSAL, ALiBi, Gated, Mask, RMSNorm, Rotary
+from thetax.layers import CAUSAL, FULL, ALiBi, GatedFeedForward, Mask, RMSNorm, Rotary
 from thetax.models import TransformerBlock, Trunk
 
 x64 = pytest.mark.usefixtures("x64", "strict")
@@ -58,7 +58,7 @@ def test_a_block_by_numpy(norms):
 @pytest.mark.parametrize("norms", ["before", "after"])
 @x64
 def test_a_block_is_its_parts(norms):
-    block = small(memory=3, norms=norms, key=jr.key(0))
+    block = small(memory_dim=3, norms=norms, key=jr.key(0))
     x = normal(0, 5, 4)
     memory = normal(1, 3, 3)
     seen = Mask(length=jnp.array(2, jnp.int32))
@@ -140,13 +140,13 @@ def test_memory_on_the_way_back():
 KINDS = {
     "plain": {},
     "rotary, grouped": {
-        "relative": Rotary(),
-        "groups": 1,
+        "position_encoding": Rotary(),
+        "kv_heads": 1,
         "bias": False,
         "norm": RMSNorm.init,
-        "feed": Gated.init,
+        "feed": GatedFeedForward.init,
     },
-    "ALiBi": {"relative": ALiBi()},
+    "ALiBi": {"position_encoding": ALiBi()},
     "norms after": {"norms": "after"},
 }
 
@@ -159,7 +159,7 @@ def test_going_on_is_computing_anew(options):
     trunk = Trunk.init(2, 4, 2, 6, **options, key=jr.key(0))
     x = normal(0, 7, 4)
     whole = trunk(x, mask=CAUSAL)
-    past = trunk.start(9)
+    past = trunk.empty_cache(9)
     found = []
     extend = jax.jit(lambda x, past: trunk.extend(x, past))
     for part in (x[:3], x[3:4], x[4:5], x[5:]):
@@ -167,18 +167,18 @@ def test_going_on_is_computing_anew(options):
         found.append(y)
     np.testing.assert_allclose(jnp.concatenate(found), whole, atol=1e-10)
     assert int(past.count) == 7
-    assert not past.shown.keys[:, 7:].any()
+    assert not past.tokens.keys[:, 7:].any()
 
 
 @pytest.mark.slow
 @x64
 def test_going_on_with_a_memory():
-    trunk = Trunk.init(2, 4, 2, 6, memory=3, key=jr.key(0))
+    trunk = Trunk.init(2, 4, 2, 6, memory_dim=3, key=jr.key(0))
     x = normal(0, 4, 4)
     memory = normal(1, 5, 3)
     seen = Mask(length=jnp.array(3, jnp.int32))
     whole = trunk(x, mask=CAUSAL, memory=memory, memory_mask=seen)
-    past = trunk.start(4, memory=memory, memory_mask=seen)
+    past = trunk.empty_cache(4, memory=memory, memory_mask=seen)
     found = []
     for at in range(4):
         y, past = trunk.extend(x[at : at + 1], past)
@@ -200,7 +200,7 @@ def test_weights_are_those_of_each_block():
         np.testing.assert_allclose(
             found, block.attention.weights(jax.vmap(block.norm)(z), mask=CAUSAL), atol=1e-12
         )
-    deep = Trunk.init(1, 4, 2, 6, memory=3, key=jr.key(0))
+    deep = Trunk.init(1, 4, 2, 6, memory_dim=3, key=jr.key(0))
     memory = normal(1, 6, 3)
     to_memory = deep.attention_weights(x, memory=memory, memory_mask=Mask(length=jnp.array(4)))
     assert to_memory.shape == (1, 2, 5, 6)
@@ -228,26 +228,52 @@ def test_dropout_draws_by_the_key():
             return jnp.ones_like(x)
 
     block = eqx.tree_at(lambda b: b.feed, block, Ones())
-    y = block.around(jnp.zeros((1, 64)), jnp.ones_like, jnp.ones_like, key=jr.key(1))
+    ones = lambda x, key: jnp.ones_like(x)
+    y = block.apply_parts(jnp.zeros((1, 64)), ones, ones, key=jr.key(1))
     assert set(np.unique(y)) == {0.0, 2.0, 4.0}  # two draws, each 0 or 2
     assert set(np.unique(heard[0].round(3))) != {0.0}
 
 
 def test_memory_is_asked_for():
-    block = small(memory=3, key=jr.key(0))
-    with pytest.raises(ValueError, match="it looks at a memory between its parts; give memory="):
+    block = small(memory_dim=3, key=jr.key(0))
+    with pytest.raises(ValueError, match="cross-attention needs memory=; got None"):
         block(jnp.ones((5, 4)))
-    with pytest.raises(ValueError, match="give memory="):
-        Trunk.init(1, 4, 2, 6, memory=3, key=jr.key(0))(jnp.ones((5, 4)))
+    with pytest.raises(ValueError, match="needs memory="):
+        Trunk.init(1, 4, 2, 6, memory_dim=3, key=jr.key(0))(jnp.ones((5, 4)))
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_settings():
-    with pytest.raises(ValueError, match="norms stand before or after each part; got 'within'"):
+    with pytest.raises(ValueError, match="norms must be 'before' or 'after'; got 'within'"):
         small(norms="within", key=jr.key(0))
-    with pytest.raises(ValueError, match="3 heads do not divide a width of 4"):
+    with pytest.raises(ValueError, match="divisible by heads; got d=4, heads=3"):
         TransformerBlock.init(4, 3, 6, key=jr.key(0))
-    with pytest.raises(ValueError, match=r"one entry for each of the 5 keys"):
-        small(key=jr.key(0))(jnp.ones((5, 4)), mask=Mask(there=jnp.ones(4, bool)))
+    with pytest.raises(ValueError, match=r"mask\.allowed must have shape \(5,\)"):
+        small(key=jr.key(0))(jnp.ones((5, 4)), mask=Mask(allowed=jnp.ones(4, bool)))
     with pytest.raises(ValueError, match=r"expected one example of shape \(4,\), got \(3,\)"):
-        small(key=jr.key(0))(jnp.ones((5, 3)), mask=ALL)
+        small(key=jr.key(0))(jnp.ones((5, 3)), mask=FULL)
+
+
+def test_residual_output_layers_start_smaller():
+    """As in GPT-2, by the square root of the number of residual branches; all other weights are
+    the same.
+    """
+    depth = 3
+    plain, scaled = (
+        Trunk.init(depth, 4, 2, 6, scale_residual=scale, key=jr.key(0)) for scale in (False, True)
+    )
+    outputs = lambda trunk: (trunk.blocks.layers.attention.O.W, trunk.blocks.layers.feed.down.W)
+    for a, b in zip(outputs(plain), outputs(scaled), strict=True):
+        np.testing.assert_allclose(b, a / np.sqrt(2 * depth), rtol=1e-6)
+    assert same_bits(eqx.tree_at(outputs, scaled, outputs(plain)), plain)
+
+
+def test_attention_dropout_draws_by_the_key():
+    trunk = Trunk.init(2, 4, 2, 6, attention_dropout=0.5, key=jr.key(0))
+    plain = Trunk.init(2, 4, 2, 6, key=jr.key(0))
+    x = normal(0, 5, 4)
+    f = jax.jit(lambda trunk, key: trunk(x, key=key))
+    assert same_bits(trunk(x), plain(x))
+    assert same_bits(f(trunk, jr.key(0)), f(trunk, jr.key(0)))
+    assert not close(f(trunk, jr.key(0)), f(trunk, jr.key(1)), atol=1e-2)
+    assert close(f(plain, jr.key(0)), plain(x))

@@ -13,7 +13,7 @@ import pytest
 from contracts import close, filled, same_bits
 
 from thetax.core import predict
-from thetax.layers import CAUSAL, Learned
+from thetax.layers import CAUSAL, LearnedPositions
 from thetax.models import Translator, beam_search, greedy
 
 make = partial(Translator.init, 6, 5, 4, depth=2, heads=2, hidden=6)
@@ -107,7 +107,7 @@ KINDS = {
 
 def of(options):
     if options.get("positions") == "learned":
-        options = {**options, "positions": Learned.init(8, 4, key=jr.key(7))}
+        options = {**options, "positions": LearnedPositions.init(8, 4, key=jr.key(7))}
     return sharp(make(key=jr.key(0), **options))
 
 
@@ -117,7 +117,7 @@ def of(options):
 def test_one_token_at_a_time(options):
     model = of(options)
     whole = model((SOURCE, TARGET))
-    cell, state = model.decoder(jnp.pad(SOURCE, (0, 2), constant_values=-1), length=6)
+    cell, state = model.decoder(jnp.pad(SOURCE, (0, 2), constant_values=-1), max_length=6)
     step = jax.jit(lambda state, token: cell(state, token))
     for at in range(5):
         state, logits = step(state, TARGET[at])
@@ -128,8 +128,8 @@ def test_one_token_at_a_time(options):
 @pytest.mark.usefixtures("x64")
 def test_greedy_writes_what_reading_anew_gives():
     model = of({})
-    cell, state = model.decoder(SOURCE, length=5)
-    said = greedy(cell, state=state, first=0, length=5)
+    cell, state = model.decoder(SOURCE, max_length=5)
+    said = greedy(cell, state=state, start_token=0, max_new_tokens=5)
     tokens = [0]
     log_p = 0.0
     for _ in range(5):
@@ -145,7 +145,7 @@ def test_greedy_writes_what_reading_anew_gives():
 def test_a_beam_is_the_search_of_all():
     """Of all texts of at most two tokens, ended by 1, the likeliest first."""
     model = of({})
-    cell, state = model.decoder(SOURCE, length=2)
+    cell, state = model.decoder(SOURCE, max_length=2)
     texts = [(a, b) for a, b in itertools.product(range(5), repeat=2) if a != 1] + [(1, -1)]
     given = jnp.array([[0, a] for a, _ in texts], jnp.int32)
     log_p = jax.nn.log_softmax(jax.vmap(lambda target: model((SOURCE, target)))(given))
@@ -153,7 +153,9 @@ def test_a_beam_is_the_search_of_all():
         [log_p[i, 0, a] + (0 if b < 0 else log_p[i, 1, b]) for i, (a, b) in enumerate(texts)]
     )
     order = np.argsort(-totals)
-    said = beam_search(cell, state=state, first=0, length=2, beam_width=len(texts), end=1)
+    said = beam_search(
+        cell, state=state, start_token=0, max_new_tokens=2, beam_width=len(texts), end_token=1
+    )
     assert said.tokens.tolist() == [list(texts[at]) for at in order]
     np.testing.assert_allclose(said.log_p, totals[order], atol=1e-10)
 
@@ -182,13 +184,13 @@ def test_no_room():
         model((jnp.zeros(9, jnp.int32), TARGET))
     for length in (0, 9):
         with pytest.raises(ValueError, match=f"at least 1 and at most 8; got {length}"):
-            model.decoder(SOURCE, length=length)
-    cell, state = make(key=jr.key(0)).decoder(SOURCE, length=2)
-    assert np.isfinite(greedy(cell, state=state, first=0, length=2).log_p)
-    assert np.isnan(greedy(cell, state=state, first=0, length=3).log_p)
+            model.decoder(SOURCE, max_length=length)
+    cell, state = make(key=jr.key(0)).decoder(SOURCE, max_length=2)
+    assert np.isfinite(greedy(cell, state=state, start_token=0, max_new_tokens=2).log_p)
+    assert np.isnan(greedy(cell, state=state, start_token=0, max_new_tokens=3).log_p)
 
 
 def test_without_a_source_nothing_is_written():
-    cell, _ = make(key=jr.key(0)).decoder(SOURCE, length=3)
-    with pytest.raises(ValueError, match="give memory="):
-        greedy(cell, first=0, length=2)
+    cell, _ = make(key=jr.key(0)).decoder(SOURCE, max_length=3)
+    with pytest.raises(ValueError, match="needs memory="):
+        greedy(cell, start_token=0, max_new_tokens=2)

@@ -13,7 +13,7 @@ from thetax.core import predict
 from thetax.models import ViT
 
 make = partial(
-    ViT.init, 3, image_size=(6, 4), channels=2, patch_size=2, d=4, depth=1, heads=2, epsilon=1e-5
+    ViT.init, 3, image_size=(6, 4), channels=2, patch_size=2, d=4, depth=1, heads=2, eps=1e-5
 )
 
 
@@ -47,7 +47,7 @@ def swapped(x):
 
 def test_without_places_the_order_is_not_known():
     x = normal(0, 2, 6, 4)
-    blind = loud(make(placed=False, key=jr.key(0)))
+    blind = loud(make(positions=False, key=jr.key(0)))
     net = loud(make(key=jr.key(0)))
     assert blind.positions is None
     np.testing.assert_allclose(blind(swapped(x)), blind(x), atol=1e-4)
@@ -82,9 +82,10 @@ def test_sizes_of_the_base_model():
 @pytest.mark.usefixtures("unchecked")
 def test_bad_images():
     with pytest.raises(
-        ValueError, match=r"patches must tile the image; got patch=4 and size=\(6, 4\)"
+        ValueError,
+        match=r"patch_size must divide the image_size; got patch_size=4, image_size=\(6, 4\)",
     ):
-        make(patch=4, key=jr.key(0))
+        make(patch_size=4, key=jr.key(0))
     net = make(key=jr.key(0))
     with pytest.raises(
         ValueError, match=r"ViT: expected one example of shape \(2, 6, 4\), got \(2, 4, 6\)"

@@ -1,9 +1,8 @@
-r"""Who sees whom (§6.1, §6.4): which keys $j$ the query $i$ may look at, told without a table of
-all pairs.
+r"""Attention masks (§6.1, §6.4): which keys $j$ each query $i$ may attend to.
 
-A mask is a few numbers from which any part of the table can be made: a window around the query, a
-length after which there is nothing, and what an arbitrary table says. Kernels that know these
-numbers need no table.
+A `Mask` stores a few numbers (a window, a sequence length) from which any block of the
+$t \times s$ Boolean table can be computed, so the kernels do not need the whole table. `CAUSAL`
+hides later positions, `FULL` hides nothing.
 """
 
 from typing import Any
@@ -14,12 +13,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class Mask(eqx.Module):
-    r"""The pairs $(i, j)$ with $i - \text{before} \le j \le i + \text{after}$, $j < \text{length}$
-    and $\text{there}_{(i)j}$; what is not given forbids nothing.
+    r"""Attention mask: query $i$ may attend to key $j$ if
+    $i - \text{before} \le j \le i + \text{after}$, $j < \text{length}$ and
+    $\text{allowed}_{(i)j}$; a condition that is None does not apply.
 
-    `after=0` is causal: no query sees what comes later. The queries stand at `first`, `first` + 1,
-    ... among the keys, from 0 on unless given. With `fade` head $h$ sees less of what is far:
-    $-\text{fade}_h |i - j|$ is added to its scores (`ALiBi`).
+    - `after=0` is causal; `before=w` limits attention to a sliding window.
+    - `length` is the number of keys that are not padding.
+    - `allowed` is a Boolean array, (s,) for all queries or (t, s).
+    - `slopes` adds the bias $-\text{slopes}_h |i - j|$ to the scores of head $h$ (`ALiBi`).
+    - `offset` is the position of the first query among the keys, 0 by default; with a KV cache it
+      is the number of cached tokens.
 
     >>> mask = Mask(after=0, length=jnp.array(2))
     >>> mask.table(3, 3).astype(int).tolist()
@@ -29,83 +32,86 @@ class Mask(eqx.Module):
     before: int | None = eqx.field(static=True, default=None)
     after: int | None = eqx.field(static=True, default=None)
     length: Int[Array, ""] | None = None
-    there: Bool[Array, "..."] | None = None
-    fade: Float[Array, " h"] | None = None
-    first: Int[Array, ""] | None = None
+    allowed: Bool[Array, "..."] | None = None
+    slopes: Float[Array, " h"] | None = None
+    offset: Int[Array, ""] | None = None
 
     def __check_init__(self):
         if min(self.before or 0, self.after or 0) < 0:
             raise ValueError(
-                f"Mask: before and after count places and are not negative; got {self.before} and "
-                f"{self.after}."
+                "Mask: before and after are numbers of positions and must not be negative; got "
+                f"{self.before} and {self.after}."
             )
-        if self.there is not None and (self.there.ndim not in (1, 2) or self.there.dtype != bool):
+        if self.allowed is not None and (
+            self.allowed.ndim not in (1, 2) or self.allowed.dtype != bool
+        ):
             raise ValueError(
-                "Mask: there must be bool, (s,) for all queries or (t, s); got "
-                f"{self.there.dtype}{self.there.shape}."
+                "Mask: allowed must be a bool array of shape (s,) or (t, s); got "
+                f"{self.allowed.dtype}{self.allowed.shape}."
             )
 
     @property
-    def open(self) -> bool:
-        """Whether every query sees every key."""
+    def allows_all(self) -> bool:
+        """Whether every query may attend to every key."""
         return (
             self.before is None
             and self.after is None
             and self.length is None
-            and self.there is None
+            and self.allowed is None
         )
 
-    def expect(self, name: str, t: int, s: int) -> None:
-        """Refuses to be used for other sequences than `there` was made for."""
-        if self.there is not None and self.there.shape not in ((s,), (t, s)):
+    def check_shape(self, name: str, t: int, s: int) -> None:
+        """Raises `ValueError` if `allowed` does not fit `t` queries and `s` keys."""
+        if self.allowed is not None and self.allowed.shape not in ((s,), (t, s)):
             raise ValueError(
-                f"{name}: the mask must have one entry for each of the {s} keys, ({s},), or for "
-                f"each pair, ({t}, {s}); got {self.there.shape}."
+                f"{name}: mask.allowed must have shape ({s},), one entry per key, or ({t}, {s}), "
+                f"one per pair; got {self.allowed.shape}."
             )
 
-    def place(self, i: Int[Array, "..."]) -> Int[Array, "..."]:
-        """Where among the keys the queries stand."""
-        return i if self.first is None else i + self.first.astype(i.dtype)
+    def position(self, i: Int[Array, "..."]) -> Int[Array, "..."]:
+        """The positions of the queries `i` among the keys."""
+        return i if self.offset is None else i + self.offset.astype(i.dtype)
 
     def allows(self, i: Int[Array, "..."], j: Int[Array, "..."]) -> Bool[Array, "..."]:
-        """For queries and keys by their places, of shapes that broadcast; a query's place counts
-        from 0.
+        """Whether query `i` may attend to key `j`, for index arrays whose shapes broadcast.
+
+        Queries are counted from 0; `offset` is added here.
         """
-        at = self.place(i)
-        parts: list[Any] = []
+        position = self.position(i)
+        conditions: list[Any] = []
         if self.before is not None:
-            parts.append(j >= at - self.before)
+            conditions.append(j >= position - self.before)
         if self.after is not None:
-            parts.append(j <= at + self.after)
+            conditions.append(j <= position + self.after)
         if self.length is not None:
-            parts.append(j < self.length.astype(j.dtype))
-        if self.there is not None:
-            parts.append(self.there[j] if self.there.ndim == 1 else self.there[i, j])
-        found = jnp.ones(jnp.broadcast_shapes(i.shape, j.shape), bool)
-        for part in parts:
-            found = found & part
-        return found
+            conditions.append(j < self.length.astype(j.dtype))
+        if self.allowed is not None:
+            conditions.append(self.allowed[j] if self.allowed.ndim == 1 else self.allowed[i, j])
+        result = jnp.ones(jnp.broadcast_shapes(i.shape, j.shape), bool)
+        for condition in conditions:
+            result = result & condition
+        return result
 
     def table(self, t: int, s: int) -> Bool[Array, "t s"]:
-        """All pairs."""
+        """The mask as a Boolean array for `t` queries and `s` keys."""
         return self.allows(jnp.arange(t)[:, None], jnp.arange(s)[None])
 
     def bias(self, i: Int[Array, "..."], j: Int[Array, "..."]) -> Float[Array, "..."] | None:
-        """What is added to the scores, head by head; nothing without `fade`."""
-        if self.fade is None:
+        """The bias added to the scores of each head (ALiBi); None without `slopes`."""
+        if self.slopes is None:
             return None
-        away = jnp.abs(self.place(i) - j).astype(self.fade.dtype)
-        return -self.fade.reshape(-1, *[1] * away.ndim) * away[None]
+        distance = jnp.abs(self.position(i) - j).astype(self.slopes.dtype)
+        return -self.slopes.reshape(-1, *[1] * distance.ndim) * distance[None]
 
 
-ALL = Mask()
-CAUSAL = Mask(after=0)
+FULL = Mask()  # Every token attends to every token.
+CAUSAL = Mask(after=0)  # A token attends to itself and earlier tokens.
 
 
-def written(tokens: Int[Array, " t"]) -> Int[Array, ""]:
-    """How many tokens there are before the filling, -1, begins.
+def sequence_length(tokens: Int[Array, " t"]) -> Int[Array, ""]:
+    """The number of tokens before the padding, -1.
 
-    >>> int(written(jnp.array([4, 0, 7, -1, -1])))
+    >>> int(sequence_length(jnp.array([4, 0, 7, -1, -1])))
     3
     """
     return (tokens >= 0).sum(dtype=jnp.int32)

@@ -11,7 +11,7 @@ from .huggingface import huggingface_gpt2 as huggingface_gpt2
 from .huggingface import huggingface_llama as huggingface_llama
 from .huggingface import huggingface_pooler as huggingface_pooler
 from .huggingface import huggingface_vit as huggingface_vit
-from .imagenet import Pretrained as Pretrained
+from .imagenet import ImageClassifier as ImageClassifier
 from .imagenet import resnet_imagenet as resnet_imagenet
 from .to_config import config_from_model as config_from_model
 from .torchvision_timm_keras import keras_resnet as keras_resnet

@@ -1,6 +1,4 @@
-r"""An empty model of just the shape that transformers' `config.json` says; nothing is drawn,
-nothing allocated.
-"""
+r"""The abstract model of a Hugging Face `config.json`: shapes only, nothing is allocated."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,10 +14,10 @@ from ...layers import (
     Dropout,
     Embedding,
     FeedForward,
-    Gated,
+    GatedFeedForward,
     Initialiser,
     LayerNorm,
-    Learned,
+    LearnedPositions,
     Linear,
     RMSNorm,
     Rotary,
@@ -35,7 +33,7 @@ from ..transformers.bert import (
 from ..transformers.gpt import GPT
 from ..transformers.transformer import Trunk
 from ..transformers.vit import ViT
-from .hf_config import DEEPEST, HFConfig
+from .hf_config import MAX_DEPTH, HFConfig
 from .huggingface import (
     huggingface_bert,
     huggingface_bert_masked_lm,
@@ -47,22 +45,19 @@ from .huggingface import (
 )
 from .weight_names import WeightNames
 
-_EMPTY = Initialiser(lambda key, shape: jnp.zeros(shape))  # shapes are all that is wanted
+_EMPTY = Initialiser(lambda key, shape: jnp.zeros(shape))  # only shapes are needed
 _KEY = partial(jr.key, 0)
 
 
 class AbstractModel(NamedTuple):
-    """A model of shapes alone, as `jax.eval_shape` gives it, and how transformers calls its
-    parts.
-    """
+    """A model of shapes (`jax.eval_shape`), and the map to the weight names of transformers."""
 
     model: Any
     names: WeightNames
 
 
 def model_from_config(config: Mapping[str, Any]) -> AbstractModel:
-    """The empty model of a `config.json`, for its `model_type` and the first of its
-    `architectures`.
+    """The abstract model of a `config.json`, for its `model_type` and first architecture.
 
     >>> sizes = {
     ...     "hidden_size": 8,
@@ -75,52 +70,54 @@ def model_from_config(config: Mapping[str, Any]) -> AbstractModel:
     ShapeDtypeStruct(shape=(11, 8), dtype=float32)
     >>> model_from_config({"model_type": "t5"})
     Traceback (most recent call last):
-    ValueError: config.json: model_type is 't5'; bert, vit, gpt2 and llama can be read.
+    ValueError: config.json: model_type is 't5'; bert, vit, gpt2 and llama are supported.
     """
     known = {"bert": _bert, "vit": _vit, "gpt2": _gpt2, "llama": _llama}
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in known:
         *most, last = known
         raise ValueError(
-            f"config.json: model_type is {kind!r}; {', '.join(most)} and {last} can be read."
+            f"config.json: model_type is {kind!r}; {', '.join(most)} and {last} are supported."
         )
-    made = known[kind](HFConfig(config))
-    return AbstractModel(jax.eval_shape(made.model), made.names)
+    model, names = known[kind](HFConfig(config))
+    return AbstractModel(jax.eval_shape(model), names)
 
 
-class _Made(NamedTuple):
-    model: Callable[[], Any]  # draws it
+class _Definition(NamedTuple):
+    model: Callable[[], Any]  # initialises the model
     names: WeightNames
 
 
 class _Sizes(NamedTuple):
-    """What BERT and ViT call by the same names."""
+    """The settings that BERT and ViT have in common."""
 
     d: int
     depth: int
     heads: int
     hidden: int
     activation: Activation
-    epsilon: float
+    eps: float
     dropout: float
+    attention_dropout: float
 
     @staticmethod
     def of(settings: HFConfig) -> "_Sizes":
         return _Sizes(
             settings.integer("hidden_size"),
-            settings.integer("num_hidden_layers", most=DEEPEST),
+            settings.integer("num_hidden_layers", maximum=MAX_DEPTH),
             settings.integer("num_attention_heads"),
             settings.integer("intermediate_size"),
             settings.activation("hidden_act", "gelu"),
             settings.number("layer_norm_eps", 1e-12),
             settings.probability("hidden_dropout_prob", 0.0),
+            settings.probability("attention_probs_dropout_prob", 0.0),
         )
 
     def norm(self) -> LayerNorm:
-        return LayerNorm.init(self.d, epsilon=self.epsilon)
+        return LayerNorm.init(self.d, eps=self.eps)
 
     def trunk(self, **options: Any) -> Trunk:
-        norm = partial(LayerNorm.init, epsilon=self.epsilon)
+        norm = partial(LayerNorm.init, eps=self.eps)
         feed = partial(FeedForward.init, activation=self.activation)
         draw = partial(
             Trunk.init,
@@ -132,13 +129,14 @@ class _Sizes(NamedTuple):
             feed=feed,
             initialiser=_EMPTY,
         )
-        return draw(dropout=self.dropout, key=_KEY(), **options)
+        dropout = {"dropout": self.dropout, "attention_dropout": self.attention_dropout}
+        return draw(**dropout, key=_KEY(), **options)
 
     def linear(self, m: int) -> Linear:
         return Linear.init(self.d, m, initialiser=_EMPTY, key=_KEY())
 
 
-def _bert(settings: HFConfig) -> _Made:
+def _bert(settings: HFConfig) -> _Definition:
     settings.require(
         position_embedding_type="absolute", is_decoder=False, add_cross_attention=False
     )
@@ -150,7 +148,7 @@ def _bert(settings: HFConfig) -> _Made:
     table = lambda rows: Embedding.init(rows, sizes.d, initialiser=_EMPTY, key=_KEY())
     encoder = lambda: BERT(
         table(vocabulary),
-        Learned.init(length, sizes.d, initialiser=_EMPTY, key=_KEY()),
+        LearnedPositions.init(length, sizes.d, initialiser=_EMPTY, key=_KEY()),
         table(segments),
         sizes.norm(),
         sizes.trunk(norms="after"),
@@ -172,23 +170,23 @@ def _bert(settings: HFConfig) -> _Made:
     )
     head = lambda: sizes.linear(settings.classes())
     known = {
-        "BertModel": _Made(encoder, huggingface_bert),
-        "BertForPreTraining": _Made(pretraining, huggingface_bert_tasks),
-        "BertForMaskedLM": _Made(filling, huggingface_bert_masked_lm),
-        "BertForSequenceClassification": _Made(
+        "BertModel": _Definition(encoder, huggingface_bert),
+        "BertForPreTraining": _Definition(pretraining, huggingface_bert_tasks),
+        "BertForMaskedLM": _Definition(filling, huggingface_bert_masked_lm),
+        "BertForSequenceClassification": _Definition(
             lambda: SentenceClassifier(encoder(), square(), head(), last), huggingface_bert_tasks
         ),
-        "BertForTokenClassification": _Made(
+        "BertForTokenClassification": _Definition(
             lambda: TokenClassifier(encoder(), head(), last), huggingface_bert_tasks
         ),
-        "BertForQuestionAnswering": _Made(
+        "BertForQuestionAnswering": _Definition(
             lambda: SpanPredictor(encoder(), sizes.linear(2)), huggingface_bert_question_answering
         ),
     }
     return settings.by_architecture(known)
 
 
-def _vit(settings: HFConfig) -> _Made:
+def _vit(settings: HFConfig) -> _Definition:
     settings.require(
         qkv_bias=True,
         pooler_act="tanh",
@@ -201,7 +199,7 @@ def _vit(settings: HFConfig) -> _Made:
     size = settings.height_width("image_size", 224)
     if size[0] % patch or size[1] % patch:
         raise settings.error(
-            "image_size", f"the height and width of images, in whole patches of {patch}"
+            "image_size", f"a height and width divisible by the patch size {patch}"
         )
     count = (size[0] // patch) * (size[1] // patch)
     classes = settings.by_architecture(
@@ -217,15 +215,15 @@ def _vit(settings: HFConfig) -> _Made:
             jnp.zeros(sizes.d),
             sizes.trunk(),
             sizes.linear(classes),
-            Learned.init(count + 1, sizes.d, initialiser=_EMPTY, key=_KEY()),
+            LearnedPositions.init(count + 1, sizes.d, initialiser=_EMPTY, key=_KEY()),
             Dropout(sizes.dropout),
             size,
         )
 
-    return _Made(model, huggingface_vit)
+    return _Definition(model, huggingface_vit)
 
 
-def _gpt2(settings: HFConfig) -> _Made:
+def _gpt2(settings: HFConfig) -> _Definition:
     settings.require(
         scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False
     )
@@ -235,12 +233,13 @@ def _gpt2(settings: HFConfig) -> _Made:
     length = settings.integer("n_positions")
     sizes = _Sizes(
         d,
-        settings.integer("n_layer", most=DEEPEST),
+        settings.integer("n_layer", maximum=MAX_DEPTH),
         settings.integer("n_head"),
         settings.integer("n_inner", 4 * d),
         settings.activation("activation_function", "gelu_new"),
         settings.number("layer_norm_epsilon", 1e-5),
         settings.probability("resid_pdrop", 0.0),
+        settings.probability("attn_pdrop", 0.0),
     )
     tied = settings.boolean("tie_word_embeddings", True)
     settings.by_architecture({"GPT2LMHeadModel": None, "GPT2Model": None})
@@ -249,17 +248,17 @@ def _gpt2(settings: HFConfig) -> _Made:
         return GPT(
             Embedding.init(vocabulary, d, initialiser=_EMPTY, key=_KEY()),
             sizes.trunk(),
-            Learned.init(length, d, initialiser=_EMPTY, key=_KEY()),
+            LearnedPositions.init(length, d, initialiser=_EMPTY, key=_KEY()),
             None
             if tied
             else Linear.init(d, vocabulary, initialiser=_EMPTY, bias=False, key=_KEY()),
             Dropout(settings.probability("embd_pdrop", 0.0)),
         )
 
-    return _Made(model, huggingface_gpt2)
+    return _Definition(model, huggingface_gpt2)
 
 
-# what the relatives of Llama change; in its own files it has these values or is not there
+# settings of models derived from Llama; Llama itself has these values or no such setting
 _LLAMA = {
     "attention_bias": False,
     "attention_dropout": 0.0,
@@ -285,24 +284,24 @@ _LLAMA = {
 }
 
 
-def _llama(settings: HFConfig) -> _Made:
+def _llama(settings: HFConfig) -> _Definition:
     settings.require(**_LLAMA)
     if set(settings.get("layer_types", [])) - {"full_attention"}:
         raise settings.error("layer_types", "full_attention in every layer")
     d = settings.integer("hidden_size")
     vocabulary = settings.integer("vocab_size")
     hidden = settings.integer("intermediate_size")
-    depth = settings.integer("num_hidden_layers", most=DEEPEST)
+    depth = settings.integer("num_hidden_layers", maximum=MAX_DEPTH)
     heads = settings.integer("num_attention_heads")
     groups = settings.integer("num_key_value_heads", heads)
     size = settings.integer("head_dim", max(d // heads, 1))
     base = _rotary(settings)
-    epsilon = settings.number("rms_norm_eps", 1e-6)
+    eps = settings.number("rms_norm_eps", 1e-6)
     activation = settings.activation("hidden_act", "silu")
     tied = settings.boolean("tie_word_embeddings", False)
     settings.by_architecture({"LlamaForCausalLM": None, "LlamaModel": None})
     if size % 2:
-        raise settings.error("head_dim", "an even number, for what is turned comes in pairs")
+        raise settings.error("head_dim", "an even number, as rotary encoding rotates pairs")
 
     def model() -> GPT:
         trunk = Trunk.init(
@@ -310,12 +309,12 @@ def _llama(settings: HFConfig) -> _Made:
             d,
             heads,
             hidden,
-            groups=groups,
-            size=size,
+            kv_heads=groups,
+            head_dim=size,
             bias=False,
-            relative=Rotary(base),
-            norm=partial(RMSNorm.init, epsilon=epsilon),
-            feed=partial(Gated.init, activation=activation),
+            position_encoding=Rotary(base),
+            norm=partial(RMSNorm.init, eps=eps),
+            feed=partial(GatedFeedForward.init, activation=activation),
             initialiser=_EMPTY,
             key=_KEY(),
         )
@@ -326,13 +325,11 @@ def _llama(settings: HFConfig) -> _Made:
             Embedding.init(vocabulary, d, initialiser=_EMPTY, key=_KEY()), trunk, None, readout
         )
 
-    return _Made(model, huggingface_llama)
+    return _Definition(model, huggingface_llama)
 
 
 def _rotary(settings: HFConfig) -> float:
-    """The base of the angles; older files have it by itself, newer ones beside how they are
-    scaled.
-    """
+    """The base of the rotary frequencies, which newer files store in `rope_parameters`."""
     for name in ("rope_scaling", "rope_parameters"):
         found = settings.get(name, {})
         kind = (
@@ -341,6 +338,6 @@ def _rotary(settings: HFConfig) -> float:
             else found
         )
         if kind != "default" or set(found) - {"rope_theta", "rope_type", "type"}:
-            raise settings.error(name, "rotary places that are not scaled")
+            raise settings.error(name, "unscaled rotary position encoding")
     parameters = HFConfig(settings.get("rope_parameters", {}))
     return parameters.number("rope_theta", settings.number("rope_theta", 1e4))

@@ -1,9 +1,8 @@
-"""How Hugging Face's transformers calls the parts of transformers.
+"""Weight names of Hugging Face's transformers.
 
-`load_weights(folder, like, names=huggingface_bert)` reads a folder of theirs, `save_weights` writes
-one, and `huggingface_bert.read(state_dict, like)` takes tensors in memory. The names are those in
-their files; what the files of a network without a head leave out, such as `bert.`, may be there or
-not. `load_pretrained` knows which map to take.
+`load_weights(folder, like, names=huggingface_bert)` reads a folder, `save_weights` writes one, and
+`huggingface_bert.read(state_dict, like)` takes tensors in memory. A prefix that files of networks
+without a head omit, such as `bert.`, is optional. `load_pretrained` selects the names itself.
 
 - `huggingface_bert`: ours `BERT`; theirs `BertModel`, without its pooler
 - `huggingface_bert_tasks`: ours `BERTPretraining`, `SentenceClassifier`, `TokenClassifier`; theirs
@@ -35,7 +34,7 @@ def _norm(ours: str, theirs: str) -> WeightRule:
 
 
 def _bert(ours: str, theirs: str) -> tuple[WeightRule, ...]:
-    """The encoder; norms stand after each part."""
+    """The encoder (post-norm)."""
     block = f"{ours}{_BLOCK}"
     layer = f"{theirs}encoder.layer.{{*}}"
     return (
@@ -54,12 +53,15 @@ def _bert(ours: str, theirs: str) -> tuple[WeightRule, ...]:
     )
 
 
+# Weight names of `BertModel` for `BERT`.
 huggingface_bert = WeightNames(_bert("", ""), ignored=("position_ids", *_POOLER), root="bert.")
 
+# Weight names of BERT's pooler.
 huggingface_pooler = WeightNames(
     (WeightRule.copy("W", _POOLER[0]), WeightRule.copy("b", _POOLER[1]))
 )
 
+# Weight names of `BertForPreTraining` for `BERTPretraining`.
 huggingface_bert_tasks = WeightNames(
     rules=(
         *_bert("bert.", "bert."),
@@ -78,8 +80,10 @@ huggingface_bert_tasks = WeightNames(
     root="bert.",
 )
 
+# Weight names of `BertForMaskedLM` for `MaskedLM`.
 huggingface_bert_masked_lm = huggingface_bert_tasks._replace(ignored=("position_ids", *_POOLER))
 
+# Weight names of `BertForQuestionAnswering` for `SpanPredictor`.
 huggingface_bert_question_answering = WeightNames(
     (*_bert("bert.", "bert."), *_affine("head", "qa_outputs")),
     ignored=("position_ids",),
@@ -88,6 +92,7 @@ huggingface_bert_question_answering = WeightNames(
 
 _VIT = "vit.encoder.layer.{*}"
 
+# Weight names of `ViTForImageClassification` for `ViT`.
 huggingface_vit = WeightNames(
     rules=(
         WeightRule(
@@ -121,22 +126,23 @@ huggingface_vit = WeightNames(
 _GPT2 = "transformer.h.{*}"
 
 
-def _parted(t: np.ndarray) -> Arrays:
-    """Queries, keys and values out of one tensor, each of them (out, in)."""
+def _split_qkv(t: np.ndarray) -> Arrays:
+    """Splits one tensor into queries, keys and values, each (out, in)."""
     return tuple(np.split(t.T, 3))
 
 
-def _fused(*parts: np.ndarray) -> Arrays:
+def _join_qkv(*parts: np.ndarray) -> Arrays:
     return (np.concatenate(parts).T,)
 
 
-def _turned(ours: str, theirs: str) -> tuple[WeightRule, WeightRule]:
-    """A weight of theirs is (in, out)."""
+def _transposed(ours: str, theirs: str) -> tuple[WeightRule, WeightRule]:
+    """Their weights are (in, out)."""
     return WeightRule.transpose(f"{ours}.W", f"{theirs}.weight", 1, 0), WeightRule.copy(
         f"{ours}.b", f"{theirs}.bias"
     )
 
 
+# Weight names of `GPT2LMHeadModel` for `GPT`.
 huggingface_gpt2 = WeightNames(
     rules=(
         WeightRule.copy("embed.E", "transformer.wte.weight"),
@@ -146,15 +152,15 @@ huggingface_gpt2 = WeightNames(
             WeightRule(
                 tuple(f"{_BLOCK}.attention.{q}.{part}" for q in "QKV"),
                 (f"{_GPT2}.attn.c_attn.{name}",),
-                _parted,
-                _fused,
+                _split_qkv,
+                _join_qkv,
             )
             for part, name in (("W", "weight"), ("b", "bias"))
         ],
-        *_turned(f"{_BLOCK}.attention.O", f"{_GPT2}.attn.c_proj"),
+        *_transposed(f"{_BLOCK}.attention.O", f"{_GPT2}.attn.c_proj"),
         _norm(f"{_BLOCK}.feed_norm", f"{_GPT2}.ln_2"),
-        *_turned(f"{_BLOCK}.feed.up", f"{_GPT2}.mlp.c_fc"),
-        *_turned(f"{_BLOCK}.feed.down", f"{_GPT2}.mlp.c_proj"),
+        *_transposed(f"{_BLOCK}.feed.up", f"{_GPT2}.mlp.c_fc"),
+        *_transposed(f"{_BLOCK}.feed.down", f"{_GPT2}.mlp.c_proj"),
         _norm("trunk.last", "transformer.ln_f"),
         WeightRule.copy("readout.W", "lm_head.weight"),
     ),
@@ -165,6 +171,7 @@ huggingface_gpt2 = WeightNames(
 
 _LLAMA = "model.layers.{*}"
 
+# Weight names of `LlamaForCausalLM` for `GPT`.
 huggingface_llama = WeightNames(
     rules=(
         WeightRule.copy("embed.E", "model.embed_tokens.weight"),

@@ -1,8 +1,6 @@
-r"""A network that knows a thousand things: ResNet-50 with the weights that Keras' authors trained
-on ImageNet.
+r"""ResNet-50 pretrained on ImageNet, with the weights of Keras.
 
-It is an ordinary model: it maps one picture, `(3, 224, 224)` with numbers in [0, 1], to a thousand
-logits.
+It maps one image of shape (3, 224, 224) with values in [0, 1] to 1000 logits.
 """
 
 from functools import partial
@@ -20,35 +18,32 @@ from ...layers import Affine, Chain
 from ..vision.resnet import ResNet, ResNetLayout
 from .torchvision_timm_keras import keras_resnet
 
-SIDE = 224
-_BLUE_GREEN_RED = np.array(
-    [103.939, 116.779, 123.68], np.float32
-)  # the means of ImageNet's pixels, 0 to 255
+IMAGE_SIZE = 224
+# the mean ImageNet pixel (blue, green, red) on the scale from 0 to 255
+_MEAN_BGR = np.array([103.939, 116.779, 123.68], np.float32)
 
 
-class Pretrained(NamedTuple):
-    """A model and the names of its classes."""
+class ImageClassifier(NamedTuple):
+    """A model for images and the names of its classes."""
 
     model: Chain
     classes: tuple[str, ...]
 
 
 def imagenet_pixels(x: Float[Array, "3 h w"]) -> Float[Array, "3 h w"]:
-    """Red, green and blue in [0, 1] as these weights want them: blue first, from 0 to 255, less the
-    means.
+    """RGB values in [0, 1] converted to the input of these weights: BGR, 0 to 255, mean subtracted.
 
     >>> imagenet_pixels(jnp.zeros((3, 1, 1))).ravel().tolist()
     [-103.9..., -116.7..., -123.6...]
     """
-    return 255 * x[::-1] - jnp.asarray(_BLUE_GREEN_RED, x.dtype)[:, None, None]
+    return 255 * x[::-1] - jnp.asarray(_MEAN_BGR, x.dtype)[:, None, None]
 
 
-def resnet_imagenet(*, folder: str | Path | None = None) -> Pretrained:
-    """The trained ResNet-50, fetched if it is not in the cache; `folder` may hold the archive
-    already.
+def resnet_imagenet(*, folder: str | Path | None = None) -> ImageClassifier:
+    """The pretrained ResNet-50, downloaded unless cached; `folder` may hold the archive.
 
-    Its norms are affine maps, so one picture is enough; `data.read_picture(file, side=224) / 255`
-    makes one of a file.
+    Its batch norms are folded into affine maps, so single images can be classified. Read an image
+    file with `data.read_image(file, image_size=224) / 255`.
     """
     tensors = load_arrays("resnet-50", folder=folder)
     classes = tensors.pop("classes").tobytes().decode().split("\n")
@@ -61,4 +56,4 @@ def resnet_imagenet(*, folder: str | Path | None = None) -> Pretrained:
     net = keras_resnet.read(
         tensors, jax.eval_shape(make, key=jr.key(0)), source="the tensors of resnet-50"
     )
-    return Pretrained(Chain(imagenet_pixels, net), tuple(classes))
+    return ImageClassifier(Chain(imagenet_pixels, net), tuple(classes))

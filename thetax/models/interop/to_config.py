@@ -1,6 +1,4 @@
-"""What `config.json` must say for transformers to make the same network: the way back from
-`model_from_config`.
-"""
+"""The `config.json` of a model for Hugging Face; the inverse of `model_from_config`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +7,15 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from ...layers import Activation, FeedForward, Gated, LayerNorm, Learned, RMSNorm, Rotary
+from ...layers import (
+    Activation,
+    FeedForward,
+    GatedFeedForward,
+    LayerNorm,
+    LearnedPositions,
+    RMSNorm,
+    Rotary,
+)
 from ..transformers.bert import (
     BERT,
     BERTPretraining,
@@ -34,9 +40,10 @@ _TASKS = {
 
 
 def config_from_model(model: Any, *, config: Mapping[str, Any] | None = None) -> Config:
-    """The settings of a `BERT` and what is built on it, a `ViT` or a `GPT`; `config` adds what a
-    model does not know, such as the longest text a `Rotary` one was trained with or the numbers of
-    special tokens.
+    """The `config.json` of a `BERT` (with or without a head), a `ViT` or a `GPT`.
+
+    `config` adds settings that the model does not have, such as the maximal length of a model with
+    `Rotary` positions, or the ids of special tokens.
 
     >>> import jax.random as jr
     >>> model = GPT.init(11, 8, depth=2, heads=2, max_length=12, key=jr.key(0))
@@ -51,7 +58,7 @@ def config_from_model(model: Any, *, config: Mapping[str, Any] | None = None) ->
     elif isinstance(model, ViT):
         known = _vit(model)
     elif isinstance(model, GPT):
-        known = _gpt2(model) if isinstance(model.positions, Learned) else _llama(model)
+        known = _gpt2(model) if isinstance(model.positions, LearnedPositions) else _llama(model)
     else:
         raise ValueError(
             f"config_from_model: transformers has no {type(model).__name__}; give a BERT, ViT or "
@@ -60,7 +67,7 @@ def config_from_model(model: Any, *, config: Mapping[str, Any] | None = None) ->
     given = config or {}
     if len(given.get("id2label") or ()) == len(
         known.get("id2label") or ()
-    ):  # names that someone gave
+    ):  # keep the given class names
         known = {
             name: value for name, value in known.items() if name not in ("id2label", "label2id")
         }
@@ -70,7 +77,7 @@ def config_from_model(model: Any, *, config: Mapping[str, Any] | None = None) ->
 
 
 def expect_same_config(model: Any, config: Mapping[str, Any]) -> AbstractModel:
-    """The empty model of the settings, once it is known to be just like the model."""
+    """The abstract model of the settings; raises `ValueError` if it differs from the model."""
     blank = model_from_config(config)
     if _form(blank.model) != _form(model):
         raise ValueError(
@@ -82,7 +89,7 @@ def expect_same_config(model: Any, config: Mapping[str, Any]) -> AbstractModel:
 
 
 def _form(model: Any) -> Any:
-    """All about a model but its numbers, and but what is remembered while it learns."""
+    """The structure and shapes of a model, ignoring weights and gradient checkpointing."""
     trunk = lambda m: m.trunk if hasattr(m, "trunk") else m.bert.trunk
     model = eqx.tree_at(lambda m: trunk(m).blocks, model, replace(trunk(model).blocks, remat=False))
     leaves, structure = jax.tree.flatten(model)
@@ -99,13 +106,13 @@ def _named(activation: Activation) -> str:
 
 
 def _sizes(trunk: Any, feed: type, norm: type) -> Config:
-    """What BERT, ViT and Llama call by the same names."""
+    """The settings that BERT, ViT and Llama have in common."""
     block = trunk.blocks.layers
     if not isinstance(block.feed, feed) or not isinstance(block.norm, norm):
         raise ValueError(
-            f"config_from_model: expected {feed.__name__} and {norm.__name__} in every block, got "
-            f"{type(block.feed).__name__} and {type(block.norm).__name__}; transformers has no "
-            "such network."
+            f"config_from_model: expected {feed.__name__} and {norm.__name__} in every block; got "
+            f"{type(block.feed).__name__} and {type(block.norm).__name__}, which "
+            "transformers does not have."
         )
     return {
         "hidden_size": block.attention.Q.W.shape[-1],
@@ -118,8 +125,11 @@ def _sizes(trunk: Any, feed: type, norm: type) -> Config:
 
 def _encoder(trunk: Any) -> Config:
     block = trunk.blocks.layers
-    dropout = {"hidden_dropout_prob": block.drop.p, "attention_probs_dropout_prob": 0.0}
-    return _sizes(trunk, FeedForward, LayerNorm) | {"layer_norm_eps": block.norm.epsilon} | dropout
+    dropout = {
+        "hidden_dropout_prob": block.drop.p,
+        "attention_probs_dropout_prob": block.attention.dropout,
+    }
+    return _sizes(trunk, FeedForward, LayerNorm) | {"layer_norm_eps": block.norm.eps} | dropout
 
 
 def _labels(count: int) -> Config:
@@ -176,29 +186,32 @@ def _gpt2(model: GPT) -> Config:
         "n_head": sizes["num_attention_heads"],
         "n_inner": sizes["intermediate_size"],
         "activation_function": sizes["hidden_act"],
-        "layer_norm_epsilon": block.norm.epsilon,
+        "layer_norm_epsilon": block.norm.eps,
         "resid_pdrop": block.drop.p,
         "embd_pdrop": model.drop.p,
-        "attn_pdrop": 0.0,
+        "attn_pdrop": block.attention.dropout,
         "tie_word_embeddings": model.readout is None,
     }
 
 
 def _llama(model: GPT) -> Config:
     block = model.trunk.blocks.layers
-    if not isinstance(block.attention.relative, Rotary):
+    if not isinstance(block.attention.position_encoding, Rotary):
         raise ValueError(
             "config_from_model: transformers' GPT has learned or rotary "
             "positions; this model has neither."
         )
-    return _sizes(model.trunk, Gated, RMSNorm) | {
+    return _sizes(model.trunk, GatedFeedForward, RMSNorm) | {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
         "vocab_size": len(model.embed.E),
-        "num_key_value_heads": block.attention.groups,
+        "num_key_value_heads": block.attention.kv_heads,
         "head_dim": block.attention.Q.W.shape[-2] // block.attention.heads,
-        "rms_norm_eps": block.norm.epsilon,
-        "rope_theta": block.attention.relative.base,
-        "rope_parameters": {"rope_type": "default", "rope_theta": block.attention.relative.base},
+        "rms_norm_eps": block.norm.eps,
+        "rope_theta": block.attention.position_encoding.base,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": block.attention.position_encoding.base,
+        },
         "tie_word_embeddings": model.readout is None,
     }

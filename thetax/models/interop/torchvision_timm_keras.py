@@ -1,8 +1,8 @@
-"""How torchvision, timm and Keras call the parts of the networks for images.
+"""Weight names of image networks in torchvision, timm and Keras.
 
-`load_weights(path, like, names=torchvision_resnet)` reads a file of theirs, `save_weights` writes
-one, and `torchvision_resnet.read(state_dict, like)` takes tensors in memory. timm calls ResNet and
-DenseNet as torchvision does.
+`load_weights(path, like, names=torchvision_resnet)` reads a file, `save_weights` writes one, and
+`torchvision_resnet.read(state_dict, like)` takes tensors in memory. timm has the names of
+torchvision for ResNet and DenseNet.
 """
 
 from .weight_names import WeightNames, WeightRule
@@ -15,7 +15,7 @@ _THEIR_DENSE = "features.denseblock{i+1}.denselayer{j+1}"
 
 
 def _norm(ours: str, theirs: str) -> WeightRule:
-    return WeightRule.batch_norm(ours, tuple(f"{theirs}.{part}" for part in _TORCH), epsilon=1e-5)
+    return WeightRule.batch_norm(ours, tuple(f"{theirs}.{part}" for part in _TORCH), eps=1e-5)
 
 
 def _affine(ours: str, theirs: str) -> tuple[WeightRule, WeightRule]:
@@ -31,12 +31,13 @@ def _scaled(ours: str, theirs: str) -> WeightRule:
 def _keras(
     convolution: str, norm: str, their_convolution: str, their_norm: str
 ) -> tuple[WeightRule, WeightRule]:
-    """A convolution of theirs has an offset, and its kernel is height, width, inputs, outputs."""
+    """Their convolutions have a bias, and kernels of shape (height, width, inputs, outputs)."""
     parts = *(f"{their_norm}/{part}" for part in _KERAS), f"{their_convolution}/bias"
     kernel = WeightRule.transpose(f"{convolution}.W", f"{their_convolution}/kernel", 3, 2, 0, 1)
-    return kernel, WeightRule.batch_norm(norm, parts, epsilon=1e-3)
+    return kernel, WeightRule.batch_norm(norm, parts, eps=1e-3)
 
 
+# Weight names of torchvision's ResNets for `ResNet`.
 torchvision_resnet = WeightNames(
     rules=(
         WeightRule.copy("stem.layers.0.W", "conv1.weight"),
@@ -58,6 +59,7 @@ torchvision_resnet = WeightNames(
     ignored=("num_batches_tracked",),
 )
 
+# Weight names of torchvision's DenseNets for `DenseNet`.
 torchvision_densenet = WeightNames(
     rules=(
         WeightRule.copy("stem.layers.0.W", "features.conv0.weight"),
@@ -75,6 +77,7 @@ torchvision_densenet = WeightNames(
     ignored=("num_batches_tracked",),
 )
 
+# Weight names of timm's MLP-Mixers for `Mixer`.
 timm_mixer = WeightNames(
     rules=(
         *_affine("stem", "stem.proj"),
@@ -89,6 +92,7 @@ timm_mixer = WeightNames(
     ),
 )
 
+# Weight names of Keras' ResNets for `ResNet`.
 keras_resnet = WeightNames(
     rules=(
         *_keras("stem.layers.0", "stem.layers.1", "conv1", "bn_conv1"),

@@ -1,9 +1,8 @@
-r"""A decoder by itself (§6.4; Radford et al. 2019):
-$p(y_1, \dots, y_T) = \prod_t p(y_t \mid y_{1:t-1})$, all of whose factors take one pass of a causal
-trunk.
+r"""The decoder-only transformer, GPT (§6.4; Radford et al. 2019).
 
-With learned places, `LayerNorm` and GELU it is GPT-2; with `Rotary` places, `RMSNorm`, grouped
-attention and SwiGLU it is of the kind of Llama.
+It models $p(y_1, \dots, y_T) = \prod_t p(y_t \mid y_{1:t-1})$; one pass with a causal mask computes
+all factors. `GPT.init` is GPT-2: learned positions, `LayerNorm`, GELU. `GPT.llama` is Llama: rotary
+positions (RoPE), `RMSNorm`, grouped-query attention, SwiGLU.
 """
 
 from functools import partial
@@ -22,9 +21,9 @@ from ...layers import (
     Dropout,
     Embedding,
     FeedForward,
-    Gated,
+    GatedFeedForward,
     Initialiser,
-    Learned,
+    LearnedPositions,
     Linear,
     RMSNorm,
     Rotary,
@@ -33,27 +32,28 @@ from ...layers import (
 )
 from .transformer import KVCache, Trunk
 
-SMALL = gaussian(0.02)
+GPT2_INITIALISER = gaussian(0.02)
 
 
 class GPT(eqx.Module):
-    r"""Tokens $(t,)$ to the logits $(t, V)$ of what follows each of them.
+    r"""Tokens $(t,)$ to the logits $(t, V)$ of the token after each of them.
 
-    Without a `readout` the vectors of the tokens serve again: the logit of a token is its vector's
-    product with the last one (Press & Wolf 2017). `model.decoder(prompt)` lets it go on by itself.
+    Without a `readout` the embedding matrix is also the output matrix (weight tying; Press & Wolf
+    2017). `model.decoder(prompt)` returns the cell and the KV cache for `greedy`, `sample` and
+    `beam_search`.
 
     >>> from thetax.models import greedy
     >>> model = GPT.init(11, 16, depth=2, heads=2, max_length=12, key=jr.key(0))
     >>> model(jnp.array([3, 1, 4])).shape
     (3, 11)
-    >>> cell, state = model.decoder(jnp.array([3, 1]), length=12)
-    >>> greedy(cell, state=state, first=4, length=5).tokens.shape
+    >>> cell, state = model.decoder(jnp.array([3, 1]), max_length=12)
+    >>> greedy(cell, state=state, start_token=4, max_new_tokens=5).tokens.shape
     (5,)
     """
 
     embed: Embedding
     trunk: Trunk
-    positions: Learned | None = None
+    positions: LearnedPositions | None = None
     readout: Linear | None = None
     drop: Dropout = Dropout(0.0)
 
@@ -70,11 +70,15 @@ class GPT(eqx.Module):
         dropout: float = 0.0,
         tied: bool = True,
         remat: bool = False,
-        initialiser: Initialiser = SMALL,
+        initialiser: Initialiser = GPT2_INITIALISER,
         key: PRNGKeyArray,
     ) -> "GPT":
-        """As GPT-2, the smallest by default: `vocab_size` tokens, vectors of width `d`, texts of at
-        most `max_length`.
+        r"""Initialises GPT-2, by default the smallest, for texts of at most `max_length` tokens.
+
+        As in GPT-2, weights are $N(0, 0.02^2)$, the output layers of the residual branches
+        $\sqrt{2\,\mathrm{depth}}$ times smaller, and `dropout` applies to the input embeddings, the
+        attention weights and the output of every residual branch. `tied=False` gives an output
+        matrix of its own; `remat=True` turns on gradient checkpointing.
         """
         key_embed, key_positions, key_trunk, key_out = jr.split(key, 4)
         feed = partial(FeedForward.init, activation=gelu_tanh)
@@ -85,14 +89,16 @@ class GPT(eqx.Module):
             hidden or 4 * d,
             feed=feed,
             dropout=dropout,
+            attention_dropout=dropout,
             remat=remat,
+            scale_residual=True,
             initialiser=initialiser,
             key=key_trunk,
         )
         return cls(
             Embedding.init(vocab_size, d, initialiser=initialiser, key=key_embed),
             trunk,
-            Learned.init(max_length, d, initialiser=initialiser, key=key_positions),
+            LearnedPositions.init(max_length, d, initialiser=initialiser, key=key_positions),
             None
             if tied
             else Linear.init(d, vocab_size, initialiser=initialiser, bias=False, key=key_out),
@@ -107,16 +113,16 @@ class GPT(eqx.Module):
         *,
         depth: int,
         heads: int,
-        groups: int | None = None,
+        kv_heads: int | None = None,
         hidden: int,
-        base: float = 1e4,
-        epsilon: float = 1e-5,
+        rope_base: float = 1e4,
+        eps: float = 1e-5,
         tied: bool = True,
-        initialiser: Initialiser = SMALL,
+        initialiser: Initialiser = GPT2_INITIALISER,
         key: PRNGKeyArray,
     ) -> "GPT":
-        """As Llama: rotary places, norms of the length alone, `groups` heads of keys, gated
-        networks, no offsets.
+        """Initialises Llama: rotary positions, `RMSNorm`, `kv_heads` heads of keys and values,
+        SwiGLU, no biases.
         """
         key_embed, key_trunk, key_out = jr.split(key, 3)
         trunk = Trunk.init(
@@ -124,11 +130,11 @@ class GPT(eqx.Module):
             d,
             heads,
             hidden,
-            groups=groups,
+            kv_heads=kv_heads,
             bias=False,
-            relative=Rotary(base),
-            norm=partial(RMSNorm.init, epsilon=epsilon),
-            feed=Gated.init,
+            position_encoding=Rotary(rope_base),
+            norm=partial(RMSNorm.init, eps=eps),
+            feed=GatedFeedForward.init,
             initialiser=initialiser,
             key=key_trunk,
         )
@@ -152,69 +158,70 @@ class GPT(eqx.Module):
     def last_hidden(
         self, tokens: Int[Array, " t"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "t d"]:
-        """The last vectors, of which the logits are read."""
+        """The hidden states of the last layer."""
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
         return self.trunk(
             self.drop(self._input_embeddings(tokens), key=key_drop), mask=CAUSAL, key=key_trunk
         )
 
     def unembed(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
-        """The logits of vectors."""
-        return self.embed.read(x) if self.readout is None else jax.vmap(self.readout)(x)
+        """The logits of hidden states."""
+        return self.embed.logits(x) if self.readout is None else jax.vmap(self.readout)(x)
 
     def attention_weights(self, tokens: Int[Array, " t"]) -> Float[Array, "l h t t"]:
-        """How much each token looks at each before it, in every layer and head."""
+        """The attention weights of every layer and head."""
         return self.trunk.attention_weights(self._input_embeddings(tokens), mask=CAUSAL)
 
     def decoder(
-        self, prompt: Int[Array, " t"] | None = None, *, length: int
+        self, prompt: Int[Array, " t"] | None = None, *, max_length: int
     ) -> tuple["Decoder", KVCache]:
-        """The cell that goes on after each token, with room for `length` of them, and the state in
-        which all of the prompt has been read.
+        """The decoding cell for texts of up to `max_length` tokens, and its state (the KV cache)
+        after the prompt.
         """
-        most = length if self.positions is None else len(self.positions.P)
-        if not (0 if prompt is None else len(prompt)) < length <= most:
+        n_prompt = 0 if prompt is None else len(prompt)
+        n_positions = max_length if self.positions is None else len(self.positions.P)
+        if not n_prompt < max_length <= n_positions:
             raise ValueError(
-                "GPT: length must leave room after a prompt of "
-                f"{0 if prompt is None else len(prompt)} and be at most {most}; got {length}."
+                f"GPT.decoder: max_length must be more than the {n_prompt} tokens of the prompt"
+                + ("" if self.positions is None else f" and at most {n_positions}")
+                + f"; got {max_length}."
             )
-        cell = Decoder(self, length)
+        cell = Decoder(self, max_length)
         return cell, cell.start if prompt is None else self._extend(prompt, cell.start)[1]
 
     def _extend(
         self, tokens: Int[Array, " t"], past: KVCache
     ) -> tuple[Float[Array, "t d"], KVCache]:
-        return self.trunk.extend(self._input_embeddings(tokens, first=past.count), past)
+        return self.trunk.extend(self._input_embeddings(tokens, offset=past.count), past)
 
     def _input_embeddings(
-        self, tokens: Int[Array, " t"], *, first: Int[Array, ""] | int = 0
+        self, tokens: Int[Array, " t"], *, offset: Int[Array, ""] | int = 0
     ) -> Float[Array, "t d"]:
         x = self.embed(tokens)
-        return x if self.positions is None else self.positions(x, first=first)
+        return x if self.positions is None else self.positions(x, offset=offset)
 
 
 class Decoder(eqx.Module):
-    r"""The cell $(\text{past}, y_t) \mapsto (\text{past}, \text{logits of } y_{t+1})$ of a `GPT` or
-    a `Translator`.
+    r"""The decoding cell of a `GPT` or `Translator`: $(\text{KV cache}, y_t) \mapsto (\text{KV
+    cache}, \text{logits of } y_{t+1})$.
 
-    What was read is kept as keys and values, so that no token is computed twice. A token for which
-    there is no room is refused, or gets NaN where it is not known how many there were (inside
-    `jit`).
+    When the cache is full, a call raises `ValueError`; inside `jit`, where the number of tokens is
+    not known, the logits are NaN.
     """
 
     model: Any
-    length: int = eqx.field(static=True)
+    max_length: int = eqx.field(static=True)
 
     @property
     def start(self) -> KVCache:
-        """Nothing read."""
-        return self.model.trunk.start(self.length)
+        """The empty KV cache."""
+        return self.model.trunk.empty_cache(self.max_length)
 
     def __call__(self, past: KVCache, token: Int[Array, ""]) -> tuple[KVCache, Float[Array, " v"]]:
-        if not isinstance(past.count, Tracer) and int(np.asarray(past.count)) >= self.length:
+        if not isinstance(past.count, Tracer) and int(np.asarray(past.count)) >= self.max_length:
             raise ValueError(
-                f"Decoder: there was room for {self.length} tokens, and all are read; give a "
-                "greater length."
+                f"Decoder: the KV cache of {self.max_length} tokens is full. Choose a larger "
+                "max_length."
             )
         x, longer = self.model._extend(token[None], past)
-        return longer, jnp.where(past.count < self.length, self.model.unembed(x)[0], jnp.nan)
+        return longer, jnp.where(past.count < self.max_length, self.model.unembed(x)[0], jnp.nan)

@@ -1,5 +1,5 @@
-r"""The transformer as first published (§6.4; Vaswani et al. 2017): an encoder reads the source, a
-decoder writes the target and looks at what the encoder made of the source before each token.
+r"""The encoder-decoder transformer (§6.4; Vaswani et al. 2017): the decoder attends to the encoded
+source.
 
 $$p(y_{1:n} \mid x) = \prod_i p(y_i \mid \Xi(x), y_{1:i-1})$$
 """
@@ -14,39 +14,41 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ...check import expect_count
 from ...layers import (
     CAUSAL,
     Dropout,
     Embedding,
     Initialiser,
-    Learned,
+    LearnedPositions,
     Linear,
     Mask,
-    Sinusoidal,
+    SinusoidalPositions,
     gaussian,
     glorot,
-    written,
+    sequence_length,
 )
 from .gpt import Decoder
-from .transformer import KVCache, Order, Trunk
+from .transformer import KVCache, NormOrder, Trunk
 
-WAVES = Sinusoidal()
+SINUSOIDAL = SinusoidalPositions()
 
 
 class Translator(eqx.Module):
-    r"""A pair `(source, target)` of tokens to the logits of what follows each token of the target,
-    which begins with a token that says so.
+    r"""Maps a pair `(source, target)` of tokens to the logits of the token after each token of the
+    target, which begins with a start token.
 
-    Without a `source_vocab_size` table both languages have the same tokens, and without a `readout`
-    the vectors of the target's tokens serve again. `model.decoder(source)` writes by itself.
+    Without a `source` embedding both languages share the vocabulary, and without a `readout` the
+    target embeddings are the output weights. `model.decoder(source)` returns the decoding cell and
+    its initial state for `greedy` and `beam_search`.
 
     >>> from thetax.models import greedy
     >>> model = Translator.init(7, 5, 8, depth=1, heads=2, key=jr.key(0))
     >>> source = jnp.array([2, 3, 6, -1])
     >>> model((source, jnp.array([0, 4, 1]))).shape
     (3, 5)
-    >>> cell, state = model.decoder(source, length=6)
-    >>> greedy(cell, state=state, first=0, end=1, length=6).tokens.shape
+    >>> cell, state = model.decoder(source, max_length=6)
+    >>> greedy(cell, state=state, start_token=0, end_token=1, max_new_tokens=6).tokens.shape
     (6,)
     """
 
@@ -55,7 +57,7 @@ class Translator(eqx.Module):
     trunk: Trunk
     source: Embedding | None = None
     readout: Linear | None = None
-    positions: Sinusoidal | Learned | None = WAVES
+    positions: SinusoidalPositions | LearnedPositions | None = SINUSOIDAL
     drop: Dropout = Dropout(0.0)
 
     @classmethod
@@ -68,19 +70,20 @@ class Translator(eqx.Module):
         depth: int = 6,
         heads: int = 8,
         hidden: int | None = None,
-        norms: Order = "before",
+        norms: NormOrder = "before",
         dropout: float = 0.0,
         tied: bool = True,
-        positions: Sinusoidal | Learned | None = WAVES,
+        positions: SinusoidalPositions | LearnedPositions | None = SINUSOIDAL,
         remat: bool = False,
         initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "Translator":
-        """For so many tokens of the source (none: those of the target) and of the target, vectors
-        of width `d`.
+        """Initialises a translator of width `d`.
+
+        With `source_vocab_size=None` source and target share the vocabulary and the embeddings.
         """
         key_source, key_target, key_encoder, key_trunk, key_out = jr.split(key, 5)
-        draw: Any = partial(
+        init_trunk: Any = partial(
             Trunk.init,
             depth,
             d,
@@ -91,14 +94,16 @@ class Translator(eqx.Module):
             remat=remat,
             initialiser=initialiser,
         )
-        spread = gaussian(1 / math.sqrt(d))
+        embedding_initialiser = gaussian(1 / math.sqrt(d))
         return cls(
-            Embedding.init(target_vocab_size, d, initialiser=spread, key=key_target),
-            draw(key=key_encoder),
-            draw(memory=d, key=key_trunk),
+            Embedding.init(target_vocab_size, d, initialiser=embedding_initialiser, key=key_target),
+            init_trunk(key=key_encoder),
+            init_trunk(memory_dim=d, key=key_trunk),
             None
             if source_vocab_size is None
-            else Embedding.init(source_vocab_size, d, initialiser=spread, key=key_source),
+            else Embedding.init(
+                source_vocab_size, d, initialiser=embedding_initialiser, key=key_source
+            ),
             None
             if tied
             else Linear.init(d, target_vocab_size, initialiser=initialiser, key=key_out),
@@ -109,13 +114,13 @@ class Translator(eqx.Module):
     def encode(
         self, source: Int[Array, " s"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "s d"]:
-        r"""$\Xi$: what the decoder looks at."""
+        r"""The encoded source $\Xi$."""
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
         x = self.drop(
             self._input_embeddings(self.embed if self.source is None else self.source, source),
             key=key_drop,
         )
-        return self.encoder(x, mask=Mask(length=written(source)), key=key_trunk)
+        return self.encoder(x, mask=Mask(length=sequence_length(source)), key=key_trunk)
 
     def __call__(
         self, pair: tuple[Int[Array, " s"], Int[Array, " t"]], *, key: PRNGKeyArray | None = None
@@ -129,42 +134,41 @@ class Translator(eqx.Module):
                 x,
                 mask=CAUSAL,
                 memory=memory,
-                memory_mask=Mask(length=written(source)),
+                memory_mask=Mask(length=sequence_length(source)),
                 key=key_trunk,
             )
         )
 
     def unembed(self, x: Float[Array, "t d"]) -> Float[Array, "t v"]:
-        """The logits of vectors."""
-        return self.embed.read(x) if self.readout is None else jax.vmap(self.readout)(x)
+        """The logits over the vocabulary for hidden states."""
+        return self.embed.logits(x) if self.readout is None else jax.vmap(self.readout)(x)
 
-    def decoder(self, source: Int[Array, " s"], *, length: int) -> tuple[Decoder, KVCache]:
-        """The cell that goes on after each token, for this source, with room for `length` of them,
-        and the state in which it begins.
+    def decoder(self, source: Int[Array, " s"], *, max_length: int) -> tuple[Decoder, KVCache]:
+        """The decoding cell for this source and targets of up to `max_length` tokens, and its
+        initial state.
         """
-        most = len(self.positions.P) if isinstance(self.positions, Learned) else max(length, 1)
-        if not 1 <= length <= most:
+        expect_count("Translator.decoder", max_length=max_length)
+        if isinstance(self.positions, LearnedPositions) and max_length > len(self.positions.P):
             raise ValueError(
-                f"Translator: length counts tokens, at least 1 and at most {most}; got {length}."
+                f"Translator.decoder: max_length must be at most {len(self.positions.P)}, the "
+                f"number of learned positions; got {max_length}."
             )
-        past = self.trunk.start(
-            length, memory=self.encode(source), memory_mask=Mask(length=written(source))
+        cache = self.trunk.empty_cache(
+            max_length, memory=self.encode(source), memory_mask=Mask(length=sequence_length(source))
         )
-        return Decoder(self, length), past
+        return Decoder(self, max_length), cache
 
     def alignment(self, source: Int[Array, " s"], target: Int[Array, " t"]) -> Float[Array, "t s"]:
-        r"""$a_{ij}$: how much it looks at $x_j$ while it reads the $i$-th token of the target; mean
-        over all heads.
+        r"""The cross-attention weights $a_{ij}$ of $x_j$ for the $i$-th token of the target,
+        averaged over layers and heads.
         """
         return self.attention_weights(source, target).mean(axis=(0, 1))
 
     def attention_weights(
         self, source: Int[Array, " s"], target: Int[Array, " t"]
     ) -> Float[Array, "l h t s"]:
-        """How much each token of the target looks at each of the source, in every layer and head of
-        the decoder.
-        """
-        memory_mask = Mask(length=written(source))
+        """The cross-attention weights of every layer and head of the decoder."""
+        memory_mask = Mask(length=sequence_length(source))
         x = self._input_embeddings(self.embed, target)
         return self.trunk.attention_weights(
             x, mask=CAUSAL, memory=self.encode(source), memory_mask=memory_mask
@@ -173,10 +177,12 @@ class Translator(eqx.Module):
     def _extend(
         self, tokens: Int[Array, " t"], past: KVCache
     ) -> tuple[Float[Array, "t d"], KVCache]:
-        return self.trunk.extend(self._input_embeddings(self.embed, tokens, first=past.count), past)
+        return self.trunk.extend(
+            self._input_embeddings(self.embed, tokens, offset=past.count), past
+        )
 
     def _input_embeddings(
-        self, embed: Embedding, tokens: Any, *, first: Int[Array, ""] | int = 0
+        self, embed: Embedding, tokens: Any, *, offset: Int[Array, ""] | int = 0
     ) -> Float[Array, "t d"]:
         x = embed(tokens) * jnp.asarray(math.sqrt(embed.E.shape[1]), embed.E.dtype)
-        return x if self.positions is None else self.positions(x, first=first)
+        return x if self.positions is None else self.positions(x, offset=offset)

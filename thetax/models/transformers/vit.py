@@ -1,9 +1,8 @@
-r"""The vision transformer (§6.6; Dosovitskiy et al. 2021): an image is a sentence whose words are
-patches.
+r"""The vision transformer (§6.6; Dosovitskiy et al. 2021): an encoder of image patches.
 
-The image is cut into $N = HW/P^2$ patches, each becomes a vector by one linear map, a token that
-will know the class is put in front, places are added, and an encoder does the rest. Without places
-it could not tell how the patches lie.
+The image is divided into $N = HW/P^2$ patches, each embedded by one linear map. A class token is
+prepended, position embeddings are added, and a transformer encoder follows. Without position
+embeddings the model is invariant to permutations of the patches.
 """
 
 from functools import partial
@@ -20,7 +19,7 @@ from ...layers import (
     FeedForward,
     Initialiser,
     LayerNorm,
-    Learned,
+    LearnedPositions,
     Linear,
     gaussian,
     gelu,
@@ -31,8 +30,7 @@ SMALL = gaussian(0.02)
 
 
 class ViT(eqx.Module):
-    r"""An image $(c, h, w)$ to the logits of its classes; `ViT.init(classes=1000, key=key)` is
-    ViT-B/16.
+    r"""Maps an image $(c, h, w)$ to class logits; `ViT.init(classes=1000, key=key)` is ViT-B/16.
 
     >>> net = ViT.init(
     ...     10, image_size=(8, 8), channels=1, patch_size=4, d=8, depth=2, heads=2, key=jr.key(0)
@@ -45,7 +43,7 @@ class ViT(eqx.Module):
     class_token: Float[Array, " d"]
     trunk: Trunk
     head: Linear
-    positions: Learned | None = None
+    positions: LearnedPositions | None = None
     drop: Dropout = Dropout(0.0)
     image_size: tuple[int, int] = eqx.field(static=True, default=(224, 224))
 
@@ -62,27 +60,26 @@ class ViT(eqx.Module):
         heads: int = 12,
         hidden: int | None = None,
         positions: bool = True,
-        epsilon: float = 1e-12,
+        eps: float = 1e-12,
         dropout: float = 0.0,
         remat: bool = False,
         initialiser: Initialiser = SMALL,
         key: PRNGKeyArray,
     ) -> "ViT":
-        """For images of this size, cut into squares of side `patch_size`; not `positions` it
-        ignores their order.
-        """
+        """Initialises a ViT; with `positions=False` it has no position embeddings."""
         if patch_size < 1 or image_size[0] % patch_size or image_size[1] % patch_size:
             raise ValueError(
-                f"ViT: patches must tile the image; got patch={patch_size} and size={image_size}."
+                f"ViT: patch_size must divide the image_size; got patch_size={patch_size}, "
+                f"image_size={image_size}."
             )
         key_stem, key_class, key_positions, key_trunk, key_head = jr.split(key, 5)
-        count = (image_size[0] // patch_size) * (image_size[1] // patch_size)
+        n_patches = (image_size[0] // patch_size) * (image_size[1] // patch_size)
         trunk = Trunk.init(
             depth,
             d,
             heads,
             hidden or 4 * d,
-            norm=partial(LayerNorm.init, epsilon=epsilon),
+            norm=partial(LayerNorm.init, eps=eps),
             feed=partial(FeedForward.init, activation=gelu),
             dropout=dropout,
             remat=remat,
@@ -102,7 +99,7 @@ class ViT(eqx.Module):
             initialiser(key_class, (1, d))[0],
             trunk,
             Linear.init(d, classes, initialiser=initialiser, key=key_head),
-            Learned.init(count + 1, d, initialiser=initialiser, key=key_positions)
+            LearnedPositions.init(n_patches + 1, d, initialiser=initialiser, key=key_positions)
             if positions
             else None,
             Dropout(dropout),
@@ -110,27 +107,25 @@ class ViT(eqx.Module):
         )
 
     def patches(self, x: Float[Array, "c h w"]) -> Float[Array, "n d"]:
-        """The vector of each patch, row after row; a convolution whose windows do not overlap."""
+        """The patch embeddings in row-major order, computed by a strided convolution."""
         expect_shape("ViT", x, (self.stem.W.shape[1], *self.image_size))
         expect_floats("ViT", x)
         return self.stem(x).reshape(len(self.class_token), -1).T
 
     def input_embeddings(self, x: Float[Array, "c h w"]) -> Float[Array, "m d"]:
-        """The sentence: the token of the class, then the patches, at their places."""
+        """The class token and the patch embeddings, with position embeddings."""
         tokens = jnp.concatenate([self.class_token[None], self.patches(x)])
         return tokens if self.positions is None else self.positions(tokens)
 
     def last_hidden(
         self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "m d"]:
-        """The last vectors."""
+        """The hidden states after the last layer."""
         key_drop, key_trunk = (None, None) if key is None else jr.split(key)
         return self.trunk(self.drop(self.input_embeddings(x), key=key_drop), key=key_trunk)
 
     def attention_weights(self, x: Float[Array, "c h w"]) -> Float[Array, "l heads m m"]:
-        """How much each token looks at each other, in every layer and head; the first is that of
-        the class.
-        """
+        """The attention weights of every layer and head; the first token is the class token."""
         return self.trunk.attention_weights(self.input_embeddings(x))
 
     def __call__(
