@@ -30,7 +30,8 @@ check: .venv/test
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-docs: .venv/test       ## write docs/syllabus.md and docs/errata.md from the claims
+docs: .venv/test       ## write the API index, `__all__`, the syllabus and the errata from the code
+	$(BIN)/python tests/api_reference.py
 	$(BIN)/python -m thetax.claims docs
 
 bench: .venv/bench     ## measure against peers; NAME=mlp runs one subject
